@@ -1,0 +1,122 @@
+"""The engine seam: prompt ids in, chunks of output ids out.
+
+Knows no Harmony, no HTTP and no concrete engine. Three rules bind every engine:
+
+1. `Sink.push` is called on the event loop's thread, at most once per engine step and request.
+2. Exactly one chunk, the last, carries a `finish`. After `Handle.abort()` has returned, nothing
+   more is pushed, not even a chunk with a `finish`.
+3. An id that stopped the request is the last of its chunk's ids, and is named by `stop_id`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Finish = Literal["stop", "length", "error"]
+GuideKind = Literal["json_schema", "regex"]
+
+
+class Logprob(NamedTuple):
+    """The chosen id, and the likeliest ids beside it, best first."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class Chunk(NamedTuple):
+    """What one engine step gave to one request: zero to many ids.
+
+    A named tuple, not a dataclass: one is made per step and stream, and this is the cheap kind.
+    """
+
+    token_ids: Sequence[int] = ()
+    logprobs: Sequence[Logprob] = ()
+    cached_tokens: int | None = None
+    finish: Finish | None = None
+    stop_id: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What the output must match from its first token on."""
+
+    kind: GuideKind
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """One engine request, everything explicit: no engine's own default ever shows."""
+
+    max_tokens: int
+    stop_ids: tuple[int, ...]
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    logprobs: int | None = None
+    guide: Guide | None = None
+    banned_ids: tuple[int, ...] = ()
+    cache_salt: str | None = None
+    priority: float = 0.5
+    trace_headers: Mapping[str, str] = field(default_factory=dict)
+    arrival_ns: int = 0
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`alive`: the engine can still recover by itself. `ready`: it takes work now."""
+
+    alive: bool
+    ready: bool
+    last_progress_ns: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine can do, so that a request is refused before a token, not after."""
+
+    context_tokens: int
+    max_batch: int
+    guides: Mapping[GuideKind, frozenset[int]] = field(default_factory=dict)
+    """The guides it has, each with the ids that may end one."""
+    max_logprobs: int = 0
+
+
+class Sink(Protocol):
+    def push(self, chunk: Chunk, /) -> None: ...
+
+
+class Handle(Protocol):
+    def abort(self) -> None:
+        """Forget the request: synchronous, idempotent, and never raises."""
+        ...
+
+
+class Engine(Protocol):
+    async def start(self) -> None:
+        """Be ready, or raise `StartupError` with one sentence."""
+        ...
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
+        """Begin. Raises an `ApiError` when the request cannot be taken at all."""
+        ...
+
+    def health(self) -> Health: ...
+
+    def limits(self) -> Limits: ...
+
+    async def stop(self, deadline_s: float) -> None:
+        """End within the deadline; running requests get a chunk that finishes with an error."""
+        ...

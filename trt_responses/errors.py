@@ -1,0 +1,105 @@
+"""What can go wrong, once. Two trees: faults a client hears of, and faults that stop a start.
+
+Knows the API's error shape and nothing of HTTP servers, events or engines.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class ErrorBody(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ApiError(Exception):
+    """A fault told to a client: before the headers as a status and a body, later as an event."""
+
+    status = 500
+    type = "server_error"
+    code: str | None = "server_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        type: str | None = None,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = self.status if status is None else status
+        self.type = self.type if type is None else type
+        self.code = self.code if code is None else code
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class InvalidRequest(ApiError):
+    """The request is wrong; sending it again will not help."""
+
+    status = 400
+    type = "invalid_request_error"
+    code: str | None = None
+
+
+class Unsupported(InvalidRequest):
+    """The request asks for something this server does not do, and says so before any token."""
+
+    code = "unsupported_parameter"
+
+
+class Unauthorized(ApiError):
+    status = 401
+    type = "invalid_request_error"
+    code = "invalid_api_key"
+
+
+class Forbidden(ApiError):
+    """The caller is not allowed here at all: a foreign Host or Origin."""
+
+    status = 403
+    type = "invalid_request_error"
+    code = "forbidden"
+
+
+class NotFound(ApiError):
+    status = 404
+    type = "invalid_request_error"
+    code = None
+
+
+class Overloaded(ApiError):
+    """Too much work at once; come back after `retry_after_s`."""
+
+    status = 429
+    type = "too_many_requests"
+    code = "rate_limit_exceeded"
+
+
+class EngineUnavailable(ApiError):
+    """The engine is starting, dead, or refuses work."""
+
+    status = 503
+    type = "server_error"
+    code = "server_error"
+
+
+def error_body(error: ApiError) -> ErrorBody:
+    """The one place where an error becomes the API's words."""
+    return {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+
+
+class StartupError(Exception):
+    """Stops a start with one sentence; never reaches a client."""

