@@ -1,0 +1,164 @@
+"""The API's stream events, as values with no behaviour, spelled as the API spells them.
+
+`sequence_number` is not a field: the log stamps it, so no event ever holds a placeholder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from trt_responses.wire.items import OutputItem, OutputPart
+    from trt_responses.wire.response import Response
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    response: Response
+    type: Literal["response.created"] = "response.created"
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    response: Response
+    type: Literal["response.queued"] = "response.queued"
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    response: Response
+    type: Literal["response.in_progress"] = "response.in_progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    response: Response
+    type: Literal["response.completed"] = "response.completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    response: Response
+    type: Literal["response.incomplete"] = "response.incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    response: Response
+    type: Literal["response.failed"] = "response.failed"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputItemAdded:
+    output_index: int
+    item: OutputItem
+    type: Literal["response.output_item.added"] = "response.output_item.added"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputItemDone:
+    output_index: int
+    item: OutputItem
+    type: Literal["response.output_item.done"] = "response.output_item.done"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPartAdded:
+    item_id: str
+    output_index: int
+    content_index: int
+    part: OutputPart
+    type: Literal["response.content_part.added"] = "response.content_part.added"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPartDone:
+    item_id: str
+    output_index: int
+    content_index: int
+    part: OutputPart
+    type: Literal["response.content_part.done"] = "response.content_part.done"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTextDelta:
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+    logprobs: tuple[()] = ()
+    type: Literal["response.output_text.delta"] = "response.output_text.delta"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTextDone:
+    item_id: str
+    output_index: int
+    content_index: int
+    text: str
+    logprobs: tuple[()] = ()
+    type: Literal["response.output_text.done"] = "response.output_text.done"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningTextDelta:
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+    type: Literal["response.reasoning_text.delta"] = "response.reasoning_text.delta"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningTextDone:
+    item_id: str
+    output_index: int
+    content_index: int
+    text: str
+    type: Literal["response.reasoning_text.done"] = "response.reasoning_text.done"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCallArgumentsDelta:
+    item_id: str
+    output_index: int
+    delta: str
+    type: Literal["response.function_call_arguments.delta"] = (
+        "response.function_call_arguments.delta"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCallArgumentsDone:
+    item_id: str
+    output_index: int
+    arguments: str
+    name: str
+    type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Comes before `Failed`, for clients that look for it; the flat form of the OpenAI SDKs."""
+
+    code: str | None
+    message: str
+    param: str | None = None
+    type: Literal["error"] = "error"
+
+
+Terminal = Completed | Incomplete | Failed
+Lifecycle = Created | Queued | InProgress | Terminal
+Delta = OutputTextDelta | ReasoningTextDelta | FunctionCallArgumentsDelta
+ItemEvent = (
+    ContentPartAdded
+    | ContentPartDone
+    | Delta
+    | OutputTextDone
+    | ReasoningTextDone
+    | FunctionCallArgumentsDone
+)
+"""What changes an item that was added before."""
+
+Event = Lifecycle | OutputItemAdded | OutputItemDone | ItemEvent | Error
