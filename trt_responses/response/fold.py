@@ -1,0 +1,86 @@
+"""Events to a response, one at a time. Pure: it knows neither where events come from nor who asks.
+
+This is the only place where a response's output is put together. The machine reads back what was
+folded here when it needs a text as a whole; nobody keeps a second copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from trt_responses.wire import events as e
+from trt_responses.wire.items import OutputFunctionCall, OutputMessage, OutputReasoning
+
+if TYPE_CHECKING:
+    from trt_responses.wire.items import OutputItem, OutputPart
+    from trt_responses.wire.response import Response
+
+
+def apply(response: Response, event: e.Event) -> Response:
+    """The response after the event."""
+    match event:
+        case (
+            e.Created() | e.Queued() | e.InProgress() | e.Completed() | e.Incomplete() | e.Failed()
+        ):
+            return event.response
+        case e.OutputItemAdded():
+            return replace(response, output=(*response.output, event.item))
+        case e.OutputItemDone():
+            return _with_item(response, event.output_index, event.item)
+        case e.Error():
+            return response
+        case _:
+            item = _changed(response.output[event.output_index], event)
+            return _with_item(response, event.output_index, item)
+
+
+def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
+    match event:
+        case e.ContentPartAdded():
+            return _with_parts(item, (*_parts(item), event.part))
+        case e.ContentPartDone():
+            return _with_part(item, event.content_index, event.part)
+        case e.OutputTextDelta() | e.ReasoningTextDelta():
+            part = _parts(item)[event.content_index]
+            changed = replace(part, text=part.text + event.delta)
+            return _with_part(item, event.content_index, changed)
+        case e.OutputTextDone() | e.ReasoningTextDone():
+            part = _parts(item)[event.content_index]
+            return _with_part(item, event.content_index, replace(part, text=event.text))
+        case e.FunctionCallArgumentsDelta():
+            call = _call(item)
+            return replace(call, arguments=call.arguments + event.delta)
+        case e.FunctionCallArgumentsDone():
+            return replace(_call(item), arguments=event.arguments)
+        case _:
+            assert_never(event)
+
+
+def _with_item(response: Response, index: int, item: OutputItem) -> Response:
+    output = response.output
+    return replace(response, output=(*output[:index], item, *output[index + 1 :]))
+
+
+def _with_part(item: OutputItem, index: int, part: OutputPart) -> OutputItem:
+    parts = _parts(item)
+    return _with_parts(item, (*parts[:index], part, *parts[index + 1 :]))
+
+
+def _with_parts(item: OutputItem, parts: tuple[OutputPart, ...]) -> OutputItem:
+    # The kinds of part and item are paired by the machine; the type checker cannot see the pairing.
+    return replace(item, content=parts)  # type: ignore[arg-type]
+
+
+def _parts(item: OutputItem) -> tuple[OutputPart, ...]:
+    match item:
+        case OutputMessage() | OutputReasoning():
+            return item.content
+        case _:
+            raise TypeError(f"a {item.type} has no content")
+
+
+def _call(item: OutputItem) -> OutputFunctionCall:
+    if not isinstance(item, OutputFunctionCall):
+        raise TypeError(f"a {item.type} has no arguments")
+    return item

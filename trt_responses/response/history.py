@@ -1,0 +1,124 @@
+"""A run's place in its conversation: what came before it, and what it leaves behind.
+
+Knows blocks and records; knows no HTTP and no concrete store.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.harmony import conversation as c
+from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.store.base import Block
+from trt_responses.wire import items as i
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.harmony.read import Reader, Span
+    from trt_responses.harmony.render import Renderer
+    from trt_responses.store.base import Kind, Record, Store
+    from trt_responses.wire.response import Response
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """The conversation before a request. `date` is None at the start of a chain."""
+
+    blocks: tuple[Block, ...] = ()
+    date: str | None = None
+
+
+async def prior_of(previous_id: str | None, store: Store, owner: str) -> Prior:
+    if previous_id is None:
+        return Prior()
+    record = await store.get(previous_id, owner)
+    if record is None:
+        raise InvalidRequest(
+            f"Previous response with id '{previous_id}' not found: it was never stored, has been "
+            "deleted, or has left the store.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    return _continued(record)
+
+
+def _continued(record: Record) -> Prior:
+    if not record.continuable:
+        raise InvalidRequest(
+            f"Response '{record.id}' failed or was cancelled and cannot be continued.",
+            param="previous_response_id",
+            code="previous_response_not_continuable",
+        )
+    return Prior(record.blocks, record.date)
+
+
+async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
+    """The response's own items, with the ids that the model wrote.
+
+    A message that was written by Harmony's rules keeps its ids, so that the next prompt extends
+    what the engine has cached. One that was repaired is rendered anew: the model must not learn
+    from its own slip. A call that was cut is dropped, for nobody can answer it.
+    """
+    blocks = []
+    for item, span in zip(response.output, reader.messages, strict=True):
+        if isinstance(item, i.OutputFunctionCall) and item.status != "completed":
+            continue
+        ids = (
+            await _rendered(item, span, renderer)
+            if span.repaired
+            else own_ids(reader.kept, span, renderer.generation_prompt)
+        )
+        call_id = item.call_id if isinstance(item, i.OutputFunctionCall) else None
+        callee = _callee(item, span) if call_id else None
+        blocks.append(Block(_kind(item), orjson.dumps(item), ids.tobytes(), call_id, callee))
+    return blocks
+
+
+def own_ids(kept: Sequence[int], span: Span, opening: Sequence[int]) -> array[int]:
+    """A message's ids as they stand in later prompts: author first, the lawful terminator last.
+
+    The author of the first message is not among the kept ids: the prompt ended with it.
+    """
+    ids = array("I", kept[span.start : span.end])
+    if not ids or ids[0] != CONTROL.start:
+        ids = array("I", opening) + ids
+    if span.terminator is not None:
+        ids.pop()
+    ids.append(CONTROL.call if span.recipient else CONTROL.end)
+    return ids
+
+
+def _kind(item: i.OutputItem) -> Kind:
+    match item:
+        case i.OutputReasoning():
+            return "reasoning"
+        case i.OutputMessage():
+            return "preamble" if item.phase == "commentary" else "final"
+        case i.OutputFunctionCall():
+            return "call"
+        case _:
+            assert_never(item)
+
+
+def _callee(item: i.OutputItem, span: Span) -> str:
+    assert isinstance(item, i.OutputFunctionCall)
+    return span.recipient or c.FUNCTIONS + item.name
+
+
+async def _rendered(item: i.OutputItem, span: Span, renderer: Renderer) -> array[int]:
+    match item:
+        case i.OutputReasoning():
+            message = c.reasoning_message("".join(part.text for part in item.content))
+        case i.OutputMessage():
+            message = c.answer_message(item.phase, "".join(part.text for part in item.content))
+        case i.OutputFunctionCall():
+            message = c.call_message(_callee(item, span), item.arguments)
+        case _:
+            assert_never(item)
+    return await renderer.message(message)

@@ -1,0 +1,211 @@
+"""The append-only list of a response's events; everything a client can ask for is a view of it.
+
+Two rules for the file: an entry never changes once the next one stands (only the last may grow, by
+deltas), and nothing here knows who reads. A run of deltas is one growing entry: no event object, no
+frame and no copy of the text is made for a token. Events are made from entries for tests, for
+replay and for the fold; frames are made when somebody reads them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.response.fold import apply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from trt_responses.wire.events import Delta, Event
+    from trt_responses.wire.response import Response
+
+END_OF_STREAM = b"data: [DONE]\n\n"
+
+
+class Single:
+    """One event. Its frame is made at the first reading and kept."""
+
+    __slots__ = ("_frame", "event", "first")
+
+    def __init__(self, first: int, event: Event) -> None:
+        self.first = first
+        self.event = event
+        self._frame: bytes | None = None
+
+    def __len__(self) -> int:
+        return 1
+
+    def frames(self, start: int) -> list[bytes]:
+        if start:
+            return []
+        if self._frame is None:
+            self._frame = _frame(self.event, self.first)
+        return [self._frame]
+
+    def events(self) -> Iterable[Event]:
+        return (self.event,)
+
+    def merged(self) -> Event:
+        return self.event
+
+
+class Deltas:
+    """A run of deltas of one text: the first sequence number, and a piece for each."""
+
+    __slots__ = ("_head", "_template", "first", "pieces")
+
+    def __init__(self, first: int, template: Delta) -> None:
+        self.first = first
+        self.pieces: list[bytes] = []
+        self._template = template
+        self._head = _delta_head(template)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def frames(self, start: int) -> list[bytes]:
+        head, number = self._head, self.first + start
+        fresh = self.pieces[start:] if start else self.pieces
+        return [
+            b'%b%b","sequence_number":%d}\n\n' % (head, piece, n)
+            for n, piece in enumerate(fresh, number)
+        ]
+
+    def events(self) -> Iterable[Event]:
+        return (replace(self._template, delta=_text((piece,))) for piece in self.pieces)
+
+    def merged(self) -> Event:
+        return replace(self._template, delta=_text(self.pieces))
+
+
+Entry = Single | Deltas
+
+
+class Log:
+    """A response's events so far, and the response that they fold to."""
+
+    def __init__(self, response: Response) -> None:
+        self.entries: list[Entry] = []
+        self.closed = False
+        self._folded = response
+        self._growing: Deltas | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def append(self, event: Event) -> None:
+        self._settle()
+        self.entries.append(Single(self.next_number, event))
+        self._folded = apply(self._folded, event)
+
+    def grow(self, template: Delta) -> Deltas:
+        """Begin a run of deltas; whoever writes the text adds pieces to it."""
+        self._settle()
+        self._growing = Deltas(self.next_number, template)
+        self.entries.append(self._growing)
+        return self._growing
+
+    def close(self) -> None:
+        self._settle()
+        self.closed = True
+        self.wake()
+
+    @property
+    def next_number(self) -> int:
+        if not self.entries:
+            return 0
+        last = self.entries[-1]
+        return last.first + len(last)
+
+    @property
+    def response(self) -> Response:
+        """The fold of everything so far; a growing text is included and stays growing."""
+        if self._growing is None:
+            return self._folded
+        return apply(self._folded, self._growing.merged())
+
+    def settle(self, response: Response) -> None:
+        """Set the last snapshot of a log that ends without an event: a cancelled run's."""
+        self._settle()
+        self._folded = response
+
+    def _settle(self) -> None:
+        if self._growing is not None:
+            self._folded = apply(self._folded, self._growing.merged())
+            self._growing = None
+
+    def events(self) -> Iterator[tuple[int, Event]]:
+        """Every event with its number, made anew: for tests, replay and the store."""
+        for entry in self.entries:
+            yield from enumerate(entry.events(), entry.first)
+
+    def wake(self) -> None:
+        """Tell the readers: once per chunk, however many events it made."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for reader in waiting:
+                if not reader.done():
+                    reader.set_result(None)
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done at the next wake."""
+        reader = asyncio.get_running_loop().create_future()
+        self._waiting.append(reader)
+        return reader
+
+
+class Cursor:
+    """One reader's place in a log: it takes what is new as the bytes of SSE frames."""
+
+    __slots__ = ("_entry", "_log", "_taken")
+
+    def __init__(self, log: Log, *, after: int = -1) -> None:
+        self._log = log
+        self._entry = 0
+        self._taken = 0
+        self._skip_to(after + 1)
+
+    def _skip_to(self, number: int) -> None:
+        entries = self._log.entries
+        while self._entry < len(entries):
+            entry = entries[self._entry]
+            if number < entry.first + len(entry):
+                self._taken = max(0, number - entry.first)
+                return
+            if self._entry == len(entries) - 1:
+                self._taken = len(entry)
+                return
+            self._entry += 1
+
+    def take(self) -> bytes:
+        """The frames since the last taking, joined; empty when there are none."""
+        entries = self._log.entries
+        if self._entry >= len(entries):
+            return b""
+        entry = entries[self._entry]
+        frames = entry.frames(self._taken)
+        while self._entry < len(entries) - 1:
+            self._entry += 1
+            entry = entries[self._entry]
+            frames += entry.frames(0)
+        self._taken = len(entry)
+        return frames[0] if len(frames) == 1 else b"".join(frames)
+
+
+def _frame(event: Event, number: int) -> bytes:
+    body = orjson.dumps(event)[:-1]
+    return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (event.type.encode(), body, number)
+
+
+def _delta_head(template: Delta) -> bytes:
+    """A delta's frame up to where its text begins."""
+    shape = orjson.loads(orjson.dumps(template))
+    del shape["delta"]
+    body = orjson.dumps(shape)[:-1]
+    return b'event: %b\ndata: %b,"delta":"' % (template.type.encode(), body)
+
+
+def _text(pieces: Sequence[bytes]) -> str:
+    text: str = orjson.loads(b'"%b"' % b"".join(pieces))
+    return text

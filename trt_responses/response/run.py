@@ -1,0 +1,263 @@
+"""A response being made: it owns the engine requests, the log, and the end.
+
+Stream, plain and background are readers of the log; nothing here knows which of them there is. A
+run ends once, in one of four ways, and `make` is the only place that writes the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from trt_responses.errors import ApiError
+from trt_responses.wire import events as e
+from trt_responses.wire import response as r
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from trt_responses.engine.base import Chunk, Engine, GenerateOptions, Handle
+    from trt_responses.harmony.fragments import RepairKind
+    from trt_responses.harmony.read import Reader
+    from trt_responses.harmony.steer import Plan, Segment
+    from trt_responses.response.log import Log
+    from trt_responses.response.machine import Machine
+
+logger = logging.getLogger(__name__)
+
+CONTINUATION_PRIORITY = 1.0
+"""Later segments of a run go ahead of new requests: a run is never left waiting half-way."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run, or one segment of it, ended."""
+
+    status: Literal["completed", "incomplete", "failed", "cancelled"]
+    error: ApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a listener hears of a run when it is over."""
+
+    response: r.Response
+    repairs: Mapping[RepairKind, int]
+    arrival_ns: int
+    first_token_ns: int | None
+    end_ns: int
+
+
+class Listener(Protocol):
+    def run_ended(self, facts: RunFacts) -> None: ...
+
+
+class Run:
+    """One response, from its first event to its last. The owner awaits `make`."""
+
+    def __init__(
+        self,
+        *,
+        prompt_ids: Sequence[int],
+        plan: Plan,
+        options: GenerateOptions,
+        engine: Engine,
+        reader: Reader,
+        machine: Machine,
+        log: Log,
+        commit: Callable[[r.Response, Run], Awaitable[None]],
+        clock_s: Callable[[], float],
+        clock_ns: Callable[[], int],
+        listener: Listener | None = None,
+    ) -> None:
+        self.log = log
+        self.reader = reader
+        self.error: ApiError | None = None
+        self._prompt_ids = prompt_ids
+        self._plan = plan
+        self._options = options
+        self._engine = engine
+        self._machine = machine
+        self._commit = commit
+        self._clock_s = clock_s
+        self._clock_ns = clock_ns
+        self._listener = listener
+        self._handle: Handle | None = None
+        self._segment_end: asyncio.Future[End] | None = None
+        self._verdict: End | None = None
+        self._first_token_ns: int | None = None
+        self._cached_tokens: int | None = None
+
+    # --- the engine's side --------------------------------------------------------------------
+
+    def push(self, chunk: Chunk) -> None:
+        """One engine step: read, decide, append, wake. The hot path of the whole server."""
+        try:
+            if chunk.token_ids:
+                for fragment in self.reader.feed(chunk.token_ids):
+                    self._machine.take(fragment)
+            if self._first_token_ns is None:
+                self._first_chunk(chunk)
+            if self.reader.ended:
+                if chunk.finish is None:
+                    self._abort()
+                self._finish_segment(End("completed"))
+            elif chunk.finish is not None:
+                self._finish_segment(_end_of(chunk))
+        except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
+            logger.exception("response %s broke while it was read", self._options.request_id)
+            self._abort()
+            self._finish_segment(End("failed", _internal(fault)))
+        self.log.wake()
+
+    def _first_chunk(self, chunk: Chunk) -> None:
+        if chunk.token_ids:
+            self._first_token_ns = self._clock_ns()
+        if self._cached_tokens is None:
+            self._cached_tokens = chunk.cached_tokens
+
+    # --- the owner's side ---------------------------------------------------------------------
+
+    async def make(self) -> r.Response:
+        """Generate to the end, store the record, then tell. Returns the last snapshot."""
+        self.log.append(e.Created(self.log.response))
+        self.log.append(e.InProgress(self.log.response))
+        self.log.wake()
+        try:
+            end = await self._generate_all()
+        finally:
+            self._abort()
+        for fragment in self.reader.finish(stopped=end.status == "completed"):
+            self._machine.take(fragment)
+        return await self._conclude(end)
+
+    def cancel(self) -> None:
+        """Stop now: the owner has left, or the client has asked. Synchronous and idempotent."""
+        self._decide(End("cancelled"))
+
+    def fail(self, error: ApiError) -> None:
+        """Stop now, and say why: a drain's deadline, a reader that is too slow."""
+        self._decide(End("failed", error))
+
+    def _decide(self, end: End) -> None:
+        if self._verdict is None:
+            self._verdict = end
+            self._abort()
+            self._finish_segment(end)
+
+    def _abort(self) -> None:
+        if self._handle is not None:
+            self._handle.abort()
+            self._handle = None
+
+    async def _generate_all(self) -> End:
+        end = End("completed")
+        while self._verdict is None and (segment := self._plan.next(self.reader)) is not None:
+            end = await self._generate(segment)
+            if end.status != "completed":
+                break
+        return self._verdict or end
+
+    async def _generate(self, segment: Segment) -> End:
+        first = not self.reader.kept
+        for fragment in self.reader.feed(segment.forced):
+            self._machine.take(fragment)
+        self._segment_end = asyncio.get_running_loop().create_future()
+        options = replace(
+            self._options,
+            max_tokens=segment.max_tokens,
+            stop_ids=segment.stop_ids,
+            guide=segment.guide,
+            priority=self._options.priority if first else CONTINUATION_PRIORITY,
+        )
+        prompt = self._prompt_ids if first else [*self._prompt_ids, *self.reader.kept]
+        try:
+            self._handle = self._engine.generate(prompt, options, self)
+        except ApiError as error:
+            return End("failed", error)
+        return await self._segment_end
+
+    def _finish_segment(self, end: End) -> None:
+        if self._segment_end is not None and not self._segment_end.done():
+            self._segment_end.set_result(end)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    async def _conclude(self, end: End) -> r.Response:
+        """Build the last snapshot, commit it, then append the terminal event."""
+        last = self._last_snapshot(end)
+        try:
+            await self._commit(last, self)
+        except ApiError as error:
+            end = End("failed", error)
+            last = self._last_snapshot(end)
+        self.error = end.error
+        self._tell(last, end)
+        self.log.close()
+        if self._listener is not None:
+            self._listener.run_ended(self._facts(last))
+        return last
+
+    def _tell(self, last: r.Response, end: End) -> None:
+        match last.status:
+            case "completed":
+                self.log.append(e.Completed(last))
+            case "incomplete":
+                self.log.append(e.Incomplete(last))
+            case "failed":
+                error = end.error
+                message, param = (error.message, error.param) if error else ("", None)
+                self.log.append(e.Error(error.code if error else None, message, param))
+                self.log.append(e.Failed(last))
+            case _:  # cancelled has no event in the API; the snapshot says it
+                self.log.settle(last)
+
+    def _last_snapshot(self, end: End) -> r.Response:
+        now = int(self._clock_s())
+        return replace(
+            self.log.response,
+            status=end.status,
+            completed_at=now if end.status == "completed" else None,
+            error=r.ResponseFault("server_error", end.error.message) if end.error else None,
+            incomplete_details=(
+                r.IncompleteDetails("max_output_tokens") if end.status == "incomplete" else None
+            ),
+            usage=self._usage(),
+        )
+
+    def _usage(self) -> r.Usage:
+        read, written = len(self._prompt_ids), len(self.reader.kept)
+        reasoning = sum(m.content_tokens for m in self.reader.messages if m.channel == "analysis")
+        return r.Usage(
+            input_tokens=read,
+            output_tokens=written,
+            total_tokens=read + written,
+            input_tokens_details=r.InputTokensDetails(self._cached_tokens or 0),
+            output_tokens_details=r.OutputTokensDetails(reasoning),
+        )
+
+    def _facts(self, last: r.Response) -> RunFacts:
+        return RunFacts(
+            response=last,
+            repairs=dict(self._machine.repairs),
+            arrival_ns=self._options.arrival_ns,
+            first_token_ns=self._first_token_ns,
+            end_ns=self._clock_ns(),
+        )
+
+
+def _end_of(chunk: Chunk) -> End:
+    match chunk.finish:
+        case "length":
+            return End("incomplete")
+        case "error":
+            reason = chunk.error or "the engine gave no reason"
+            return End("failed", ApiError(f"The engine failed: {reason}."))
+        case _:
+            return End("completed")
+
+
+def _internal(fault: Exception) -> ApiError:
+    return ApiError(f"The server failed while it read the model's answer ({type(fault).__name__}).")
