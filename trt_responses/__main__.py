@@ -1,0 +1,8 @@
+"""`python -m trt_responses`."""
+
+import sys
+
+from trt_responses.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Who may ask, and in what form. A server without keys is still reachable from any web page, so
+Host and Origin are checked as well as the key. Knows headers; knows no route."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from trt_responses.errors import ApiError, Forbidden, Unauthorized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from starlette.requests import Request
+
+ANYONE = ""
+"""The owner of everything on a server without keys."""
+
+
+class Guard:
+    """`owners` maps keys to the owners they stand for; when it is empty, nobody needs a key."""
+
+    def __init__(
+        self, *, hosts: Iterable[str], origins: Iterable[str], owners: Mapping[str, str]
+    ) -> None:
+        self._hosts = frozenset(hosts)
+        self._origins = frozenset(origins)
+        self._owners = {_digest(key): owner for key, owner in owners.items()}
+
+    def owner(self, request: Request) -> str:
+        """The owner that the request speaks for, or the reason why it may not."""
+        self._check_host(request)
+        self._check_origin(request)
+        return self._check_key(request)
+
+    def _check_host(self, request: Request) -> None:
+        host = request.headers.get("host", "")
+        if "*" not in self._hosts and _name(host) not in self._hosts:
+            raise Forbidden(
+                f"This server does not answer for the host {host!r}: ask for one of "
+                f"{', '.join(sorted(self._hosts))}, or allow it in TRT_RESPONSES_ALLOWED_HOSTS.",
+                code="host_not_allowed",
+            )
+
+    def _check_origin(self, request: Request) -> None:
+        origin = request.headers.get("origin")
+        if origin is None or origin in self._origins or "*" in self._origins:
+            return
+        if urlsplit(origin).netloc and urlsplit(origin).netloc == request.headers.get("host"):
+            return
+        raise Forbidden(
+            f"Pages of {origin!r} may not use this server: allow the origin in "
+            "TRT_RESPONSES_ALLOWED_ORIGINS.",
+            code="origin_not_allowed",
+        )
+
+    def _check_key(self, request: Request) -> str:
+        if not self._owners:
+            return ANYONE
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key:
+            raise Unauthorized("No API key: send it as `Authorization: Bearer KEY`.")
+        owner = self._owners.get(_digest(key.strip()))
+        if owner is None:
+            raise Unauthorized("The API key is not one of this server's.")
+        return owner
+
+
+def check_json(request: Request) -> None:
+    """A page can send a form or plain text anywhere without asking; JSON it cannot."""
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent != "application/json":
+        raise ApiError(
+            f"The content type must be application/json, got {sent or 'none'!r}.",
+            status=415,
+            type="invalid_request_error",
+            code="unsupported_content_type",
+        )
+
+
+async def body_of(request: Request, max_bytes: int) -> bytes:
+    """The whole body, or a refusal as soon as it is known to be too large."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    parts, size = [], 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+    return b"".join(parts)
+
+
+def _too_large(max_bytes: int) -> ApiError:
+    return ApiError(
+        f"The body is larger than {max_bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES).",
+        status=413,
+        type="invalid_request_error",
+        code="request_too_large",
+    )
+
+
+def _name(host: str) -> str:
+    """A Host header without its port; an IPv6 address keeps its brackets."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].lower()
+
+
+def _digest(key: str) -> bytes:
+    """Keys are looked up by digest, so that no comparison's time tells anything of a key."""
+    return hashlib.sha256(key.encode()).digest()
