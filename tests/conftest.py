@@ -1,0 +1,17 @@
+"""Fixtures that every kind of test uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trt_responses.harmony import vocabulary as vocabularies
+
+if TYPE_CHECKING:
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="session")
+def vocabulary() -> Vocabulary:
+    return vocabularies.load()

@@ -1,0 +1,77 @@
+"""The direction of imports, read from the import statements themselves (DESIGN: the rooms)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "trt_responses"
+
+SEAMS = {"errors", "wire", "engine.base", "store.base", "tools.base"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "wire": {"errors"},
+    "engine.base": {"errors", "wire"},
+    "store.base": {"errors", "wire"},
+    "tools.base": {"errors", "wire"},
+    "engine": SEAMS | {"harmony.vocabulary"},
+    "store": SEAMS,
+    "tools": SEAMS,
+    "harmony": SEAMS,
+    "prepare": SEAMS | {"harmony.vocabulary"},
+    "response": SEAMS | {"harmony"},
+    "web": SEAMS | {"harmony", "response"},
+    "telemetry": SEAMS | {"response"},
+    "settings": {"errors"},
+}
+"""What each room may name besides itself. `app` and `cli` join everything and are left out."""
+
+JOINERS = {"app", "cli", "__main__", "__init__"}
+
+
+def room(module: str) -> str:
+    """The narrowest room that has a rule: a seam before the folder it stands in."""
+    parts = module.split(".")
+    return next(
+        (name for n in (2, 1) if (name := ".".join(parts[:n])) in MAY_IMPORT), parts[0]
+    )
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trt_responses"):
+            base = (node.module or "").removeprefix("trt_responses").lstrip(".")
+            found |= {base} if base and base.count(".") else {
+                f"{base}.{alias.name}".lstrip(".") for alias in node.names
+            }
+        elif isinstance(node, ast.Import):
+            found |= {
+                alias.name.removeprefix("trt_responses.")
+                for alias in node.names
+                if alias.name.startswith("trt_responses.")
+            }
+    return {name for name in found if name not in ("__version__",)}
+
+
+def modules() -> list[str]:
+    paths = (p.relative_to(PACKAGE).with_suffix("") for p in PACKAGE.rglob("*.py"))
+    return sorted(".".join(p.parts) for p in paths if p.parts[0] not in JOINERS)
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_imports_only_what_its_room_may(module: str) -> None:
+    here = room(module)
+    assert here in MAY_IMPORT, f"{module} stands in no known room"
+    for name in imports((PACKAGE / module.replace(".", "/")).with_suffix(".py")):
+        there = room(name)
+        allowed = MAY_IMPORT[here]
+        assert (
+            there == here
+            or there in allowed
+            or there.split(".")[0] in allowed
+            or any(name.startswith(f"{a}") for a in allowed if "." in a)
+            or (here.split(".")[0] == there.split(".")[0] and here not in SEAMS)
+        ), f"{module} imports {name}, which {here} must not know"
