@@ -38,7 +38,7 @@ bench: $(ENV) ## Time the server against the floor, as ratios of one run
 	$(BIN)/python -m bench
 
 fuzz: $(ENV) ## Two million random tokens through the reader and its oracle
-	$(BIN)/python scripts/fuzz_reader.py
+	$(BIN)/python -m scripts.fuzz_reader
 
 clean: ## Remove the environment, prepared engines and caches
 	rm -rf .venv dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -34,7 +34,7 @@ class Opened(NamedTuple):
 class Text(NamedTuple):
     """Content, as JSON string bodies: escaped, UTF-8, without quotes; joined they are the text.
 
-    One piece for each id that completed at least one character.
+    One piece for each id that completed a character, or for the words of a mended header.
     """
 
     pieces: Sequence[bytes]

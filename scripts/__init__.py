@@ -1,0 +1,1 @@
+"""Command-line faces and the training of the demo model; run from the repository's root."""

@@ -1,0 +1,71 @@
+"""Every id's text as a piece of JSON, and the rule for bytes that are no text yet.
+
+Knows ids and bytes; knows no message, and not that some control ids end one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.harmony.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
+
+if TYPE_CHECKING:
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+
+def escaped(text: str) -> bytes:
+    """A JSON string body. Cut out of orjson's answer, which keeps 4 kB: a copy of exact size."""
+    return orjson.dumps(text)[1:-1]
+
+
+def advance(waiting: bytes) -> tuple[bytes, bytes]:
+    """What of these bytes can be said now, as JSON, and what waits for the next id.
+
+    openai-harmony's rule: valid bytes are said; a character cut short waits; bad bytes become one
+    U+FFFD and are dropped, and what follows them waits without being looked at.
+    """
+    try:
+        return escaped(waiting.decode()), b""
+    except UnicodeDecodeError as error:
+        head = waiting[: error.start].decode()
+        if error.reason == "unexpected end of data":
+            return escaped(head), waiting[error.start :]
+        return escaped(head + "\ufffd"), waiting[error.end :]
+
+
+class Pieces:
+    """The tables of a vocabulary: `plain` for ordinary ids that are text alone, `raw` for every id.
+
+    `plain` is a dict and not a list: control ids, negative and huge ones are simply absent.
+    """
+
+    __slots__ = ("_spelled", "_token_bytes", "plain")
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._token_bytes = vocabulary.token_bytes
+        self._spelled = {
+            token_id: vocabulary.control_name(token_id).encode()
+            for token_id in range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
+        }
+        self.plain: dict[int, bytes] = _plain(vocabulary.token_bytes)
+
+    def raw(self, token_id: int) -> bytes | None:
+        """The bytes of an id, a control id spelled out; None outside the vocabulary."""
+        if 0 <= token_id < FIRST_CONTROL_ID:
+            return self._token_bytes[token_id]
+        return self._spelled.get(token_id)
+
+
+def _plain(token_bytes: tuple[bytes, ...]) -> dict[int, bytes]:
+    table: dict[int, bytes] = {}
+    dumps = orjson.dumps
+    for token_id, raw in enumerate(token_bytes):
+        try:
+            quoted = dumps(raw.decode())
+        except UnicodeDecodeError:
+            continue
+        # Escapes only lengthen, so equal length means equal bytes, and one object serves both.
+        table[token_id] = raw if len(quoted) == len(raw) + 2 else quoted[1:-1]
+    return table
