@@ -13,7 +13,7 @@ import orjson
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony import conversation as c
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.store.base import Block
 from trt_responses.wire import items as i
 
@@ -62,22 +62,30 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
     """The response's own items, with the ids that the model wrote.
 
     A message that was written by Harmony's rules keeps its ids, so that the next prompt extends
-    what the engine has cached. One that was repaired is rendered anew: the model must not learn
-    from its own slip. A call that was cut is dropped, for nobody can answer it.
+    what the engine has cached. Any other is rendered anew: the model must not learn from its own
+    slip, nor find a header in a text. A call that was cut is dropped, for nobody can answer it.
     """
     blocks = []
     for item, span in zip(response.output, reader.messages, strict=True):
         if isinstance(item, i.OutputFunctionCall) and item.status != "completed":
             continue
         ids = (
-            await _rendered(item, span, renderer)
-            if span.repaired
-            else own_ids(reader.kept, span, renderer.generation_prompt)
+            own_ids(reader.kept, span, renderer.generation_prompt)
+            if _lawful(item, span, reader.kept)
+            else await _rendered(item, span, renderer)
         )
         call_id = item.call_id if isinstance(item, i.OutputFunctionCall) else None
         callee = _callee(item, span) if call_id else None
         blocks.append(Block(_kind(item), orjson.dumps(item), ids.tobytes(), call_id, callee))
     return blocks
+
+
+def _lawful(item: i.OutputItem, span: Span, kept: Sequence[int]) -> bool:
+    """Whether a message's own ids are what Harmony writes for its item."""
+    if span.repaired or (span.recipient and not isinstance(item, i.OutputFunctionCall)):
+        return False
+    body = kept[span.body_start : span.body_start + span.content_tokens]
+    return max(body, default=0) < FIRST_CONTROL_ID
 
 
 def own_ids(kept: Sequence[int], span: Span, opening: Sequence[int]) -> array[int]:

@@ -68,6 +68,8 @@ class Deltas:
 
     def frames(self, start: int) -> list[bytes]:
         head, number = self._head, self.first + start
+        if len(self.pieces) - start == 1:  # an engine step of one id
+            return [b'%b%b","sequence_number":%d}\n\n' % (head, self.pieces[start], number)]
         fresh = self.pieces[start:] if start else self.pieces
         return [
             b'%b%b","sequence_number":%d}\n\n' % (head, piece, n)
@@ -142,11 +144,10 @@ class Log:
 
     def wake(self) -> None:
         """Tell the readers: once per chunk, however many events it made."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for reader in waiting:
-                if not reader.done():
-                    reader.set_result(None)
+        for reader in self._waiting:
+            if not reader.done():
+                reader.set_result(None)
+        self._waiting.clear()
 
     def changed(self) -> asyncio.Future[None]:
         """Done at the next wake."""
@@ -158,38 +159,39 @@ class Log:
 class Cursor:
     """One reader's place in a log: it takes what is new as the bytes of SSE frames."""
 
-    __slots__ = ("_entry", "_log", "_taken")
+    __slots__ = ("_entry", "_log", "_taken", "_wanted")
 
     def __init__(self, log: Log, *, after: int = -1) -> None:
         self._log = log
         self._entry = 0
         self._taken = 0
-        self._skip_to(after + 1)
+        self._wanted = max(0, after + 1)  # the number to begin with; 0 once its place is found
 
-    def _skip_to(self, number: int) -> None:
+    def _reached(self) -> bool:
+        """Whether the log has got to where this reader begins, which may lie in its future."""
         entries = self._log.entries
         while self._entry < len(entries):
             entry = entries[self._entry]
-            if number < entry.first + len(entry):
-                self._taken = max(0, number - entry.first)
-                return
+            if self._wanted < entry.first + len(entry):
+                self._taken, self._wanted = self._wanted - entry.first, 0
+                return True
             if self._entry == len(entries) - 1:
-                self._taken = len(entry)
-                return
+                break  # it may still grow
             self._entry += 1
+        return False
 
     def take(self) -> bytes:
         """The frames since the last taking, joined; empty when there are none."""
         entries = self._log.entries
-        if self._entry >= len(entries):
+        if not entries or (self._wanted and not self._reached()):
             return b""
-        entry = entries[self._entry]
-        frames = entry.frames(self._taken)
+        frames = entries[self._entry].frames(self._taken)
+        self._taken += len(frames)
         while self._entry < len(entries) - 1:
             self._entry += 1
-            entry = entries[self._entry]
-            frames += entry.frames(0)
-        self._taken = len(entry)
+            more = entries[self._entry].frames(0)
+            self._taken = len(more)
+            frames += more
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
 

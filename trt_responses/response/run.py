@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from trt_responses.errors import ApiError
+from trt_responses.harmony.fragments import Closed
 from trt_responses.wire import events as e
 from trt_responses.wire import response as r
 
@@ -94,6 +95,8 @@ class Run:
 
     def push(self, chunk: Chunk) -> None:
         """One engine step: read, decide, append, wake. The hot path of the whole server."""
+        if self._verdict is not None:
+            return  # it was on its way when the run was stopped
         try:
             if chunk.token_ids:
                 for fragment in self.reader.feed(chunk.token_ids):
@@ -107,9 +110,7 @@ class Run:
             elif chunk.finish is not None:
                 self._finish_segment(_end_of(chunk))
         except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
-            logger.exception("response %s broke while it was read", self._options.request_id)
-            self._abort()
-            self._finish_segment(End("failed", _internal(fault)))
+            self._decide(self._broken(fault))
         self.log.wake()
 
     def _first_chunk(self, chunk: Chunk) -> None:
@@ -127,11 +128,21 @@ class Run:
         self.log.wake()
         try:
             end = await self._generate_all()
+            self._end_items(stopped=end.status == "completed")
+            last = self._last_snapshot(end)
+            await self._commit(last, self)
+        except asyncio.CancelledError:  # the owner was stopped; others may still be reading
+            self._end_items(stopped=False)
+            self._conclude(end := End("cancelled"), self._last_snapshot(end))
+            raise
+        except Exception as fault:  # likewise the edge of a run
+            self._machine.take(Closed(whole=False))
+            end = self._broken(fault)
+            last = self._last_snapshot(end)
         finally:
             self._abort()
-        for fragment in self.reader.finish(stopped=end.status == "completed"):
-            self._machine.take(fragment)
-        return await self._conclude(end)
+        self._conclude(end, last)
+        return last
 
     def cancel(self) -> None:
         """Stop now: the owner has left, or the client has asked. Synchronous and idempotent."""
@@ -172,7 +183,8 @@ class Run:
             guide=segment.guide,
             priority=self._options.priority if first else CONTINUATION_PRIORITY,
         )
-        prompt = self._prompt_ids if first else [*self._prompt_ids, *self.reader.kept]
+        kept = self.reader.kept
+        prompt = [*self._prompt_ids, *kept] if kept else self._prompt_ids
         try:
             self._handle = self._engine.generate(prompt, options, self)
         except ApiError as error:
@@ -183,22 +195,26 @@ class Run:
         if self._segment_end is not None and not self._segment_end.done():
             self._segment_end.set_result(end)
 
+    def _broken(self, fault: Exception) -> End:
+        if isinstance(fault, ApiError):
+            return End("failed", fault)
+        logger.exception("response %s broke while it was made", self._options.request_id)
+        name = type(fault).__name__
+        return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
+
     # --- the end ------------------------------------------------------------------------------
 
-    async def _conclude(self, end: End) -> r.Response:
-        """Build the last snapshot, commit it, then append the terminal event."""
-        last = self._last_snapshot(end)
-        try:
-            await self._commit(last, self)
-        except ApiError as error:
-            end = End("failed", error)
-            last = self._last_snapshot(end)
+    def _end_items(self, *, stopped: bool) -> None:
+        for fragment in self.reader.finish(stopped=stopped):
+            self._machine.take(fragment)
+
+    def _conclude(self, end: End, last: r.Response) -> None:
+        """The record is stored: append the terminal event, close the log, tell the listener."""
         self.error = end.error
         self._tell(last, end)
         self.log.close()
         if self._listener is not None:
             self._listener.run_ended(self._facts(last))
-        return last
 
     def _tell(self, last: r.Response, end: End) -> None:
         match last.status:
@@ -229,7 +245,8 @@ class Run:
 
     def _usage(self) -> r.Usage:
         read, written = len(self._prompt_ids), len(self.reader.kept)
-        reasoning = sum(m.content_tokens for m in self.reader.messages if m.channel == "analysis")
+        told = zip(self.log.response.output, self.reader.messages, strict=False)
+        reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
         return r.Usage(
             input_tokens=read,
             output_tokens=written,
@@ -257,7 +274,3 @@ def _end_of(chunk: Chunk) -> End:
             return End("failed", ApiError(f"The engine failed: {reason}."))
         case _:
             return End("completed")
-
-
-def _internal(fault: Exception) -> ApiError:
-    return ApiError(f"The server failed while it read the model's answer ({type(fault).__name__}).")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
     from trt_responses.errors import ApiError
     from trt_responses.harmony.read import Reader
+    from trt_responses.harmony.render import Effort as HarmonyEffort
     from trt_responses.harmony.render import Renderer
     from trt_responses.response.machine import Mint
     from trt_responses.response.run import Listener
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.request import Effort, Request
     from trt_responses.wire.response import Response
 
-EFFORTS: Mapping[Effort | None, str] = {
+EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
     None: "medium",
     "none": "low",
     "minimal": "low",

@@ -1,0 +1,198 @@
+"""Where o200k's pre-tokens end, found in bounded steps.
+
+openai-harmony cuts a text into pre-tokens by a regular expression and merges each by itself. A
+text may be cut for it only where the expression would cut too; this module finds such places:
+cheap ones that hold whatever stands around them, and, where there are none, exact ones. It knows
+no ids and no ranks. What class a character has it asks openai-harmony, whose Unicode tables are
+newer than Python's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+BLOCK = 64
+"""A pre-token of 2 × BLOCK + 4 characters or more fills one whole aligned block with one kind."""
+PIECE = 128
+"""Characters whose classes are looked up at once: a millisecond if all are new, else 5 µs."""
+PIECES = 16
+"""Pieces of a run between two pauses, if nothing in them is new."""
+SEVERAL = 126
+"""Digits that count as one pre-token; they come in threes, whatever follows."""
+
+_PUNCTUATION = r"!-&(-/:-@\[-`{-~、-〃〈-】！-／：-＠‐-‧"
+_LETTERS = r"A-Za-zА-яぁ-ゖァ-ヺ一-鿋가-힣"
+_HOMOGENEOUS = re.compile(rf"[^\s0-9'{_PUNCTUATION}]{{{BLOCK}}}|[^0-9{_LETTERS}]{{{BLOCK}}}")
+_LAST_CUT = re.compile(
+    # No alternative of the expression crosses these, and none looks ahead over them.
+    rf".*(?:\S(?=[ \t])|[{_LETTERS}](?=[0-9{_PUNCTUATION}])|[0-9](?=[{_LETTERS}{_PUNCTUATION}])"
+    rf"|\n(?=[0-9{_LETTERS}]))",
+    re.DOTALL,
+)
+_WHITE = "\t\v\f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+_BEFORE_WORD = re.compile(rf"[ {_WHITE}][^\s]|[ {_WHITE}][\x1c-\x1f]")
+_CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)", re.IGNORECASE)
+
+_LETTERLIKE = frozenset("Uwbm")
+_OTHER = frozenset("!/")
+_UPPERS = re.compile("[Ubm]*")
+_LOWERS = re.compile("[wbm]*")
+_DIGITS = re.compile("0*")
+_OTHERS = re.compile("[!/m]*")
+_TAIL = re.compile("[n/]*")
+_WHITES = re.compile("[ tn]*")
+
+
+def has_long_run(text: str, start: int, stop: int) -> bool:
+    """Whether a pre-token of more than 2 × BLOCK + 4 characters may lie in the stretch."""
+    match = _HOMOGENEOUS.match
+    return any(match(text, at, stop) for at in range(start, stop, BLOCK))
+
+
+def last_cut(text: str, start: int, stop: int) -> int:
+    """The last place in the stretch where the text may surely be cut, or `start`."""
+    found = _LAST_CUT.match(text, start, stop)
+    return found.end() if found else start
+
+
+def looks_ahead(text: str, at: int) -> bool:
+    """Whether a cut here would hide from white space the word after it: `\\s+(?!\\S)`."""
+    return at < len(text) and _BEFORE_WORD.match(text, at - 1) is not None
+
+
+class Shapes(dict[int, str]):
+    """A table for `str.translate`: a character's class, asked of the encoder once.
+
+    U upper case, w lower case, b both (letters without case), m marks (both, and also others),
+    0 numbers, ! others, / itself, n line ends, t white space but the space.
+    """
+
+    def __init__(self, native: Callable[[str], list[int]]) -> None:
+        super().__init__()
+        self._native = native
+        self._s = native("'s")
+        self._23 = native("23")
+        self._word = native("亚洲AVß")[0]
+        for shape, characters in {
+            "U": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+            "w": "abcdefghijklmnopqrstuvwxyz",
+            "0": "0123456789",
+            "n": "\r\n",
+            "t": _WHITE,
+            " ": " ",
+            "/": "/",
+            "b": "片",  # the one character that merges with the word of the question
+        }.items():
+            self.update(dict.fromkeys(map(ord, characters), shape))
+
+    def __missing__(self, code: int) -> str:
+        shape = self[code] = self._asked(chr(code))
+        return shape
+
+    def _asked(self, c: str) -> str:
+        """Each question puts the character where its class moves a boundary between known ones."""
+        native = self._native
+        if native(c + "'s")[-1:] != self._s:
+            return "!"
+        if native(f"1{c}23")[-1:] != self._23:
+            return "0"
+        if native("亚洲AV" + c)[:1] != [self._word]:
+            return "U"
+        if self._word not in native(c + "亚洲AVß"):
+            return "w"
+        return "b" if native(f"!!{c}'s")[-1:] == self._s else "m"
+
+
+class Scanner:
+    """Exact ends of pre-tokens from a place that is one itself."""
+
+    __slots__ = ("_learnt", "_number", "_piece", "_shapes", "_text")
+
+    def __init__(self, text: str, shapes: Shapes) -> None:
+        self._text = text
+        self._shapes = shapes
+        self._number = -1
+        self._learnt = False
+        self._piece = ""
+
+    def end(self, start: int) -> Generator[None, None, int]:
+        """The end of the pre-token (or of several short ones of digits) that starts here."""
+        first = self._shape(start)
+        if first in _LETTERLIKE:
+            return (yield from self._letters(start))
+        if first == "0":
+            return (yield from self._numbers(start))
+        if first != "n" and self._shape(start + 1) in _LETTERLIKE:
+            return (yield from self._letters(start + 1))
+        if first in _OTHER:
+            return (yield from self._others(start))
+        if first == " " and self._shape(start + 1) in _OTHER:
+            return (yield from self._others(start + 1))
+        return (yield from self._white(start))
+
+    def _letters(self, start: int) -> Generator[None, None, int]:
+        uppers = yield from self._run(_UPPERS, start)
+        end = yield from self._run(_LOWERS, uppers)
+        if end == uppers and (both := (yield from self._last("bm", start, uppers))) is not None:
+            end = both + 1  # nothing lower follows, so the last caseless letter is the lower part
+        found = _CONTRACTION.match(self._text, end)
+        return found.end() if found else end
+
+    def _numbers(self, start: int) -> Generator[None, None, int]:
+        end = yield from self._run(_DIGITS, start, start + SEVERAL)
+        return end if end <= start + 3 else start + min(end - start, SEVERAL) // 3 * 3
+
+    def _others(self, start: int) -> Generator[None, None, int]:
+        end = yield from self._run(_OTHERS, start)
+        return (yield from self._run(_TAIL, end))
+
+    def _white(self, start: int) -> Generator[None, None, int]:
+        end = yield from self._run(_WHITES, start)
+        line = yield from self._last("n", start, end)
+        if line is not None:
+            return line + 1
+        return end if end == len(self._text) or end == start + 1 else end - 1
+
+    def _shape(self, at: int) -> str:
+        if at // PIECE != self._number:
+            self._number = at // PIECE
+            low = self._number * PIECE
+            known = len(self._shapes)
+            self._piece = self._text[low : low + PIECE].translate(self._shapes)
+            self._learnt = len(self._shapes) > known
+        return self._piece[at % PIECE : at % PIECE + 1]
+
+    def _run(
+        self, kinds: re.Pattern[str], start: int, stop: int | None = None
+    ) -> Generator[None, None, int]:
+        """The end of the run of some classes."""
+        at = start
+        while self._shape(at):
+            found = kinds.match(self._piece, at % PIECE)
+            length = found.end() - at % PIECE if found else 0
+            at += length
+            if at % PIECE or not length or (stop is not None and at >= stop):
+                break
+            if self._learnt or at // PIECE % PIECES == 0:
+                yield
+        return at
+
+    def _last(self, kinds: str, start: int, end: int) -> Generator[None, None, int | None]:
+        """The last place of some classes in the stretch, searched backwards."""
+        while end > start:
+            self._shape(end - 1)
+            low = self._number * PIECE
+            here = max(start, low) - low
+            at = max(self._piece.rfind(kind, here, end - low) for kind in kinds)
+            if at >= 0:
+                return low + at
+            end = max(start, low)
+            if self._number % PIECES == 0:
+                yield
+        return None

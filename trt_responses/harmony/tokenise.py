@@ -1,0 +1,164 @@
+"""Any text to its exact o200k ids, without ever holding the event loop.
+
+openai-harmony does the common work, in slices cut where it would cut itself. Its merge takes
+quadratic time in one unbroken run, so such runs are merged by our own. Only ordinary ids come
+from here: the spelling of a control id in a text is text. Knows no message and no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from array import array
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.harmony.merge import LongRun
+from trt_responses.harmony.pretokens import (
+    BLOCK,
+    PIECE,
+    Scanner,
+    Shapes,
+    has_long_run,
+    last_cut,
+    looks_ahead,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+SLICE = 2048
+"""Characters handed to openai-harmony at once: 0.2 ms of prose, 2 ms at worst."""
+LONG = 2 * BLOCK + 4
+"""Characters from which a pre-token is merged by us: 0.1 ms of openai-harmony's quadratic time."""
+LONGEST_TOKEN = 128
+"""Characters of the longest token, so a text has at least its length / 128 tokens."""
+SCANNED_AT_ONCE = 2 * PIECE
+"""Characters in which the exact scanner looks for pre-tokens between two pauses."""
+CHECKED_AT_ONCE = 65_536
+"""Characters searched for lone surrogates between two pauses."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]+")
+
+
+class Tokeniser:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        slice_chars: int = SLICE,
+        native: Callable[[str], list[int]] | None = None,
+    ) -> None:
+        inner = vocabulary.encoding._inner
+        self._native = native or (lambda text: inner.encode(text, []))
+        self._slice_chars = slice_chars
+        self._shapes = Shapes(self._native)
+        self._ranks = {data: i for i, data in enumerate(vocabulary.token_bytes)}
+
+    async def encode(self, text: str, *, at_most: int | None = None) -> array[int]:
+        """The ids of a text; other tasks run between two slices."""
+        ids: array[int] = array("I")
+        for _ in self.steps(text, ids, at_most):
+            await asyncio.sleep(0)
+        return ids
+
+    def encode_now(self, text: str, *, at_most: int | None = None) -> array[int]:
+        """The same in one go: for tests, and for texts known to be short."""
+        ids: array[int] = array("I")
+        for _ in self.steps(text, ids, at_most):
+            pass
+        return ids
+
+    def steps(
+        self, text: str, ids: array[int], at_most: int | None = None
+    ) -> Generator[None, None, None]:
+        """Append the text's ids to `ids`, pausing after each bounded piece of work."""
+        refuse_above(at_most, len(text) // LONGEST_TOKEN)
+        text = yield from _well_formed(text)
+        scanner = Scanner(text, self._shapes)
+        at = 0
+        while at < len(text):
+            if at:
+                yield
+            stop = min(len(text), at + self._slice_chars)
+            cut = self._cut(text, at, stop)
+            if cut > at:
+                ids.extend(self._native(text[at:cut]))
+            else:
+                cut = yield from self._scanned(scanner, text, at, stop, ids, at_most)
+            at = cut
+            refuse_above(at_most, len(ids))
+
+    def _cut(self, text: str, at: int, stop: int) -> int:
+        """Up to where openai-harmony may take the text at once; `at` when it must not."""
+        if has_long_run(text, at, stop):
+            return at
+        return stop if stop == len(text) else last_cut(text, at, stop)
+
+    def _scanned(
+        self,
+        scanner: Scanner,
+        text: str,
+        at: int,
+        stop: int,
+        ids: array[int],
+        at_most: int | None,
+    ) -> Generator[None, None, int]:
+        """Take whole pre-tokens until `stop` is reached: short ones together, long ones alone."""
+        taken = paused = at
+        while at < stop:
+            end = yield from scanner.end(at)
+            if end - at >= LONG:
+                self._take(text, taken, at, ids)
+                yield from self._merged(text[at:end], ids, at_most)
+                taken = end
+            at = end
+            if at - paused >= SCANNED_AT_ONCE:
+                paused = at
+                yield
+        self._take(text, taken, at, ids)
+        return at
+
+    def _take(self, text: str, start: int, end: int, ids: array[int]) -> None:
+        """Whole short pre-tokens; white space that looked ahead stays a pre-token of its own."""
+        if start < end and looks_ahead(text, end):
+            ids.extend(self._native(text[start : end - 1]))
+            start = end - 1
+        ids.extend(self._native(text[start:end]))
+
+    def _merged(
+        self, pretoken: str, ids: array[int], at_most: int | None
+    ) -> Generator[None, None, None]:
+        run = LongRun(pretoken.encode(), self._ranks)
+        for _ in run.steps():
+            refuse_above(at_most, len(ids) + run.least_count)
+            yield
+        for some in run.token_ids():
+            ids.extend(some)
+            yield
+
+
+def _well_formed(text: str) -> Generator[None, None, str]:
+    """Surrogate pairs joined and lone ones replaced, as openai-harmony does."""
+    for low in range(0, len(text), CHECKED_AT_ONCE):
+        if low:
+            yield
+        if _SURROGATES.search(text, low, low + CHECKED_AT_ONCE):
+            return _SURROGATES.sub(_joined, text)
+    return text
+
+
+def _joined(found: re.Match[str]) -> str:
+    return found.group().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def refuse_above(at_most: int | None, count: int) -> None:
+    if at_most is not None and count > at_most:
+        raise InvalidRequest(
+            f"The input has more than {at_most} tokens, which is all that is left of the context: "
+            "shorten the input.",
+            code="context_length_exceeded",
+            param="input",
+        )

@@ -1,0 +1,226 @@
+"""JSON schemas as the TypeScript types in which Harmony shows tools to the model.
+
+Written to openai-harmony's result, character for character; a test compares them. It stands here
+because openai-harmony tokenises what it renders in one go, and holds the loop for it. Any JSON is
+a lawful schema: what means nothing becomes `any`. Pieces of text come out; ids are not known here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_DEPTH = 100
+"""Levels of nesting; openai-harmony itself reads 127 levels of JSON, a schema takes some for it."""
+
+_NAMED = {
+    "string": "string",
+    "number": "number",
+    "integer": "number",
+    "boolean": "boolean",
+}
+
+
+def type_of(schema: object, indent: str = "", depth: int = 0) -> Iterator[str]:
+    """The type of one schema. `indent` stands before each line that is begun."""
+    if depth > MAX_DEPTH:
+        raise InvalidRequest(
+            f"A tool's schema is nested more than {MAX_DEPTH} levels deep: flatten it.",
+            param="tools",
+        )
+    if not isinstance(schema, dict):
+        yield "any"
+    elif isinstance(variants := schema.get("oneOf"), list):
+        for variant in variants:
+            yield f"\n{indent} | "
+            yield from _nullable(variant, f"{indent}   ", depth)
+            yield from _trailing(_said(variant, None), _default(variant, '"'))
+    elif isinstance(named := schema.get("type"), list):
+        names = [_integer(name) for name in named if isinstance(name, str)]
+        yield " | ".join(names) or "any"
+    elif named == "object":
+        yield from _object(schema, indent, depth)
+    elif named == "array":
+        yield from _array(schema, indent, depth)
+    elif named == "string" and (words := _words(schema)):
+        yield " | ".join(f'"{word}"' for word in words)
+    else:
+        yield _NAMED.get(named, "any") if isinstance(named, str) else "any"
+
+
+def _integer(name: str) -> str:
+    return "number" if name == "integer" else name
+
+
+def _words(schema: Mapping[str, object]) -> list[str]:
+    words = schema.get("enum")
+    return [w for w in words if isinstance(w, str)] if isinstance(words, list) else []
+
+
+def _array(schema: Mapping[str, object], indent: str, depth: int) -> Iterator[str]:
+    if "items" in schema:
+        yield from type_of(schema["items"], indent, depth + 1)
+        yield "[]"
+    else:
+        yield "Array<any>"
+
+
+def _object(schema: Mapping[str, object], indent: str, depth: int) -> Iterator[str]:
+    if (description := _text(schema, "description")) is not None:
+        yield f"{indent}// {description}\n"
+    yield "{\n"
+    listed = schema.get("required")
+    required = {r for r in listed if isinstance(r, str)} if isinstance(listed, list) else set()
+    properties = schema.get("properties")
+    for key, value in properties.items() if isinstance(properties, dict) else ():
+        yield from _property(f"{key}{'' if key in required else '?'}", value, indent, depth)
+    yield f"{indent}}}"
+
+
+def _property(key: str, schema: object, indent: str, depth: int) -> Iterator[str]:
+    if (title := _text(schema, "title")) is not None:
+        yield f"{indent}// {title}\n{indent}//\n"
+    chosen = _member(schema, "oneOf")
+    description = _text(schema, "description")
+    if description is not None and not _has(schema, "oneOf"):
+        yield f"{indent}// {description}\n"
+    yield from _examples(schema, indent)
+    if isinstance(chosen, list):
+        yield from _choice(key, schema, chosen, indent, depth)
+        return
+    yield f"{indent}{key}: "
+    yield from _nullable(schema, f"{indent}    ", depth)
+    yield ","
+    if not _has(schema, "oneOf"):
+        yield from _trailing(None, _default(schema, ""))
+    yield "\n"
+
+
+def _examples(schema: object, indent: str) -> Iterator[str]:
+    examples = _member(schema, "examples")
+    if isinstance(examples, list) and examples:
+        yield f"{indent}// Examples:\n"
+        for example in examples:
+            if isinstance(example, str):
+                yield f'{indent}// - "{example}"\n'
+
+
+def _choice(
+    key: str, schema: object, variants: list[object], indent: str, depth: int
+) -> Iterator[str]:
+    """A property that is one of several types: a line for each."""
+    description = _text(schema, "description")
+    repeated = bool(variants) and description == _text(variants[0], "description")
+    above = description is not None and not repeated
+    if above:
+        yield f"{indent}// {description}\n"
+    if (default := _default(schema, "")) is not None:
+        yield from (f"{indent}// ", *default, "\n")
+    yield f"{indent}{key}:\n"
+    for place, variant in enumerate(variants):
+        yield f"{indent} | "
+        yield from _nullable(variant, f"{indent}   ", depth)
+        said = None if place == 0 and above else _said(variant, description)
+        yield from _trailing(said, _default(variant, ""))
+        yield "\n"
+    yield f"{indent},\n"
+
+
+def _nullable(schema: object, indent: str, depth: int) -> Iterator[str]:
+    pieces = type_of(schema, indent, depth + 1)
+    if _member(schema, "nullable") is not True:
+        yield from pieces
+        return
+    text = "".join(pieces)
+    yield text if "null" in text else f"{text} | null"
+
+
+def _said(schema: object, already: str | None) -> str | None:
+    """A variant's description, unless it has been said."""
+    description = _text(schema, "description")
+    return None if description == already else description
+
+
+def _trailing(description: str | None, default: Iterator[str] | None) -> Iterator[str]:
+    if description is not None:
+        yield f" // {description}"
+    if default is not None:
+        yield " // " if description is None else " "
+        yield from default
+
+
+def _default(schema: object, enum_quote: str) -> Iterator[str] | None:
+    """A comment on the default. A word of an enum is quoted in some places and not in others."""
+    if not _has(schema, "default"):
+        return None
+    default = _member(schema, "default")
+    if not isinstance(default, str):
+        return _after("default: ", json_of(default))
+    if not _member(schema, "enum") or not isinstance(_member(schema, "enum"), list):
+        return iter((f'default: "{default}"',))
+    return _after("default: ", json_of(default) if enum_quote else iter((default,)))
+
+
+def _after(label: str, pieces: Iterator[str]) -> Iterator[str]:
+    yield label
+    yield from pieces
+
+
+def _has(schema: object, key: str) -> bool:
+    return isinstance(schema, dict) and key in schema
+
+
+def _member(schema: object, key: str) -> object:
+    return schema.get(key) if isinstance(schema, dict) else None
+
+
+def _text(schema: object, key: str) -> str | None:
+    value = _member(schema, key)
+    return value if isinstance(value, str) else None
+
+
+def json_of(value: object, depth: int = 0) -> Iterator[str]:
+    """Compact JSON with numbers as openai-harmony writes them (`1e16`, never `1e+16`)."""
+    if depth > MAX_DEPTH:
+        raise InvalidRequest(
+            f"A schema holds JSON nested more than {MAX_DEPTH} levels deep: flatten it.",
+            param="tools",
+        )
+    if isinstance(value, dict):
+        yield "{"
+        for place, (key, member) in enumerate(value.items()):
+            yield f"{',' if place else ''}{_quoted(key)}:"
+            yield from json_of(member, depth + 1)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for place, member in enumerate(value):
+            if place:
+                yield ","
+            yield from json_of(member, depth + 1)
+        yield "]"
+    elif isinstance(value, str):
+        yield _quoted(value)
+    else:
+        yield _literal(value)
+
+
+def _quoted(text: str) -> str:
+    try:
+        return orjson.dumps(text).decode()
+    except TypeError:  # lone surrogates, which the tokeniser will replace by the same character
+        return orjson.dumps(
+            text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ).decode()
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        value = float(value) if abs(value) < 10**300 else None
+    return orjson.dumps(value).decode().replace("e+", "e")
