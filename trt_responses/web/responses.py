@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import orjson
+from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError, NotFound
 from trt_responses.web.endpoint import fault, json_reply
@@ -19,8 +20,10 @@ from trt_responses.wire.fields import judge
 from trt_responses.wire.request import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive
 
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
@@ -50,9 +53,21 @@ class Responses:
         headers = self._headers(request)
         if ignored:
             headers["x-trt-ignored"] = ", ".join(ignored)
-        return (
-            Stream(run, self._runs, headers) if wanted.stream else Plain(run, self._runs, headers)
-        )
+        if wanted.stream:
+            return Stream(run, self._runs, headers)
+        return await self._made(run, request.receive, headers)
+
+    async def _made(self, run: Run, receive: Receive, headers: dict[str, str]) -> ASGIApp:
+        """The run's last snapshot, when it is made. When the client leaves, the run ends."""
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(cancel_when_left(run, receive))
+            last = await self._runs.make(run)
+            watching.cancel()
+        if last.status == "cancelled":
+            raise ClientDisconnect  # nobody is there to be told
+        if last.status == "failed":
+            return fault(run.error or ApiError("The response failed."), headers)
+        return json_reply(orjson.dumps(last), headers)
 
     async def retrieve(self, request: Request, owner: str) -> ASGIApp:
         response_id = request.path_params["response_id"]
@@ -67,29 +82,6 @@ class Responses:
             raise _unknown(response_id)
         gone = {"id": response_id, "object": "response", "deleted": True}
         return json_reply(orjson.dumps(gone), self._headers(request))
-
-
-class Plain:
-    """Makes a run and answers with its last snapshot. When the client leaves, the run ends."""
-
-    def __init__(self, run: Run, runs: Runs, headers: dict[str, str]) -> None:
-        self._run = run
-        self._runs = runs
-        self._headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(cancel_when_left(self._run, receive))
-            last = await self._runs.make(self._run)
-            watching.cancel()
-        match last.status:
-            case "cancelled":
-                return  # nobody is there to be told
-            case "failed":
-                reply = fault(self._run.error or ApiError("The response failed."), self._headers)
-            case _:
-                reply = json_reply(orjson.dumps(last), self._headers)
-        await reply(scope, receive, send)
 
 
 def _unknown(response_id: str) -> NotFound:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from trt_responses.response.log import END_OF_STREAM, Cursor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Receive, Scope, Send
 
     from trt_responses.response.log import Log
@@ -23,17 +25,18 @@ STREAM_HEADERS = {
 class Stream:
     """Makes a run and writes it down while it is made. When the client leaves, the run ends."""
 
-    def __init__(self, run: Run, runs: Runs, headers: dict[str, str]) -> None:
+    def __init__(self, run: Run, runs: Runs, headers: Callable[[], dict[str, str]]) -> None:
         self._run = run
         self._runs = runs
         self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send(start_message(200, self._headers | STREAM_HEADERS))
+        await send(start_message(200, self._headers() | STREAM_HEADERS))
         async with asyncio.TaskGroup() as tasks:
             making = tasks.create_task(self._runs.make(self._run))
             watching = tasks.create_task(cancel_when_left(self._run, receive))
-            await write(self._run.log, send)
+            # A task of its own: a wake would else pass through every caller's frame (1 µs).
+            await tasks.create_task(write(self._run.log, send))
             await making
             watching.cancel()
 
@@ -42,13 +45,13 @@ async def write(log: Log, send: Send) -> None:
     """Everything in the log, to its end: one send for what each engine step brought."""
     cursor = Cursor(log)
     while True:
-        frames = cursor.take()
-        if frames:
+        # Both asked for before the taking: what comes while `send` waits is not missed.
+        news, last = log.changed(), log.closed
+        if frames := cursor.take():
             await send({"type": "http.response.body", "body": frames, "more_body": True})
-        elif log.closed:
+        if last:
             break
-        else:
-            await log.changed()
+        await news
     await send({"type": "http.response.body", "body": END_OF_STREAM})
 
 
