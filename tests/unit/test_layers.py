@@ -26,9 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "telemetry": SEAMS | {"response"},
     "settings": {"errors"},
 }
-"""What each room may name besides itself. `app` and `cli` join everything and are left out."""
+"""What each room may name besides itself. Those that join everything are left out."""
 
-JOINERS = {"app", "cli", "__main__", "__init__"}
+JOINERS = {"app", "serve", "cli", "doctor", "__main__", "__init__"}
 
 
 def room(module: str) -> str:

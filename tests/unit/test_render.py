@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony.render import (
+    HITS_AT_ONCE,
     Developer,
     Effort,
     FunctionTool,
@@ -25,6 +26,7 @@ from trt_responses.harmony.render import (
     system_text,
 )
 from trt_responses.harmony.tokenise import Tokeniser
+from trt_responses.harmony.typescript import MAX_DEPTH
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
@@ -59,11 +61,13 @@ async def prompt(
 # Random conversations
 
 
-WORDS = (
-    "a word, Another; isn't it? I'LL we'Re 12 345 6789 3.14 {} [] \"q\" \\ // /* */ \n \n\n \r\n \t "
-    "漢字 かな カナ 한국어 ไทย العربية עברית हिन्दी Привет été naïve ß ẞ ǅ ª º ʰ é ❤️ 😀 👍🏽 👨‍👩‍👧 "
-    "a… “x” ¿? ½ Ⅷ ٣ \u00a0 \u3000 \u2028 \x00 \x1c \x7f <|x|> json functions.f assistant"
-).split(" ")
+SAMPLE = (
+    "a word, Another; isn't it? I'LL we'Re 12 345 6789 3.14 {} [] \\ // /* */ <|x|> json \"q\" "
+    "漢字 かな カナ 한국어 ไทย العربية עברית हिन्दी Привет été naïve ß ẞ ǅ ª º ʰ é ❤️ 😀 "
+    "👍🏽 👨\u200d👩\u200d👧 a… “x” ¿? ½ Ⅷ ٣ functions.f assistant \n \n\n \r\n \t "
+    "\u00a0 \u3000 \u2028 \x00 \x1c \x7f "
+)
+WORDS = SAMPLE.split(" ")
 
 
 class Draw:
@@ -113,7 +117,7 @@ class Draw:
             schema["oneOf"] = [self.schema(depth + 1) for _ in range(count)]
         if self.maybe(0.03):
             schema["oneOf"] = self.json(2)
-        for key, chance, make in (
+        members: tuple[tuple[str, float, Callable[[], object]], ...] = (
             ("description", 0.4, lambda: self.random.choice(["same", self.text(4)])),
             ("title", 0.2, lambda: self.text(2)),
             ("default", 0.3, lambda: self.json(1)),
@@ -125,7 +129,8 @@ class Draw:
             ("title", 0.03, lambda: self.json(2)),
             ("examples", 0.03, lambda: self.json(2)),
             ("properties", 0.03, lambda: self.json(2)),
-        ):
+        )
+        for key, chance, make in members:
             if self.maybe(chance):
                 schema[key] = make()
         if schema.get("type") == "object" and self.maybe(0.9):
@@ -243,3 +248,304 @@ def test_random_conversations_are_rendered_as_openai_harmony_renders_them(
             assert ids == expected, f"seed {seed}"
 
     asyncio.run(compare())
+
+
+def test_a_response_format_ends_the_developer_message(
+    vocabulary: Vocabulary, renderer: Renderer
+) -> None:
+    form = ResponseFormat("person", "Someone.\nAnyone.", {"type": "object", "é": [1.0, 1e16]})
+    tool = FunctionTool("f", "", None)
+    ids = asyncio.run(renderer.developer(Developer("Be brief.", (tool,), form)))
+    assert vocabulary.text(ids.tolist()) == (
+        "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Tools\n\n## functions\n\n"
+        "namespace functions {\n\ntype f = () => any;\n\n} // namespace functions\n\n"
+        "# Response Formats\n\n## person\n\n// Someone.\n// Anyone.\n"
+        '{"type":"object","é":[1.0,1e16]}<|end|>'
+    )
+
+
+def test_a_developer_message_without_anything_to_say_is_empty(renderer: Renderer) -> None:
+    assert asyncio.run(renderer.developer(Developer(None))) == array("I")
+
+
+def test_a_tool_message_needs_a_name(renderer: Renderer) -> None:
+    with pytest.raises(InvalidRequest):
+        asyncio.run(renderer.message(Message("tool", "42")))
+
+
+# Control ids
+
+
+SPELLED = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|call|>", "<|return|>")
+HOSTILE = st.lists(
+    st.sampled_from((*SPELLED, "<|constrain|>", "<|reserved_200013|>", "<|", "|>", "a", " to="))
+    | st.text(max_size=3),
+    max_size=6,
+).map("".join)
+"""Text that spells control ids, alone and beside other text; surrogates are not spelled back."""
+OPTIONAL = st.none() | HOSTILE
+
+
+def control_ids(ids: Iterable[int]) -> list[int]:
+    return [i for i in ids if i >= FIRST_CONTROL_ID]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.builds(
+        Message,
+        st.sampled_from(["user", "assistant", "developer", "tool"]),
+        HOSTILE,
+        HOSTILE,
+        OPTIONAL,
+        OPTIONAL,
+        OPTIONAL | HOSTILE.map("<|constrain|>".__add__),
+    )
+)
+def test_control_ids_of_a_message_stand_where_the_renderer_put_them(
+    vocabulary: Vocabulary, tokeniser: Tokeniser, message: Message
+) -> None:
+    ids = asyncio.run(Renderer(vocabulary, tokeniser).message(message)).tolist()
+    expected = [CONTROL.start]
+    if message.channel is not None:
+        expected.append(CONTROL.channel)
+    if (message.content_type or "").startswith("<|constrain|>"):
+        expected.append(CONTROL.constrain)
+    call = message.role == "assistant" and message.recipient is not None
+    expected += [CONTROL.message, CONTROL.call if call else CONTROL.end]
+    assert control_ids(ids) == expected
+    body = ids[ids.index(CONTROL.message) + 1 : -1]
+    assert vocabulary.text(body) == message.text
+
+
+@settings(max_examples=200, deadline=None)
+@given(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+def test_control_ids_of_the_first_messages_stand_where_the_renderer_put_them(
+    vocabulary: Vocabulary, tokeniser: Tokeniser, a: str, b: str, c: str, d: str, e: str
+) -> None:
+    schema = {
+        "type": "object",
+        "description": a,
+        "properties": {b: {"type": "string", "enum": [c], "default": d, "title": e}},
+    }
+    developer = Developer(a, (FunctionTool(b, c, schema),), ResponseFormat(d, e, schema))
+    system = System(a, b, c, "low", has_function_tools=True)
+    ids = asyncio.run(prompt(Renderer(vocabulary, tokeniser), system, developer, ()))
+    whole = [CONTROL.start, CONTROL.message, CONTROL.end]
+    assert control_ids(ids) == [*whole, *whole, CONTROL.start]
+    body = ids[ids.index(CONTROL.message) + 1 : ids.index(CONTROL.end)]
+    assert vocabulary.text(body) == system_text(system)
+
+
+# Tools from strangers
+
+
+def nested(levels: int, key: str) -> dict[str, object]:
+    schema: dict[str, object] = {"type": "string"}
+    for _ in range(levels):
+        inner: object = {"a": schema} if key == "properties" else schema
+        schema = {
+            "type": "array" if key == "items" else "object",
+            key: [inner] if key == "oneOf" else inner,
+        }
+    return schema
+
+
+@pytest.mark.parametrize("key", ["properties", "items", "oneOf", "default"])
+def test_deep_schemas_are_refused_and_not_too_deep_ones_rendered(
+    renderer: Renderer, key: str
+) -> None:
+    def render(levels: int) -> array[int]:
+        schema = {"type": "object", "properties": {"a": nested(levels, key)}}
+        return asyncio.run(renderer.developer(Developer(None, (FunctionTool("f", "", schema),))))
+
+    assert render(MAX_DEPTH // 2 - 2)
+    with pytest.raises(InvalidRequest):
+        render(5000)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"type": 5},
+        {"type": None},
+        {"type": "object", "properties": []},
+        {"type": "object", "properties": {"a": None, "b": 3, "c": True, "d": "x"}},
+        {"type": "object", "required": {"a": 1}, "properties": {"a": {"oneOf": [None, 5]}}},
+        {"oneOf": []},
+        {"type": ["null", 3, {}]},
+        {"type": "string", "enum": "ab"},
+        {"type": "object", "properties": {"\ud800": {"enum": ["\udfff"], "default": "\ud83d"}}},
+        {"type": "object", "properties": {"a": {"default": {"\ud800": ["\udfff"]}}}},
+        {"type": "object", "properties": {"a": {"default": [10**400, float("nan"), 2**64]}}},
+        {"type": "object", "properties": {"a": {"type": "array", "items": [1, 2]}}},
+    ],
+)
+def test_no_schema_is_too_odd_to_render(
+    vocabulary: Vocabulary, renderer: Renderer, parameters: dict[str, object]
+) -> None:
+    tool = FunctionTool("f\ud800", "\udfff", parameters)
+    form = ResponseFormat("x", None, parameters)
+    ids = asyncio.run(renderer.developer(Developer("\ud800", (tool,), form)))
+    assert "type f\ufffd = (_: " in vocabulary.text(ids.tolist())
+
+
+# Nothing twice
+
+
+class Counted:
+    """The encoder, and how many characters it was given."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._inner = vocabulary.encoding._inner
+        self.characters = 0
+        self.longest = 0
+
+    def __call__(self, text: str) -> list[int]:
+        self.characters += len(text)
+        self.longest = max(self.longest, len(text))
+        ids: list[int] = self._inner.encode(text, [])
+        return ids
+
+
+def long_conversation() -> tuple[System, Developer, list[Message]]:
+    draw = Draw(5)
+    developer = Developer("Be brief.", tuple(draw.tool() for _ in range(5)))
+    return draw.system(developer), developer, [draw.message() for _ in range(200)]
+
+
+def test_the_next_turn_tokenises_the_new_message_only(vocabulary: Vocabulary) -> None:
+    native = Counted(vocabulary)
+    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native))
+    system, developer, messages = long_conversation()
+    first = asyncio.run(prompt(renderer, system, developer, messages))
+    native.characters = 0
+    again = asyncio.run(prompt(renderer, system, developer, messages))
+    assert native.characters == 0
+    assert again == first
+    asyncio.run(prompt(renderer, system, developer, [*messages, Message("user", "And now?")]))
+    assert native.characters == len("userAnd now?")
+
+
+def test_other_tasks_run_while_many_known_messages_are_taken(renderer: Renderer) -> None:
+    async def count() -> int:
+        await renderer.message(Message("user", "Hi"))
+        turns = 0
+        taking = asyncio.create_task(take())
+        while not taking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await taking
+        return turns
+
+    async def take() -> None:
+        for _ in range(10 * HITS_AT_ONCE):
+            await renderer.message(Message("user", "Hi"))
+
+    assert asyncio.run(count()) >= 10
+
+
+def test_the_cache_is_bounded_in_bytes_and_forgets_the_longest_unused(
+    vocabulary: Vocabulary,
+) -> None:
+    native = Counted(vocabulary)
+    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native), cache_bytes=10_000)
+
+    def tokenised(number: int) -> bool:
+        native.characters = 0
+        asyncio.run(renderer.message(Message("user", f"{number} words to count")))
+        return native.characters > 0
+
+    assert [tokenised(n) for n in (1, 2, 1)] == [True, True, False]
+    assert all(tokenised(n) for n in range(3, 16))
+    assert [tokenised(n) for n in (1, 15)] == [False, False]
+    assert all(tokenised(n) for n in range(20, 60))
+    assert tokenised(1)
+
+
+def test_a_message_larger_than_the_cache_is_rendered_and_not_kept(vocabulary: Vocabulary) -> None:
+    native = Counted(vocabulary)
+    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native), cache_bytes=1000)
+    message = Message("user", "word " * 1000)
+    first = asyncio.run(renderer.message(message))
+    native.characters = 0
+    assert asyncio.run(renderer.message(message)) == first
+    assert native.characters > 0
+
+
+def test_ids_belong_to_the_caller(renderer: Renderer) -> None:
+    message = Message("user", "Hello")
+    first = asyncio.run(renderer.message(message))
+    spoilt = asyncio.run(renderer.message(message))
+    spoilt.append(7)
+    assert asyncio.run(renderer.message(message)) == first
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_at_most_holds_for_the_whole_message_known_or_not(renderer: Renderer, known: bool) -> None:
+    message = Message("user", "one two three")
+    if known:
+        asyncio.run(renderer.message(message))
+    with pytest.raises(InvalidRequest) as raised:
+        asyncio.run(renderer.message(message, at_most=6))
+    assert raised.value.code == "context_length_exceeded"
+    assert len(asyncio.run(renderer.message(message, at_most=7))) == 7
+
+
+def test_long_instructions_and_schemas_are_tokenised_in_short_pieces(
+    vocabulary: Vocabulary,
+) -> None:
+    native = Counted(vocabulary)
+    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native))
+    schema = {"type": "object", "properties": {"b" * 9000: {"enum": ["c " * 9000]}}}
+    tool = FunctionTool("d" * 9000, "e" * 9000, schema)
+    asyncio.run(renderer.developer(Developer("a" * 9000, (tool,))))
+    asyncio.run(renderer.message(Message("tool", "", name="f" * 9000)))
+    assert native.longest <= 2048
+
+
+def test_a_prompt_is_joined_from_arrays_and_bytes_alike(renderer: Renderer) -> None:
+    one, two, three = (array("I", [n, n + 1]) for n in (1, 5, 9))
+    joined = renderer.join(one, array("I"), [two, three.tobytes()])
+    assert joined == one + two + three + renderer.generation_prompt
+
+
+# Which reasoning is rendered
+
+CASES = {
+    "nothing": "",
+    "one turn": "u+ ",
+    "reasoning of a finished turn": "u+ r- f+ u+",
+    "first call": "u+ r+ c+ o+",
+    "tool loop": "u+ r+ c+ o+ r+ c+ o+",
+    "preamble in a tool loop": "u+ r+ p+ c+ o+ r+",
+    "finished tool loop": "u+ r- c+ o+ r- f+ u+",
+    "finished, then a tool loop": "u+ r- f+ u+ r+ c+ o+",
+    "tool loop after a final in the same turn": "u+ r- f+ r+ c+ o+",
+    "interleaved finals": "u+ r- f+ r- c+ o+ r- f+ r+ c+ o+",
+    "several turns": "u+ r- f+ u+ r- c+ o+ f+ u+ r- f+ u+",
+    "no final yet, user speaks again": "u+ r+ c+ o+ u+",
+    "final is last": "u+ r- f+",
+    "preamble is no final": "u+ r+ p+ u+",
+    "reasoning alone": "r+ r+",
+    "final alone": "f+",
+    "two reasonings": "u+ r- r- f+ u+ r+ r+ c+",
+    "developer between": "d+ u+ r- f+ d+ u+ r+ c+ o+",
+    "parallel calls": "u+ r+ c+ c+ o+ o+",
+}
+LETTERS: dict[str, Kind] = {
+    "u": "user",
+    "d": "developer",
+    "r": "reasoning",
+    "p": "preamble",
+    "f": "final",
+    "c": "call",
+    "o": "result",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reasoning_before_the_last_final_answer_is_dropped(case: str) -> None:
+    row = CASES[case].split()
+    assert kept([LETTERS[cell[0]] for cell in row]) == [cell[1] == "+" for cell in row]

@@ -98,7 +98,7 @@ def _result(item: i.FunctionCallOutput, callees: dict[str, str], place: str) -> 
     callee = callees.get(item.call_id)
     if callee is None:
         raise InvalidRequest(
-            f"No function call with call_id {item.call_id!r} stands before this output: send the "
+            f"No function call with call_id {item.call_id!r:.100} stands before this output: send the "
             "call too, or the previous_response_id of the response that made it.",
             param=f"{place}.call_id",
             code="unknown_call_id",

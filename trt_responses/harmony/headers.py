@@ -40,7 +40,10 @@ AFTER: dict[int | None, tuple[tuple[Slot, re.Pattern[bytes]], ...]] = {
         ("channel", re.compile(_KNOWN)),
         ("other_channel", re.compile(rb"\s*([\w-]+)(?=\s|$)")),
     ),
-    CONTROL.constrain: (("content_type", re.compile(rb"\s*(?!to=)([\w.+/-]+)")),),
+    # A word in another script is no content type, nor is its ASCII beginning.
+    CONTROL.constrain: (
+        ("content_type", re.compile(rb"\s*(?!to=)([\w.+/-]+)(?![\w.+/\x80-\xff-])")),
+    ),
 }
 """What the first word after a control id is."""
 

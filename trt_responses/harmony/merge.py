@@ -95,11 +95,11 @@ class LongRun:
     place can therefore be joined at it: each pair of neighbours lies in one of them.
     """
 
-    __slots__ = ("_covered", "_data", "_overlap", "_ranks", "_window", "pieces")
+    __slots__ = ("_covered", "_data", "_last", "_overlap", "_ranks", "_window", "pieces")
 
     def __init__(
         self,
-        data: bytes,
+        data: bytes | bytearray,
         ranks: Mapping[bytes, int],
         *,
         window: int = WINDOW,
@@ -110,6 +110,7 @@ class LongRun:
         self._window = window
         self._overlap = overlap
         self._covered = 0
+        self._last: tuple[bytes, list[int]] = (b"", [])
         self.pieces: list[int] = []
         """Start << 32 | id of the merge of the data covered so far; its end may still change."""
 
@@ -130,12 +131,20 @@ class LongRun:
             kept = self._first_after(self._covered - overlap)
             start = self.pieces[kept] >> 32 if self.pieces else 0
             end = min(len(self._data), self._covered + max(self._window, overlap))
-            found = yield from merged(self._data[start:end], self._ranks)
+            found = yield from self._merged(bytes(self._data[start:end]))
             if self._joined(kept, start, found):
                 self._covered = end
                 overlap = self._overlap
             else:
                 overlap *= 2  # never seen outside tests; ends at the start of the data
+
+    def _merged(self, window: bytes) -> Generator[None, None, list[int]]:
+        """Long runs are mostly one character repeated, so windows are often the same."""
+        if window == self._last[0]:
+            yield
+        else:
+            self._last = (window, (yield from merged(window, self._ranks)))
+        return self._last[1]
 
     def _first_after(self, place: int) -> int:
         """Index of the first token that starts at or after `place`, or 0."""

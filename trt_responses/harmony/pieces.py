@@ -5,6 +5,7 @@ Knows ids and bytes; knows no message, and not that some control ids end one.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import orjson
@@ -20,6 +21,7 @@ def escaped(text: str) -> bytes:
     return orjson.dumps(text)[1:-1]
 
 
+@lru_cache(maxsize=8192)  # an exception costs 1 µs, and the same few characters are cut again
 def advance(waiting: bytes) -> tuple[bytes, bytes]:
     """What of these bytes can be said now, as JSON, and what waits for the next id.
 

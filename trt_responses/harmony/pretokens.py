@@ -146,7 +146,7 @@ class Scanner:
 
     def _numbers(self, start: int) -> Generator[None, None, int]:
         end = yield from self._run(_DIGITS, start, start + SEVERAL)
-        return end if end <= start + 3 else start + min(end - start, SEVERAL) // 3 * 3
+        return min(end, start + SEVERAL)
 
     def _others(self, start: int) -> Generator[None, None, int]:
         end = yield from self._run(_OTHERS, start)

@@ -7,14 +7,12 @@ items of the API, no store and no engine.
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from array import array
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.harmony.idcache import CACHE_BYTES, IdCache
 from trt_responses.harmony.tokenise import refuse_above
 from trt_responses.harmony.typescript import json_of, type_of
 from trt_responses.harmony.vocabulary import CONTROL
@@ -22,6 +20,7 @@ from trt_responses.harmony.vocabulary import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from trt_responses.harmony.idcache import Header
     from trt_responses.harmony.tokenise import Tokeniser
     from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Kind
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
 Role = Literal["user", "assistant", "developer", "tool"]
 Effort = Literal["low", "medium", "high"]
 
-CACHE_BYTES = 64 << 20
-ENTRY_BYTES = 600
-"""What a cached message costs beside its text and its ids; measured."""
+HITS_AT_ONCE = 500
+"""Messages taken from the cache between two pauses; about a millisecond."""
 PIECES_AT_ONCE = 1000
 """Pieces of a tool's type put together between two pauses; about half a millisecond."""
 
@@ -40,9 +38,6 @@ CHANNELS = (
 )
 CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 CONSTRAIN = "<|constrain|>"
-
-Header = tuple[str | int, ...]
-"""Texts, and control ids between them. Texts that stand apart are tokenised apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +91,8 @@ class Renderer:
         self, vocabulary: Vocabulary, tokeniser: Tokeniser, *, cache_bytes: int = CACHE_BYTES
     ) -> None:
         self._tokeniser = tokeniser
-        self._cache = _Cache(cache_bytes)
+        self._cache = IdCache(cache_bytes)
+        self._hits = 0
         assistant = vocabulary.encoding._inner.encode("assistant", [])
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
         """`<|start|>assistant`: the model goes on from here."""
@@ -104,16 +100,16 @@ class Renderer:
     async def system(self, system: System) -> array[int]:
         return await self._ids(("system",), system_text(system), CONTROL.end)
 
-    async def developer(self, developer: Developer) -> array[int]:
+    async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
         """Empty when there is nothing to tell."""
         pieces = []
         for place, piece in enumerate(_developer_pieces(developer), 1):
             pieces.append(piece)
             if place % PIECES_AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await self._tokeniser.pause()
         if not pieces:
             return array("I")
-        return await self._ids(("developer",), "".join(pieces), CONTROL.end)
+        return await self._ids(("developer",), "".join(pieces), CONTROL.end, at_most)
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
         """A whole message, from `<|start|>` to its terminator."""
@@ -140,6 +136,9 @@ class Renderer:
         if (known := self._cache.get(key)) is not None:
             ids.frombytes(known)
             refuse_above(at_most, len(ids))
+            self._hits += 1
+            if self._hits % HITS_AT_ONCE == 0:
+                await self._tokeniser.pause()
             return ids
         ids.append(CONTROL.start)
         for part in (*header, CONTROL.message, text):
@@ -210,7 +209,7 @@ def _tools(tools: Sequence[FunctionTool]) -> Iterator[str]:
             yield f"type {tool.name} = () => any;\n\n"
             continue
         yield f"type {tool.name} = (_: "
-        yield from type_of(tool.parameters)
+        yield from type_of(dict(tool.parameters))
         yield ") => any;\n\n"
     yield "} // namespace functions"
 
@@ -228,7 +227,7 @@ def _response_format(form: ResponseFormat) -> Iterator[str]:
     yield f"# Response Formats\n\n## {form.name}\n\n"
     for line in _lines(form.description or ""):
         yield f"// {line}\n"
-    yield from json_of(form.schema)
+    yield from json_of(dict(form.schema))
 
 
 def kept(kinds: Sequence[Kind]) -> list[bool]:
@@ -238,30 +237,3 @@ def kept(kinds: Sequence[Kind]) -> list[bool]:
     """
     last = max((place for place, kind in enumerate(kinds) if kind == "final"), default=-1)
     return [kind != "reasoning" or place > last for place, kind in enumerate(kinds)]
-
-
-class _Cache:
-    """Ids by what they were made of; the longest unused go first when the bytes are too many."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._bytes = 0
-        self._ids: OrderedDict[tuple[Header, str, int], bytes] = OrderedDict()
-
-    def get(self, key: tuple[Header, str, int]) -> bytes | None:
-        if (ids := self._ids.get(key)) is not None:
-            self._ids.move_to_end(key)
-        return ids
-
-    def put(self, key: tuple[Header, str, int], ids: bytes) -> None:
-        if key in self._ids:
-            return
-        self._ids[key] = ids
-        self._bytes += _entry_bytes(key, ids)
-        while self._bytes > self._limit_bytes:
-            self._bytes -= _entry_bytes(*self._ids.popitem(last=False))
-
-
-def _entry_bytes(key: tuple[Header, str, int], ids: bytes) -> int:
-    texts = sum(sys.getsizeof(part) for part in (*key[0], key[1]))
-    return texts + len(ids) + ENTRY_BYTES

@@ -38,7 +38,7 @@ LONGEST_TOKEN = 128
 SCANNED_AT_ONCE = 2 * PIECE
 """Characters in which the exact scanner looks for pre-tokens between two pauses."""
 CHECKED_AT_ONCE = 65_536
-"""Characters searched for lone surrogates between two pauses."""
+"""Characters searched for lone surrogates, or turned into bytes, between two pauses."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]+")
 
@@ -54,15 +54,23 @@ class Tokeniser:
         inner = vocabulary.encoding._inner
         self._native = native or (lambda text: inner.encode(text, []))
         self._slice_chars = slice_chars
+        self._unpaused = 0
         self._shapes = Shapes(self._native)
         self._ranks = {data: i for i, data in enumerate(vocabulary.token_bytes)}
 
     async def encode(self, text: str, *, at_most: int | None = None) -> array[int]:
-        """The ids of a text; other tasks run between two slices."""
+        """The ids of a text; other tasks run between two slices, and between many short texts."""
         ids: array[int] = array("I")
         for _ in self.steps(text, ids, at_most):
-            await asyncio.sleep(0)
+            await self.pause()
+        self._unpaused += len(text)
+        if self._unpaused > self._slice_chars:
+            await self.pause()
         return ids
+
+    async def pause(self) -> None:
+        self._unpaused = 0
+        await asyncio.sleep(0)
 
     def encode_now(self, text: str, *, at_most: int | None = None) -> array[int]:
         """The same in one go: for tests, and for texts known to be short."""
@@ -112,7 +120,7 @@ class Tokeniser:
             end = yield from scanner.end(at)
             if end - at >= LONG:
                 self._take(text, taken, at, ids)
-                yield from self._merged(text[at:end], ids, at_most)
+                yield from self._merged(text, at, end, ids, at_most)
                 taken = end
             at = end
             if at - paused >= SCANNED_AT_ONCE:
@@ -129,9 +137,13 @@ class Tokeniser:
         ids.extend(self._native(text[start:end]))
 
     def _merged(
-        self, pretoken: str, ids: array[int], at_most: int | None
+        self, text: str, start: int, end: int, ids: array[int], at_most: int | None
     ) -> Generator[None, None, None]:
-        run = LongRun(pretoken.encode(), self._ranks)
+        data = bytearray()
+        for low in range(start, end, CHECKED_AT_ONCE):
+            data += text[low : min(end, low + CHECKED_AT_ONCE)].encode()
+            yield
+        run = LongRun(data, self._ranks)
         for _ in run.steps():
             refuse_above(at_most, len(ids) + run.least_count)
             yield

@@ -16,8 +16,8 @@ from trt_responses.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAX_DEPTH = 100
-"""Levels of nesting; openai-harmony itself reads 127 levels of JSON, a schema takes some for it."""
+MAX_DEPTH = 60
+"""Levels of nesting, each some frames of the stack; openai-harmony reads about as many."""
 
 _NAMED = {
     "string": "string",

@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import importlib.resources
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -89,8 +88,9 @@ def load(cache_dir: Path | None = None) -> Vocabulary:
 
 
 def default_cache_dir() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "trt_responses" / "vocabulary"
+    named = os.environ.get("XDG_CACHE_HOME")
+    base = Path(named) if named else Path(os.path.expanduser("~")) / ".cache"
+    return base / "trt_responses" / "vocabulary"
 
 
 def _cached(directory: Path) -> Path:
@@ -100,15 +100,23 @@ def _cached(directory: Path) -> Path:
         ranks = _from_package()
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=directory, delete=False) as part:
-                part.write(ranks)
-            Path(part.name).replace(target)
+            _write_whole(target, ranks)
         except OSError as error:
             raise StartupError(
                 f"The vocabulary cannot be cached in {directory} ({error.strerror}): name a "
                 f"directory that holds {RANKS_FILE} in {ENCODINGS_BASE}."
             ) from None
     return directory
+
+
+def _write_whole(target: Path, data: bytes) -> None:
+    """All of it or nothing, though two servers start at once or the disk is full."""
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _from_package() -> bytes:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from trt_responses.wire.items import OutputItem, OutputPart
     from trt_responses.wire.response import Response
 
+    Output = tuple[OutputItem, ...]
+
 
 def apply(response: Response, event: e.Event) -> Response:
     """The response after the event."""
@@ -24,15 +26,22 @@ def apply(response: Response, event: e.Event) -> Response:
             e.Created() | e.Queued() | e.InProgress() | e.Completed() | e.Incomplete() | e.Failed()
         ):
             return event.response
-        case e.OutputItemAdded():
-            return replace(response, output=(*response.output, event.item))
-        case e.OutputItemDone():
-            return _with_item(response, event.output_index, event.item)
         case e.Error():
             return response
         case _:
-            item = _changed(response.output[event.output_index], event)
-            return _with_item(response, event.output_index, item)
+            return replace(response, output=output_after(response.output, event))
+
+
+def output_after(output: Output, event: e.OutputEvent) -> Output:
+    """The same for the items alone: a response is a wide thing to copy for each of its events."""
+    match event:
+        case e.OutputItemAdded():
+            return (*output, event.item)
+        case e.OutputItemDone():
+            return _with_item(output, event.output_index, event.item)
+        case _:
+            item = _changed(output[event.output_index], event)
+            return _with_item(output, event.output_index, item)
 
 
 def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
@@ -57,9 +66,8 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             assert_never(event)
 
 
-def _with_item(response: Response, index: int, item: OutputItem) -> Response:
-    output = response.output
-    return replace(response, output=(*output[:index], item, *output[index + 1 :]))
+def _with_item(output: Output, index: int, item: OutputItem) -> Output:
+    return (*output[:index], item, *output[index + 1 :])
 
 
 def _with_part(item: OutputItem, index: int, part: OutputPart) -> OutputItem:

@@ -13,7 +13,7 @@ import orjson
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony import conversation as c
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.store.base import Block
 from trt_responses.wire import items as i
 
@@ -40,7 +40,7 @@ async def prior_of(previous_id: str | None, store: Store, owner: str) -> Prior:
     record = await store.get(previous_id, owner)
     if record is None:
         raise InvalidRequest(
-            f"Previous response with id '{previous_id}' not found: it was never stored, has been "
+            f"Previous response with id '{previous_id:.100}' not found: it was never stored, has been "
             "deleted, or has left the store.",
             param="previous_response_id",
             code="previous_response_not_found",
@@ -71,7 +71,7 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             continue
         ids = (
             own_ids(reader.kept, span, renderer.generation_prompt)
-            if _lawful(item, span, reader.kept)
+            if _lawful(item, span)
             else await _rendered(item, span, renderer)
         )
         call_id = item.call_id if isinstance(item, i.OutputFunctionCall) else None
@@ -80,12 +80,10 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
     return blocks
 
 
-def _lawful(item: i.OutputItem, span: Span, kept: Sequence[int]) -> bool:
+def _lawful(item: i.OutputItem, span: Span) -> bool:
     """Whether a message's own ids are what Harmony writes for its item."""
-    if span.repaired or (span.recipient and not isinstance(item, i.OutputFunctionCall)):
-        return False
-    body = kept[span.body_start : span.body_start + span.content_tokens]
-    return max(body, default=0) < FIRST_CONTROL_ID
+    is_call = isinstance(item, i.OutputFunctionCall)
+    return not span.repaired and is_call == (span.recipient is not None)
 
 
 def own_ids(kept: Sequence[int], span: Span, opening: Sequence[int]) -> array[int]:

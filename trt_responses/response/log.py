@@ -14,15 +14,25 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.response.fold import apply
+from trt_responses.response.fold import apply, output_after
+from trt_responses.wire.events import OutputEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from trt_responses.response.fold import Output
     from trt_responses.wire.events import Delta, Event
     from trt_responses.wire.response import Response
 
 END_OF_STREAM = b"data: [DONE]\n\n"
+
+
+def _tail(number: int) -> bytes:
+    return b'","sequence_number":%d}\n\n' % number
+
+
+TAILS = tuple(map(_tail, range(16_384)))
+"""What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
 
 
 class Single:
@@ -67,19 +77,18 @@ class Deltas:
         return len(self.pieces)
 
     def frames(self, start: int) -> list[bytes]:
-        head, number = self._head, self.first + start
-        if len(self.pieces) - start == 1:  # an engine step of one id
-            return [b'%b%b","sequence_number":%d}\n\n' % (head, self.pieces[start], number)]
-        fresh = self.pieces[start:] if start else self.pieces
-        return [
-            b'%b%b","sequence_number":%d}\n\n' % (head, piece, n)
-            for n, piece in enumerate(fresh, number)
-        ]
+        head, pieces, number = self._head, self.pieces, self.first + start
+        if len(pieces) - start == 1 and number < len(TAILS):  # an engine step of one id
+            return [head + pieces[start] + TAILS[number]]
+        tails = TAILS[number : number + len(pieces) - start]
+        if len(tails) < len(pieces) - start:
+            tails = tuple(map(_tail, range(number, self.first + len(pieces))))
+        return [head + piece + end for piece, end in zip(pieces[start:], tails, strict=True)]
 
     def events(self) -> Iterable[Event]:
         return (replace(self._template, delta=_text((piece,))) for piece in self.pieces)
 
-    def merged(self) -> Event:
+    def merged(self) -> Delta:
         return replace(self._template, delta=_text(self.pieces))
 
 
@@ -93,13 +102,20 @@ class Log:
         self.entries: list[Entry] = []
         self.closed = False
         self._folded = response
+        self._output = response.output
         self._growing: Deltas | None = None
+        self._listeners: list[Callable[[], None]] = []
         self._waiting: list[asyncio.Future[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def append(self, event: Event) -> None:
         self._settle()
         self.entries.append(Single(self.next_number, event))
-        self._folded = apply(self._folded, event)
+        if isinstance(event, OutputEvent):
+            self._output = output_after(self._output, event)
+        else:
+            self._folded = apply(self.response, event)
+            self._output = self._folded.output
 
     def grow(self, template: Delta) -> Deltas:
         """Begin a run of deltas; whoever writes the text adds pieces to it."""
@@ -123,19 +139,25 @@ class Log:
     @property
     def response(self) -> Response:
         """The fold of everything so far; a growing text is included and stays growing."""
-        if self._growing is None:
+        output = self.output
+        if output is self._folded.output:
             return self._folded
-        return apply(self._folded, self._growing.merged())
+        return replace(self._folded, output=output)
+
+    @property
+    def output(self) -> Output:
+        """The response's items: the part of it that events change one by one."""
+        if self._growing is None:
+            return self._output
+        return output_after(self._output, self._growing.merged())
 
     def settle(self, response: Response) -> None:
         """Set the last snapshot of a log that ends without an event: a cancelled run's."""
         self._settle()
-        self._folded = response
+        self._folded, self._output = response, response.output
 
     def _settle(self) -> None:
-        if self._growing is not None:
-            self._folded = apply(self._folded, self._growing.merged())
-            self._growing = None
+        self._output, self._growing = self.output, None
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its number, made anew: for tests, replay and the store."""
@@ -144,14 +166,22 @@ class Log:
 
     def wake(self) -> None:
         """Tell the readers: once per chunk, however many events it made."""
+        for tell in self._listeners:
+            tell()
         for reader in self._waiting:
             if not reader.done():
                 reader.set_result(None)
         self._waiting.clear()
 
+    def listen(self, tell: Callable[[], None]) -> None:
+        """Call it within each wake, for a reader to whom a turn of the loop is too dear."""
+        self._listeners.append(tell)
+
     def changed(self) -> asyncio.Future[None]:
         """Done at the next wake."""
-        reader = asyncio.get_running_loop().create_future()
+        if self._loop is None:  # asking for it costs a system call
+            self._loop = asyncio.get_running_loop()
+        reader = self._loop.create_future()
         self._waiting.append(reader)
         return reader
 

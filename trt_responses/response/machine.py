@@ -51,8 +51,8 @@ class Machine:
 
     def take(self, fragment: Fragment) -> None:
         if type(fragment) is Text:
-            if self._deltas is not None:
-                self._deltas.pieces += fragment.pieces
+            if (deltas := self._deltas) is not None:
+                deltas.pieces += fragment.pieces
         elif type(fragment) is Opened:
             self._begin(self._shape(fragment))
         elif type(fragment) is Closed:
@@ -61,7 +61,7 @@ class Machine:
             self.repairs[fragment.kind] += 1
 
     def _shape(self, opened: Opened) -> _Shape:
-        index = len(self._log.response.output)
+        index = len(self._log.output)
         callee = self._callees.get(opened.recipient) if opened.recipient else None
         if callee is not None:
             return _Call(self._mint("fc"), index, callee, self._mint("call"))
@@ -85,7 +85,7 @@ class Machine:
         if status == "completed" and not deltas.pieces and shape.empty:
             deltas.pieces.append(shape.empty)
         self._open = self._deltas = None
-        for event in shape.end(self._log.response.output[shape.index], status):
+        for event in shape.end(self._log.output[shape.index], status):
             self._log.append(event)
 
 

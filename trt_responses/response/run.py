@@ -81,6 +81,7 @@ class Run:
         self._options = options
         self._engine = engine
         self._machine = machine
+        self._feed, self._take = reader.feed, machine.take
         self._commit = commit
         self._clock_s = clock_s
         self._clock_ns = clock_ns
@@ -98,9 +99,8 @@ class Run:
         if self._verdict is not None:
             return  # it was on its way when the run was stopped
         try:
-            if chunk.token_ids:
-                for fragment in self.reader.feed(chunk.token_ids):
-                    self._machine.take(fragment)
+            for fragment in self._feed(chunk.token_ids):
+                self._take(fragment)
             if self._first_token_ns is None:
                 self._first_chunk(chunk)
             if self.reader.ended:
@@ -245,7 +245,7 @@ class Run:
 
     def _usage(self) -> r.Usage:
         read, written = len(self._prompt_ids), len(self.reader.kept)
-        told = zip(self.log.response.output, self.reader.messages, strict=False)
+        told = zip(self.log.output, self.reader.messages, strict=False)
         reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
         return r.Usage(
             input_tokens=read,
@@ -271,6 +271,6 @@ def _end_of(chunk: Chunk) -> End:
             return End("incomplete")
         case "error":
             reason = chunk.error or "the engine gave no reason"
-            return End("failed", ApiError(f"The engine failed: {reason}."))
+            return End("failed", ApiError(f"The engine failed: {reason.removesuffix('.')}."))
         case _:
             return End("completed")

@@ -129,9 +129,8 @@ class Runs:
         if self.draining:
             raise EngineUnavailable("The server is shutting down.", retry_after_s=5)
         if not (health := self._parts.engine.health()).ready:
-            raise EngineUnavailable(
-                f"The engine is not ready: {health.reason or 'it is starting'}.", retry_after_s=5
-            )
+            reason = (health.reason or "it is starting").removesuffix(".")
+            raise EngineUnavailable(f"The engine is not ready: {reason}.", retry_after_s=5)
         if len(self._running) >= self._parts.max_running:
             raise Overloaded(
                 f"{len(self._running)} responses are being made, which is all this server takes.",
@@ -144,15 +143,17 @@ class Runs:
         prior = await prior_of(request.previous_response_id, parts.store, owner)
         date = prior.date or parts.today()
         brought = await conversation.input_blocks(request.input, renderer, prior.blocks, context)
-        if not brought and not prior.blocks:
+        if not request.input and not prior.blocks:
             raise InvalidRequest(
-                "'input' is empty: send a text, or at least one item.", param="input"
+                "'input' is empty: send a text, or at least one item.",
+                param="input",
+                code="invalid_value",
             )
         blocks = (*prior.blocks, *brought)
         selected = kept([block.kind for block in blocks])
         ids = renderer.join(
             await renderer.system(_system(request, parts, date)),
-            await renderer.developer(_developer(request)),
+            await renderer.developer(_developer(request), context),
             [block.ids for block, keep in zip(blocks, selected, strict=True) if keep],
         )
         return _Prompt(ids, blocks, len(prior.blocks), date)
@@ -213,7 +214,7 @@ def _system(request: Request, parts: Parts, date: str) -> System:
         knowledge_cutoff=parts.knowledge_cutoff,
         date=date,
         effort=EFFORTS[effort],
-        has_function_tools=bool(request.tools),
+        has_function_tools=bool(_functions(request)),
     )
 
 

@@ -161,4 +161,5 @@ ItemEvent = (
 )
 """What changes an item that was added before."""
 
-Event = Lifecycle | OutputItemAdded | OutputItemDone | ItemEvent | Error
+OutputEvent = OutputItemAdded | OutputItemDone | ItemEvent
+Event = Lifecycle | OutputEvent | Error

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from trt_responses.errors import Unsupported
+import orjson
+
+from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.wire.request import FunctionTool
 
 if TYPE_CHECKING:
@@ -129,6 +131,7 @@ def _judge_tools(request: Request) -> None:
                 "Send false or leave the field out.",
                 param=f"tools[{place}].strict",
             )
+        _check_echo(tool, f"tools[{place}]")
         if tool.name in names:
             raise Unsupported(
                 f"Two tools are named '{tool.name}': give each its own name.",
@@ -136,3 +139,15 @@ def _judge_tools(request: Request) -> None:
                 code="invalid_value",
             )
         names.add(tool.name)
+
+
+def _check_echo(tool: FunctionTool, param: str) -> None:
+    """A tool is given back as it came: what our JSON cannot hold is refused before any token."""
+    try:
+        orjson.dumps(tool.model_dump())
+    except orjson.JSONEncodeError as error:
+        raise InvalidRequest(
+            f"The tool '{tool.name}' cannot be given back as JSON: {error}.",
+            param=param,
+            code="invalid_value",
+        ) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 # --- what a client may send -----------------------------------------------------------------
 
@@ -34,6 +34,9 @@ def by_type(*tags: str, untyped: str = "") -> Discriminator:
         custom_error_type="unknown_type",
         custom_error_message=f"should be an object whose type is one of {expected}",
     )
+
+
+Named = Annotated[str, Field(min_length=1)]
 
 
 class TextPart(Sent):
@@ -80,8 +83,8 @@ class InputMessage(Sent):
 
 class FunctionCall(Sent):
     type: Literal["function_call"]
-    call_id: str
-    name: str
+    call_id: Named
+    name: Named
     arguments: str
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None

@@ -5,6 +5,7 @@ Types and ranges live here; what a field means for this server is in `fields.py`
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError
@@ -21,6 +22,8 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 MetadataKey = Annotated[str, Field(max_length=64)]
 MetadataValue = Annotated[str, Field(max_length=512)]
+Count = Annotated[int, Field(ge=1, lt=2**53)]
+"""As large as every JSON parser's integers."""
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
@@ -79,8 +82,8 @@ class Request(Sent):
     frequency_penalty: Penalty | None = None
     include: list[str] | None = None
     instructions: str | None = None
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_tool_calls: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Count | None = None
+    max_tool_calls: Count | None = None
     metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)] | None = None
     parallel_tool_calls: bool | None = None
     presence_penalty: Penalty | None = None
@@ -104,7 +107,11 @@ class Request(Sent):
 
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+
+
+NOUN = re.compile(r"^(Input|String|Value|Dictionary|List) | after validation, not (more|\d+)")
+"""What pydantic says beside what was expected."""
 
 
 def parse(body: bytes) -> Request:
@@ -122,7 +129,7 @@ def _fault(details: list[ErrorDetails]) -> InvalidRequest:
             f"The body is not JSON: {first['ctx']['error']}.", code="invalid_json"
         )
     param = place(first["loc"])
-    expected = first["msg"].removeprefix("Input ").removeprefix("String ").removeprefix("Value ")
+    expected = NOUN.sub("", first["msg"])
     if first["type"] == "missing":
         return InvalidRequest(
             f"Missing required parameter: '{param}'.",

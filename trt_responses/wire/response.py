@@ -17,6 +17,7 @@ ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "fa
 @dataclass(frozen=True, slots=True)
 class InputTokensDetails:
     cached_tokens: int = 0
+    cache_write_tokens: int = 0  # the SDK refuses a terminal event without it
 
 
 @dataclass(frozen=True, slots=True)

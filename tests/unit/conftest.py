@@ -1,0 +1,17 @@
+"""Fixtures of the tests that drive one part at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trt_responses.harmony.read import Tables
+
+if TYPE_CHECKING:
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="session")
+def tables(vocabulary: Vocabulary) -> Tables:
+    return Tables.of(vocabulary)
