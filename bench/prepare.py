@@ -1,0 +1,112 @@
+"""What preparing costs: memory for a 20b-shaped checkpoint, seconds for the demo.
+
+`python -m bench.prepare [--layers 24]`. The large checkpoint is sparse: headers, sizes and shapes
+are real and the values are zeros, so reading costs less than from a disk, and all else as much.
+It writes 13.8 GB to the temporary directory (TMPDIR) and removes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.prepare.build import Means, build
+from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.demo import SOURCE, demo_checkpoint, is_trained
+from trt_responses.prepare.gguf import convert, planned_bytes
+from trt_responses.prepare.synthetic import GPT_OSS_20B, Recipe, write_checkpoint
+
+BOUND_BYTES = 2 << 30
+"""What preparing may hold beside the largest tensor."""
+
+Figures = dict[str, float]
+
+
+def large(folder: Path, layers: int) -> Figures:
+    """Convert a sparse 20b in a process of its own, and ask that process for its peak."""
+    recipe = Recipe(replace(GPT_OSS_20B, layers=layers), form="mxfp4", sparse=True, shards=3)
+    write_checkpoint(folder / "20b", recipe)
+    command = [sys.executable, "-m", "bench.prepare", "--child", str(folder)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    found: Figures = json.loads(output)
+    return found
+
+
+def child(folder: Path) -> Figures:
+    checkpoint = open_checkpoint(folder / "20b")
+    vocabulary = vocabularies.load()
+    before, began = peak_bytes(), time.perf_counter()
+    convert(checkpoint, folder / "model.gguf", vocabulary)
+    return {
+        "seconds": time.perf_counter() - began,
+        "written_bytes": planned_bytes(checkpoint, "bf16"),
+        "largest_tensor_bytes": max(t.size_bytes for t in checkpoint.tensors.values()),
+        "peak_before_bytes": before,
+        "peak_bytes": peak_bytes(),
+    }
+
+
+def peak_bytes() -> int:
+    """Of this process since it began its program, mapped files included."""
+    status = Path("/proc/self/status").read_text("ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) * 1024
+
+
+def demo(folder: Path, source: Path) -> Figures:
+    """From nothing but the compact source to a verified engine, and again when it is there."""
+    if is_trained(source.parent):
+        shutil.copytree(source, folder / SOURCE)
+    means = Means(vocabularies.load(), engine_for=LlamaCppEngine)
+    began = time.perf_counter()
+    checkpoint = demo_checkpoint(folder)
+    expanded = time.perf_counter()
+    card = build(checkpoint, folder, "demo", means, weight_type="q8_0").card
+    built = time.perf_counter()
+    build(demo_checkpoint(folder), folder, "demo", means, weight_type="q8_0")
+    return {
+        "expand": expanded - began,
+        **card.seconds,
+        "together": built - began,
+        "again": time.perf_counter() - built,
+    }
+
+
+def report(name: str, figures: Figures) -> None:
+    print(name)
+    for key, value in figures.items():
+        shown = f"{value / 1e6:,.0f} MB" if key.endswith("_bytes") else f"{value:.2f} s"
+        print(f"  {key.removesuffix('_bytes').replace('_', ' '):<16}{shown:>12}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=GPT_OSS_20B.layers)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        print(json.dumps(child(asked.child)))
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        source = Path(__file__).parents[1] / "engines" / SOURCE
+        report("demo", demo(Path(name) / "engines", source))
+        figures = large(Path(name), asked.layers)
+    report(f"20b shape, {asked.layers} layers, sparse", figures)
+    beyond = figures["peak_bytes"] - figures["largest_tensor_bytes"]
+    print(f"  beyond the largest tensor: {beyond / 1e6:,.0f} MB of {BOUND_BYTES / 1e6:,.0f} MB")
+    return int(beyond > BOUND_BYTES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

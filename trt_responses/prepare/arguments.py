@@ -1,0 +1,49 @@
+"""A file of arguments: YAML that TensorRT-LLM's own tools read, in a form that needs no parser.
+
+One line per argument, each value as JSON, which is YAML too. Knows lines; knows no argument.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.card import write_whole
+from trt_responses.prepare.faults import PrepareError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def write_arguments(path: Path, arguments: Mapping[str, object], heading: str = "") -> None:
+    write_whole(path, text_of(arguments, heading))
+
+
+def text_of(arguments: Mapping[str, object], heading: str = "") -> str:
+    lines = [f"# {line}" for line in heading.splitlines()]
+    lines += [f"{name}: {json.dumps(value)}" for name, value in arguments.items()]
+    return "\n".join(lines) + "\n"
+
+
+def read_arguments(path: Path) -> dict[str, object]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise PrepareError(f"{path} cannot be read ({error.strerror}).") from None
+    found: dict[str, object] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or not NAME.fullmatch(name) or name in found:
+            raise refusal(f"{path.name}, line {number}", repr(line), "`name: value`, each once")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            expected = "a JSON value on the same line"
+            raise refusal(f"{path.name}, {name}", repr(value.strip()), expected) from None
+    return found

@@ -1,0 +1,144 @@
+"""What a machine has that TensorRT-LLM needs: GPUs, driver, the package, MPI, memory, disk.
+
+Reads and reports; judges nothing and imports nothing heavy. What is absent says why.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+PACKAGE = "tensorrt-llm"
+QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")
+SMI_DEADLINE_S = 20.0
+MIB = 1 << 20
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    name: str
+    sm: int
+    """Compute capability without its dot: 90 is Hopper, 100 data-centre Blackwell."""
+    memory_bytes: int
+    free_bytes: int
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    gpus: tuple[Gpu, ...]
+    no_gpu: str | None
+    """Why there is none."""
+    package: str | None
+    """The installed version of TensorRT-LLM."""
+    mpi: bool
+    memory_bytes: int
+    free_disk_bytes: int
+    python: str
+
+
+def this_hardware(directory: Path) -> Hardware:
+    gpus, why = visible_gpus()
+    return Hardware(
+        gpus=gpus,
+        no_gpu=why,
+        package=package_version(),
+        mpi=shutil.which("mpirun") is not None or ctypes.util.find_library("mpi") is not None,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        free_disk_bytes=free_disk_bytes(directory),
+        python=platform.python_version(),
+    )
+
+
+def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:
+    """What a card of a GPU engine records, and compares with the machine it is served on."""
+    found = visible_gpus()[0] if gpus is None else gpus
+    if not found:
+        return {}
+    first = found[0]
+    return {
+        "gpu": first.name,
+        "gpus": str(len(found)),
+        "sm": str(first.sm),
+        "driver": first.driver,
+    }
+
+
+def package_version() -> str | None:
+    try:
+        return version(PACKAGE)
+    except PackageNotFoundError:
+        return None
+
+
+def free_disk_bytes(directory: Path) -> int:
+    """Where the directory will be, if it is not there yet."""
+    place = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
+    return shutil.disk_usage(place).free
+
+
+def visible_gpus(
+    run: Callable[[Command], str] | None = None, *, visible: str | None = None
+) -> tuple[tuple[Gpu, ...], str | None]:
+    """The GPUs that a process started here would see, and why there are none."""
+    run = run or _output
+    command = ("nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader,nounits")
+    try:
+        rows = [row.strip() for row in run(command).splitlines() if row.strip()]
+    except FileNotFoundError:
+        return (), "nvidia-smi was not found: there is no NVIDIA driver here"
+    except (OSError, subprocess.SubprocessError) as error:
+        return (), f"nvidia-smi failed ({_why(error)})"
+    found = [gpu for row in rows if (gpu := _gpu(row)) is not None]
+    if len(found) != len(rows) or not found:
+        return (), f"nvidia-smi said {rows[0] if rows else 'nothing'!r}, which is no GPU"
+    chosen = _chosen(found, os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible)
+    return chosen, None if chosen else "CUDA_VISIBLE_DEVICES hides every GPU"
+
+
+def _output(command: Command) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=SMI_DEADLINE_S, check=True
+    )
+    return done.stdout
+
+
+def _why(error: OSError | subprocess.SubprocessError) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        said = str(error.stdout or error.stderr or "").strip().splitlines()
+        return said[0] if said else f"status {error.returncode}"
+    return str(error)
+
+
+def _gpu(row: str) -> Gpu | None:
+    values = [value.strip() for value in row.split(",")]
+    if len(values) != len(QUERY):
+        return None
+    name, capability, total, free, driver = values
+    try:
+        sm = int(capability.replace(".", ""))
+        return Gpu(name, sm, int(total) * MIB, int(free) * MIB, driver)
+    except ValueError:
+        return None
+
+
+def _chosen(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
+    """By CUDA_VISIBLE_DEVICES, where it names indices; it may also name UUIDs, which say less."""
+    if visible is None:
+        return tuple(gpus)
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    if not all(name.isdigit() for name in names):
+        return tuple(gpus[: len(names)])
+    return tuple(gpus[int(name)] for name in names if int(name) < len(gpus))

@@ -1,0 +1,146 @@
+"""How TensorRT-LLM runs gpt-oss on each class of GPU: profiles as data, arguments drawn from them.
+
+Knows numbers and where they come from (docs/tensorrt-llm.md); starts nothing, asks no machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from trt_responses.prepare.faults import PrepareError, refusal
+
+ProfileName = Literal["latency", "balanced", "throughput"]
+PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
+
+Arguments = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuClass:
+    """GPUs that TensorRT-LLM treats alike, and its kernels for the experts on them."""
+
+    name: str
+    sms: tuple[int, ...]
+    moe_backend: Literal["TRITON", "TRTLLM", "CUTLASS"]
+    splits_experts_only: bool = False
+    """The kernels share the experts out among GPUs, and cannot split one expert."""
+    kv_dtype: str = "auto"
+    """What the throughput profile keeps its cache in."""
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+CLASSES = (
+    GpuClass("hopper", (90,), "TRITON", splits_experts_only=True),
+    GpuClass(
+        "blackwell", (100, 103), "TRTLLM", kv_dtype="fp8", variables=(("TRTLLM_ENABLE_PDL", "1"),)
+    ),
+    GpuClass("blackwell-workstation", (120, 121), "CUTLASS"),
+)
+OLDEST_SM = 90
+"""Attention sinks and the expert kernels have no documented path on older GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    max_batch_size: int
+    max_num_tokens: int
+    stream_interval: int
+    spreads_experts: bool
+    """Expert parallel over all GPUs; else each expert is split."""
+    attention_dp: bool = False
+    """Each GPU keeps the attention of its own requests: for many requests, on several GPUs."""
+    quick_cache: bool = False
+    """Keep the cache in the class's narrow type."""
+
+
+TABLE: Mapping[ProfileName, Profile] = {
+    "latency": Profile(64, 16_384, 1, spreads_experts=False),
+    "balanced": Profile(256, 16_384, 5, spreads_experts=True),
+    "throughput": Profile(
+        720, 16_384, 20, spreads_experts=True, attention_dp=True, quick_cache=True
+    ),
+}
+KV_FRACTION = 0.9
+ATTENTION_DP = {"enable_balance": True, "batching_wait_iters": 50, "timeout_iters": 1}
+GUIDES = "xgrammar"
+
+
+def class_of(sm: int) -> GpuClass:
+    for found in CLASSES:
+        if sm in found.sms:
+            return found
+    if sm < OLDEST_SM:
+        raise PrepareError(
+            f"GPU: found compute capability {sm / 10:.1f}, expected {OLDEST_SM / 10:.1f} (Hopper) "
+            "or newer; TensorRT-LLM has no documented way to run gpt-oss on older ones."
+        )
+    known = ", ".join(str(sm / 10) for found in CLASSES for sm in found.sms)
+    raise refusal("GPU, compute capability", sm / 10, f"one of {known}")
+
+
+def class_named(name: str) -> GpuClass:
+    for found in CLASSES:
+        if found.name == name:
+            return found
+    raise refusal("GPU class", repr(name), " or ".join(found.name for found in CLASSES))
+
+
+def arguments_for(
+    profile: ProfileName, gpu_class: GpuClass, gpus: int, context_tokens: int
+) -> Arguments:
+    """The keywords of `LLM`: the same that `trtllm-serve --config` reads."""
+    chosen = TABLE[profile]
+    spread = chosen.spreads_experts or gpu_class.splits_experts_only
+    attention_dp = chosen.attention_dp and gpus > 1
+    found: Arguments = {
+        "tensor_parallel_size": gpus,
+        "moe_expert_parallel_size": gpus if spread else 1,
+        "pipeline_parallel_size": 1,
+        "enable_attention_dp": attention_dp,
+        "max_batch_size": chosen.max_batch_size,
+        "max_num_tokens": chosen.max_num_tokens,
+        "max_seq_len": context_tokens,
+        "enable_chunked_prefill": True,
+        "stream_interval": chosen.stream_interval,
+        "num_postprocess_workers": 0,
+        "guided_decoding_backend": GUIDES,
+        "kv_cache_config": {
+            "enable_block_reuse": True,
+            "free_gpu_memory_fraction": KV_FRACTION,
+            "dtype": gpu_class.kv_dtype if chosen.quick_cache else "auto",
+        },
+        "cuda_graph_config": {"max_batch_size": chosen.max_batch_size, "enable_padding": True},
+        "moe_config": {"backend": gpu_class.moe_backend},
+    }
+    if attention_dp:
+        found["attention_dp_config"] = dict(ATTENTION_DP)
+    return found
+
+
+def parallel_fault(
+    arguments: Mapping[str, object], experts: int, heads: int, kv_heads: int
+) -> str | None:
+    """Why this model cannot be shared out so, if it cannot."""
+    tensor = arguments.get("tensor_parallel_size")
+    expert = arguments.get("moe_expert_parallel_size") or 1
+    assert isinstance(tensor, int)
+    assert isinstance(expert, int)
+    split = not arguments.get("enable_attention_dp")
+    claims = (
+        (experts % expert == 0, f"{experts} experts cannot be shared out among {expert} GPUs"),
+        (tensor % expert == 0, f"{tensor} GPUs are no multiple of {expert} for the experts"),
+        (not split or heads % tensor == 0, f"{heads} heads cannot be split among {tensor} GPUs"),
+        (
+            not split or kv_heads % tensor == 0 or tensor % kv_heads == 0,
+            f"{kv_heads} key-value heads cannot be split among {tensor} GPUs",
+        ),
+    )
+    return next((sentence for holds, sentence in claims if not holds), None)
+
+
+def graph_sizes(max_batch_size: int) -> list[int]:
+    """Batch sizes that padded CUDA graphs are captured for, as far as a warm-up visits them."""
+    powers = [1 << n for n in range(max_batch_size.bit_length()) if 1 << n < max_batch_size]
+    return [*powers, max_batch_size]

@@ -1,0 +1,209 @@
+"""The directory of engines: what stands in it, which one to serve, and who may write.
+
+Knows names, versions, locks and cards; converts nothing and starts nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from trt_responses.prepare import card as cards
+from trt_responses.prepare.faults import PrepareError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from trt_responses.prepare.card import Card, Machine
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+VERSION = re.compile(r"[0-9a-f]{12}")
+LOCK = "lock"
+DEMO = "demo"
+
+
+class Entry(NamedTuple):
+    """One version of one engine, as `engine list` shows it."""
+
+    name: str
+    version: str
+    status: Literal["planned", "built", "verified", "unfinished"]
+    size_bytes: int
+    kind: str = ""
+    weight_type: str = ""
+    source: str = ""
+    built_at: str = ""
+    reason: str = ""
+    """Why there is no lawful card."""
+
+
+class Selection(NamedTuple):
+    directory: Path
+    card: Card
+    reason: str
+    """A sentence that says what was chosen and why."""
+
+
+class Verdict(NamedTuple):
+    entry: Entry
+    difference: str | None
+
+
+def checked_name(name: str) -> str:
+    if not NAME.fullmatch(name) or ".." in name:
+        raise refusal("NAME", repr(name), "lower-case letters, digits, dots, dashes, underscores")
+    return name
+
+
+@contextmanager
+def locked(home: Path, *, wait: bool = False) -> Iterator[None]:
+    """Only one process writes an engine at a time; the kernel ends the lock with the process."""
+    with (home / LOCK).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read(20).strip() or "unknown"
+            raise PrepareError(
+                f"engine {home.name!r}: found another build of it (process {holder}), expected "
+                "none; wait until it is done."
+            ) from None
+        if not _is_same_file(file.fileno(), home / LOCK):
+            raise PrepareError(f"engine {home.name!r} was removed meanwhile; start again.")
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def entries(engines_dir: Path) -> list[Entry]:
+    """Every version of every engine, by name, the newest version first."""
+    if not engines_dir.is_dir():
+        return []
+    names = sorted(p.name for p in engines_dir.iterdir() if p.is_dir() and NAME.fullmatch(p.name))
+    return [entry for name in names for entry in _entries_of(engines_dir, name)]
+
+
+def _entries_of(engines_dir: Path, name: str) -> list[Entry]:
+    found = [_entry(directory) for directory in _versions(engines_dir / name)]
+    return sorted(found, key=lambda entry: (entry.built_at, entry.version), reverse=True)
+
+
+def _versions(home: Path) -> list[Path]:
+    if not home.is_dir():
+        return []
+    return [p for p in sorted(home.iterdir()) if VERSION.fullmatch(p.name) and p.is_dir()]
+
+
+def _entry(directory: Path) -> Entry:
+    name, version = directory.parent.name, directory.name
+    size_bytes = sum(p.stat().st_size for p in directory.iterdir() if p.is_file())
+    try:
+        card = cards.read_card(directory)
+    except PrepareError as error:
+        return Entry(name, version, "unfinished", size_bytes, reason=str(error))
+    return Entry(
+        name,
+        version,
+        card.status,
+        size_bytes,
+        card.kind,
+        card.weight_type,
+        card.source.name,
+        card.built_at,
+    )
+
+
+def find(engines_dir: Path, wanted: str) -> Path:
+    """The directory of `name`, its newest version with a card, or of `name/version`."""
+    name, _, version = wanted.partition("/")
+    checked_name(name)
+    found = _entries_of(engines_dir, name)
+    if version:
+        found = [entry for entry in found if entry.version == version]
+    if not found:
+        known = ", ".join(sorted({e.name for e in entries(engines_dir)})) or "none"
+        raise PrepareError(
+            f"engine {wanted!r}: found no such engine in {engines_dir}, expected one of: {known}; "
+            "`make engine` prepares one."
+        )
+    return engines_dir / name / found[0].version
+
+
+def select(engines_dir: Path, wanted: str | None = None) -> Selection:
+    """The engine to serve: the one asked for, or the only one, or demo; and why."""
+    name, why = (wanted, "as asked") if wanted else _unasked(engines_dir)
+    directory = find(engines_dir, name)
+    card = cards.read_card(directory)
+    return Selection(directory, card, f"engine {card.name}/{card.version}: {why}")
+
+
+def _unasked(engines_dir: Path) -> tuple[str, str]:
+    names = sorted({entry.name for entry in entries(engines_dir)})
+    match names:
+        case []:
+            raise PrepareError(
+                f"{engines_dir}: found no engine, expected one; run `make engine` for the demo, or "
+                "`make engine CHECKPOINT=… NAME=…`."
+            )
+        case [only]:
+            return only, "the only one"
+    if DEMO in names:
+        return DEMO, f"none was asked for; ENGINE= may name {', '.join(names)}"
+    raise PrepareError(
+        f"{engines_dir}: found {len(names)} engines, expected a choice; name one in ENGINE=: "
+        f"{', '.join(names)}."
+    )
+
+
+def serve_ready(selection: Selection, machine: Machine) -> Selection:
+    """The same, once the card agrees with the machine and the files."""
+    if difference := cards.compare(selection.card, selection.directory, machine):
+        raise PrepareError(f"engine {selection.card.name}: {difference}")
+    return selection
+
+
+def verify(
+    engines_dir: Path, wanted: str | None, machine: Machine, *, deep: bool = False
+) -> list[Verdict]:
+    """Each engine's first difference from its card; one engine's if one is asked for."""
+    chosen = [_entry(find(engines_dir, wanted))] if wanted else entries(engines_dir)
+    return [Verdict(entry, _difference(engines_dir, entry, machine, deep)) for entry in chosen]
+
+
+def _difference(engines_dir: Path, entry: Entry, machine: Machine, deep: bool) -> str | None:
+    if entry.status == "unfinished":
+        return entry.reason
+    directory = engines_dir / entry.name / entry.version
+    return cards.compare(cards.read_card(directory), directory, machine, deep=deep)
+
+
+def remove(engines_dir: Path, wanted: str) -> list[Entry]:
+    """Delete an engine, or one version of it; tells what is gone."""
+    name, _, version = wanted.partition("/")
+    directory = find(engines_dir, wanted)
+    home = directory.parent
+    if home.is_symlink() or directory.is_symlink():
+        raise PrepareError(f"engine {wanted!r}: found a link, expected a directory; remove it.")
+    with locked(home):
+        gone = [_entry(directory)] if version else _entries_of(engines_dir, name)
+        for path in [directory] if version else _versions(home):
+            (path / cards.CARD).unlink(
+                missing_ok=True
+            )  # first, so that a half removal is no engine
+            shutil.rmtree(path)
+    if not version:
+        shutil.rmtree(home)
+    return gone

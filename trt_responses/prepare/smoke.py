@@ -1,0 +1,78 @@
+"""One real request to an engine: it loads, answers a fixed prompt greedily, and stops.
+
+Knows the engine seam and the prompt; knows no concrete engine and no file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.base import GenerateOptions
+from trt_responses.errors import ApiError
+from trt_responses.harmony.vocabulary import CONTROL, VOCABULARY_SIZE
+from trt_responses.prepare.faults import PrepareError
+
+if TYPE_CHECKING:
+    from trt_responses.engine.base import Chunk, Engine
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+PROMPT = "<|start|>user<|message|>Hello<|end|><|start|>assistant"
+MAX_TOKENS = 16
+DEADLINE_S = 600.0
+"""Loading a large model from a slow disk takes minutes."""
+
+
+class Gathered:
+    """A sink that keeps what it is given, and says when the last of it has come."""
+
+    def __init__(self) -> None:
+        self.token_ids: list[int] = []
+        self.last: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+        self.wrong: str | None = None
+
+    def push(self, chunk: Chunk) -> None:
+        self.token_ids += chunk.token_ids
+        if any(not math.isfinite(entry.logprob) for entry in chunk.logprobs):
+            self.wrong = "a log probability that is no number"
+        if chunk.finish and not self.last.done():
+            self.last.set_result(chunk)
+
+
+async def answered(engine: Engine, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The greedy answer's ids, or a sentence about what went wrong."""
+    prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            return await _answered(engine, prompt)
+    except TimeoutError:
+        raise PrepareError(
+            f"verify: found no answer after {DEADLINE_S:.0f} s, expected {MAX_TOKENS} tokens; "
+            "see whether the machine has the memory for the model."
+        ) from None
+
+
+async def _answered(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
+    await engine.start()
+    try:
+        sink = Gathered()
+        options = GenerateOptions(
+            max_tokens=MAX_TOKENS,
+            stop_ids=(CONTROL.return_, CONTROL.call),
+            temperature=0.0,
+            logprobs=1 if engine.limits().max_logprobs else None,
+        )
+        engine.generate(prompt, options, sink)
+        last = await sink.last
+    except ApiError as error:
+        raise PrepareError(f"verify: found {error.message!r}, expected an answer.") from None
+    finally:
+        await engine.stop(10.0)
+    if last.finish == "error":
+        raise PrepareError(f"verify: found {last.error!r}, expected an answer.")
+    if sink.wrong or not sink.token_ids:
+        raise PrepareError(f"verify: found {sink.wrong or 'no token'}, expected an answer.")
+    if not all(0 <= n < VOCABULARY_SIZE for n in sink.token_ids):
+        raise PrepareError("verify: found an id outside the vocabulary, expected only its ids.")
+    return tuple(sink.token_ids)
