@@ -1,0 +1,45 @@
+"""A small random model for the embedded engine, written once per run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.gguf import convert
+from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def shared_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One directory for all of a run's workers, inside what pytest clears away."""
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    directory.mkdir(exist_ok=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def random_gguf(shared_dir: Path) -> Path:
+    """A gpt-oss of two layers with nothing to say; whichever worker is first writes it."""
+    target = shared_dir / "random.gguf"
+    with (shared_dir / "random.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            checkpoint = write_checkpoint(
+                shared_dir / "random", Recipe(replace(TINY, layers=2), "f32")
+            )
+            part = target.with_suffix(".part")
+            convert(open_checkpoint(checkpoint), part, vocabularies.load(), weight_type="q8_0")
+            part.rename(target)
+            shutil.rmtree(checkpoint)
+    return target

@@ -1,0 +1,436 @@
+"""The embedded engine in trouble: its child dies, stalls or cannot load; its doors are tried.
+
+Budget: 35 s on one core; each child takes about 2 s to load the model and its guides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from tests.gather import Gather, begin, generated
+from trt_responses.engine.base import GenerateOptions, Guide
+from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp_keeper import Patience
+from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+    from trt_responses.engine.llamacpp_process import Child
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+    Spoil = Callable[[Path, Path], Path]
+
+CONTEXT = 32_768
+"""So much that a request nobody ends is still running when a test gives up."""
+PROMPT = list(range(300, 340))
+FREE = GenerateOptions(CONTEXT, (), temperature=1.0, seed=5)
+SHORT = GenerateOptions(4, (), temperature=0.0)
+PATIENCE_S = 60.0
+
+T = TypeVar("T")
+
+
+def child_of(engine: LlamaCppEngine) -> Child:
+    child = engine._keeper.child
+    assert child is not None
+    return child
+
+
+def make(
+    gguf: Path,
+    *,
+    slots: int = 2,
+    patience: Patience | None = None,
+    delays: list[float] | None = None,
+) -> LlamaCppEngine:
+    async def no_sleep(delay_s: float) -> None:
+        if delays is not None:
+            delays.append(delay_s)
+
+    return LlamaCppEngine(
+        gguf, context_tokens=CONTEXT, slots=slots, threads=1, patience=patience, sleep=no_sleep
+    )
+
+
+@asynccontextmanager
+async def running(engine: LlamaCppEngine) -> AsyncIterator[LlamaCppEngine]:
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop(5)
+
+
+def run(claim: Coroutine[None, None, T]) -> T:
+    return asyncio.run(asyncio.wait_for(claim, PATIENCE_S))
+
+
+@dataclass(frozen=True)
+class Bench:
+    engine: LlamaCppEngine
+    runner: asyncio.Runner
+
+    def run(self, claim: Coroutine[None, None, T]) -> T:
+        return self.runner.run(asyncio.wait_for(claim, PATIENCE_S))
+
+
+@pytest.fixture(scope="module")
+def bench(random_gguf: Path) -> Iterator[Bench]:
+    """An engine for the tests that leave it whole."""
+    with asyncio.Runner() as runner:
+        engine = make(random_gguf, slots=1)
+        runner.run(engine.start())
+        yield Bench(engine, runner)
+        runner.run(engine.stop(5))
+
+
+async def kill(engine: LlamaCppEngine) -> None:
+    """Kill the child, and wait until the engine has noticed."""
+    child = child_of(engine)
+    child.kill()
+    await child.ended()
+    for _ in range(5):  # the engine has waited for the same end, and longer than we
+        await asyncio.sleep(0)
+
+
+def test_a_killed_child_fails_what_runs_and_the_next_child_serves(random_gguf: Path) -> None:
+    async def claim() -> None:
+        delays: list[float] = []
+        async with running(make(random_gguf, delays=delays)) as engine:
+            told, _ = begin(engine, PROMPT, FREE)
+            await told.some(3)
+            first = child_of(engine).pid
+            await kill(engine)
+            assert told.end.finish == "error"
+            assert told.end.error
+            assert not engine.health().ready
+            with pytest.raises(EngineUnavailable) as refused:
+                begin(engine, PROMPT, SHORT)
+            assert refused.value.retry_after_s
+            health = await engine.settled()
+            assert (health.alive, health.ready) == (True, True)
+            assert child_of(engine).pid != first
+            assert (await generated(engine, PROMPT, SHORT)).end.finish == "length"
+            assert delays == [0.1]
+
+    run(claim())
+
+
+def test_a_prompt_that_kills_twice_is_quarantined_and_the_engine_that_keeps_dying_is_dead(
+    random_gguf: Path,
+) -> None:
+    async def claim() -> None:
+        delays: list[float] = []
+        engine = make(random_gguf, patience=Patience(max_failures=3), delays=delays)
+        async with running(engine):
+            for _ in range(2):
+                told, _ = begin(engine, PROMPT, FREE)
+                await told.some(1)
+                await kill(engine)
+                assert told.end.finish == "error"
+                assert (await engine.settled()).ready
+            with pytest.raises(InvalidRequest, match="digest") as refused:
+                begin(engine, PROMPT, SHORT)
+            assert refused.value.code == "prompt_quarantined"
+            other, _ = begin(engine, [*PROMPT, 1], FREE)
+            await other.some(1)
+            await kill(engine)
+            health = await engine.settled()
+            assert (health.alive, health.ready) == (False, False)
+            assert "SIGKILL" in (health.reason or "")
+            assert delays == [0.1, 0.2]
+            with pytest.raises(EngineUnavailable, match="SIGKILL"):
+                begin(engine, PROMPT, SHORT)
+
+    run(claim())
+
+
+def test_a_child_that_stands_still_is_replaced_and_the_line_is_served(random_gguf: Path) -> None:
+    patience = Patience(idle_timeout_s=2.0, probe_timeout_s=1.0)
+
+    async def claim() -> None:
+        async with running(make(random_gguf, slots=1, patience=patience)) as engine:
+            told, _ = begin(engine, PROMPT, FREE)
+            await told.some(3)
+            behind, _ = begin(engine, PROMPT, SHORT)
+            child = child_of(engine)
+            os.kill(child.pid, signal.SIGSTOP)
+            await told.done()
+            assert "2 s" in (told.end.error or "")
+            assert "SIGKILL" in await child.ended()
+            assert (await behind.done()).end.finish == "length"
+            assert engine.health().ready
+            assert child_of(engine).pid != child.pid
+
+    run(claim())
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from trt_responses.engine.llamacpp import LlamaCppEngine
+
+async def main():
+    engine = LlamaCppEngine(Path(sys.argv[1]), context_tokens=512, slots=1, threads=1)
+    await engine.start()
+    print(engine._keeper.child.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a foreign process: Linux")
+def test_a_parent_that_is_killed_takes_its_child_along(random_gguf: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(random_gguf)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = os.pidfd_open(int(parent.stdout.readline()))
+        assert not gone(child, within_s=0)
+        parent.kill()
+        assert gone(child, within_s=PATIENCE_S)
+        os.close(child)
+
+
+def gone(pidfd: int, within_s: float) -> bool:
+    return bool(select.select([pidfd], [], [], within_s)[0])
+
+
+def unreadable(gguf: Path, directory: Path) -> Path:
+    return directory / "none.gguf"
+
+
+def foreign(gguf: Path, directory: Path) -> Path:
+    target = directory / "foreign.gguf"
+    target.write_bytes(b"PK\3\4 something else")
+    return target
+
+
+def only_a_head(gguf: Path, directory: Path) -> Path:
+    target = directory / "head.gguf"
+    target.write_bytes(gguf.read_bytes()[:100])
+    return target
+
+
+def cut_short(gguf: Path, directory: Path) -> Path:
+    target = directory / "cut.gguf"
+    whole = gguf.read_bytes()
+    target.write_bytes(whole[: len(whole) // 2])
+    return target
+
+
+def other_architecture(gguf: Path, directory: Path) -> Path:
+    target = directory / "other.gguf"
+    target.write_bytes(gguf.read_bytes().replace(b"gpt-oss", b"gpt-axx"))
+    return target
+
+
+def half_sinks(gguf: Path, directory: Path) -> Path:
+    """Sinks called f16, which llama.cpp takes, and then ends its process over."""
+    target = directory / "sinks.gguf"
+    data = bytearray(gguf.read_bytes())
+    name = b"blk.0.attn_sinks.weight"
+    kind = data.index(name) + len(name) + 4 + 8  # past the count of dimensions and the one
+    assert struct.unpack_from("<I", data, kind) == (0,)
+    struct.pack_into("<I", data, kind, 1)
+    target.write_bytes(data)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (unreadable, "No such file"),
+        (foreign, "not a GGUF"),
+        (only_a_head, ""),
+        (cut_short, "tensor"),
+        (other_architecture, "unknown model architecture: 'gpt-axx'"),
+        (half_sinks, "GGML_ASSERT"),
+    ],
+)
+def test_a_file_that_cannot_be_served_stops_the_start_with_one_sentence(
+    random_gguf: Path, tmp_path: Path, spoil: Spoil, words: str
+) -> None:
+    path = spoil(random_gguf, tmp_path)
+    engine = make(path)
+    with pytest.raises(StartupError) as refused:
+        run(engine.start())
+    said = str(refused.value)
+    assert str(path) in said
+    assert words in said
+    assert "\n" not in said
+    assert not engine.health().ready
+
+
+def test_eight_streams_at_once_each_end_as_they_do_alone(random_gguf: Path) -> None:
+    wish = GenerateOptions(24, (), temperature=0.0, logprobs=8)
+    prompts = [[token_id + 100 * n for token_id in PROMPT] for n in range(8)]
+
+    async def claim() -> None:
+        async with running(make(random_gguf, slots=8)) as engine:
+            alone = [await generated(engine, prompt, wish) for prompt in prompts]
+            sinks = [begin(engine, prompt, wish)[0] for prompt in prompts]
+            together = [await sink.done() for sink in sinks]
+            for one, other in zip(alone, together, strict=True):
+                # The float order differs, and so may the likeliest of a random model's ids.
+                assert one.token_ids[0] in [token_id for token_id, _ in other.logprobs[0].top]
+                assert len(other.token_ids) == 24 or other.end.finish == "stop"
+
+    run(claim())
+
+
+def test_an_aborted_request_frees_its_slot_for_the_next(bench: Bench) -> None:
+    async def claim() -> None:
+        told, handle = begin(bench.engine, PROMPT, FREE)
+        await told.some(3)
+        handle.abort()
+        # With one slot this could wait for some 30,000 ids.
+        after = await asyncio.wait_for(generated(bench.engine, PROMPT, SHORT), 10)
+        assert after.end.finish == "length"
+        assert len(told.token_ids) < 1000
+
+    bench.run(claim())
+
+
+@pytest.mark.parametrize("place", [1, 5])
+def test_a_stop_id_that_llama_cpp_does_not_stop_at_is_cut_here(bench: Bench, place: int) -> None:
+    async def claim() -> None:
+        await generated(bench.engine, PROMPT, SHORT)  # a cold prompt's floats differ
+        free = (await generated(bench.engine, PROMPT, GenerateOptions(8, (), 0.0))).token_ids
+        stop = free[place]
+        told = await generated(bench.engine, PROMPT, GenerateOptions(CONTEXT, (stop,), 0.0))
+        assert told.token_ids == free[: free.index(stop) + 1]
+        assert told.end.stop_id == stop
+        kept = [*PROMPT, *told.token_ids, 5]
+        segment = await generated(bench.engine, kept, SHORT)
+        # All but the new id, and the stop id too where the cut came before its step.
+        assert segment.cached_tokens in (len(kept) - 1, len(kept) - 2)
+
+    bench.run(claim())
+
+
+def test_owners_share_no_prefix_and_keep_their_own(bench: Bench) -> None:
+    async def cached(salt: str | None) -> int | None:
+        wish = GenerateOptions(2, (), temperature=0.0, cache_salt=salt)
+        return (await generated(bench.engine, PROMPT, wish)).cached_tokens
+
+    async def claim() -> list[int | None]:
+        return [await cached(salt) for salt in ("one", "one", "two", "two", None, "one")]
+
+    known = len(PROMPT) - 1
+    assert bench.run(claim())[1:] == [known, 0, known, 0, 0]
+
+
+def test_a_schema_guides_from_the_first_id_and_ends_as_the_limits_say(
+    bench: Bench, vocabulary: Vocabulary
+) -> None:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    guide = Guide("json_schema", json.dumps({**schema, "additionalProperties": False}))
+    told = guided(bench, guide)
+    assert told.end.stop_id in bench.engine.limits().guides["json_schema"]
+    assert set(json.loads(vocabulary.text(told.token_ids[:-1]))) == {"ok"}
+
+
+@pytest.mark.parametrize("pattern", [r"commentary to=functions\.(f|g) ", r"a/b\/c", "x\ny"])
+def test_a_pattern_guides_whatever_it_holds(
+    bench: Bench, vocabulary: Vocabulary, pattern: str
+) -> None:
+    told = guided(bench, Guide("regex", pattern))
+    assert told.end.stop_id in bench.engine.limits().guides["regex"]
+    assert re.fullmatch(pattern, vocabulary.text(told.token_ids[:-1]))
+
+
+def guided(bench: Bench, guide: Guide) -> Gather:
+    wish = GenerateOptions(60, (), temperature=1.0, seed=3, guide=guide)
+    return bench.run(generated(bench.engine, PROMPT, wish))
+
+
+def test_ids_that_are_no_whole_characters_come_through(
+    bench: Bench, vocabulary: Vocabulary
+) -> None:
+    """llama.cpp keeps back ids while its text ends inside a character."""
+    told = guided(bench, Guide("regex", r"[\x{DF000}-\x{10FFFF}]{5}"))
+    assert told.end.finish == "stop"
+    assert len(told.token_ids) == 6
+    for token_id in told.token_ids[:-1]:
+        with pytest.raises(UnicodeDecodeError):
+            vocabulary.token_bytes[token_id].decode()
+
+
+def test_a_guide_that_is_not_json_is_refused_at_once(bench: Bench) -> None:
+    with pytest.raises(InvalidRequest, match="not JSON"):
+        guided(bench, Guide("json_schema", "{"))
+
+
+def test_a_banned_id_never_comes(bench: Bench) -> None:
+    async def claim() -> None:
+        first = (await generated(bench.engine, PROMPT, SHORT)).token_ids[0]
+        wish = GenerateOptions(4, (), temperature=0.0, banned_ids=(first,))
+        assert first not in (await generated(bench.engine, PROMPT, wish)).token_ids
+
+    bench.run(claim())
+
+
+ENDPOINTS = (
+    *("GET /", "GET /index.html", "GET /models", "GET /v1/models", "GET /props", "GET /slots"),
+    *("GET /metrics", "GET /tools", "GET /lora-adapters", "POST /props", "POST /completion"),
+    *("POST /v1/completions", "POST /v1/chat/completions", "POST /v1/responses", "POST /tokenize"),
+    *("POST /v1/messages", "POST /apply-template", "POST /slots/0?action=save", "POST /embedding"),
+    *("POST /infill", "POST /tools", "GET /cors-proxy", "POST /lora-adapters", "GET /health"),
+)
+
+
+def test_without_the_key_and_the_secret_path_no_endpoint_answers(bench: Bench) -> None:
+    child = child_of(bench.engine)
+    secret = child.path.removesuffix("/completion")
+    for endpoint in ENDPOINTS:
+        method, path = endpoint.split()
+        assert status(child, method, path) in (401, 404), endpoint
+        assert status(child, method, path, child.api_key) == 404, endpoint
+        if path != "/health":
+            assert status(child, method, secret + path) in (401, 404), endpoint
+
+
+@pytest.mark.parametrize("path", ["/slots", "/metrics", "/tools", "/cors-proxy", "/index.html"])
+def test_what_can_be_switched_off_is_off_even_with_the_key(bench: Bench, path: str) -> None:
+    child = child_of(bench.engine)
+    secret = child.path.removesuffix("/completion")
+    assert status(child, "GET", secret + path, child.api_key) in (403, 404, 501)
+
+
+def test_the_child_listens_on_loopback_only_and_its_key_is_in_no_command_line(
+    bench: Bench,
+) -> None:
+    child = child_of(bench.engine)
+    assert child.host == "127.0.0.1"
+    assert len(child.api_key) == 64
+    command = Path(f"/proc/{child.pid}/cmdline")
+    if command.exists():
+        assert child.api_key.encode() not in command.read_bytes()
+
+
+def status(child: Child, method: str, path: str, key: str | None = None) -> int:
+    connection = http.client.HTTPConnection(child.host, child.port, timeout=PATIENCE_S)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    connection.request(method, path, "{}" if method == "POST" else None, headers)
+    try:
+        return connection.getresponse().status
+    finally:
+        connection.close()

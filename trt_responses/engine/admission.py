@@ -1,0 +1,35 @@
+"""What an engine refuses before a token: one rule for all of them, drawn from their limits.
+
+Knows a request's sizes and wishes; knows no concrete engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest, Unsupported
+
+if TYPE_CHECKING:
+    from trt_responses.engine.base import GenerateOptions, Limits
+
+
+def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:
+    """How many ids the request may get; raises when it cannot be taken at all."""
+    if prompt_length == 0:
+        raise InvalidRequest("The prompt is empty: there is nothing to continue.", param="input")
+    if prompt_length >= limits.context_tokens:
+        raise InvalidRequest(
+            f"The prompt has {prompt_length} tokens, and the context holds "
+            f"{limits.context_tokens}, the answer included: shorten the input.",
+            code="context_length_exceeded",
+            param="input",
+        )
+    if options.logprobs is not None and not 0 <= options.logprobs <= limits.max_logprobs:
+        raise Unsupported(
+            f"{options.logprobs} logprobs were asked for; this engine gives 0 to "
+            f"{limits.max_logprobs}.",
+            param="top_logprobs",
+        )
+    if options.guide is not None and options.guide.kind not in limits.guides:
+        raise Unsupported(f"This engine cannot guide its output by a {options.guide.kind}.")
+    return min(options.max_tokens, limits.context_tokens - prompt_length)

@@ -1,0 +1,95 @@
+"""One request in llama.cpp's words: the body of a native `/completion`, and its guides.
+
+Everything that samples is said, because the server's own defaults (top_k 40, top_p 0.95,
+min_p 0.05) must never show. Knows no connection.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.engine.base import GenerateOptions, Guide, GuideKind
+    from trt_responses.engine.llamacpp_slots import Slot
+
+END_OF_TEXT = 199_999
+STOPS_BY_ITSELF = frozenset({END_OF_TEXT, 200_002, 200_012})
+"""llama.cpp ends at `<|endoftext|>`, `<|return|>` and `<|call|>`, asked or not."""
+CONTROL_IDS = range(199_998, 201_088)
+
+GUIDES: Mapping[GuideKind, frozenset[int]] = {
+    "json_schema": frozenset({END_OF_TEXT}),
+    "regex": frozenset({END_OF_TEXT}),
+}
+"""llguidance ends a guide with `<|endoftext|>` only."""
+BANNED_IN_GUIDES = tuple(n for n in CONTROL_IDS if n != END_OF_TEXT)
+"""Without a ban a control id passes for the content of a string."""
+
+SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
+GREEDY_SAMPLERS = ("penalties", "top_k")
+LAST_EVENT_FIELDS = ("tokens", "stop_type", "tokens_predicted")
+OWN_SEED = 0xFFFF_FFFF
+"""The seed that llama.cpp reads as "choose one": never sent."""
+
+
+Words = dict[str, object]
+
+
+def words(prompt_ids: Sequence[int], options: GenerateOptions, left: int, seed: int) -> Words:
+    """All but the slot, which is known later. Raises when the guide cannot be said."""
+    greedy = options.temperature <= 0
+    penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
+    banned = options.banned_ids if options.guide is None else BANNED_IN_GUIDES + options.banned_ids
+    return {
+        "prompt": list(prompt_ids),
+        "n_predict": left,
+        "stream": True,
+        "return_tokens": True,
+        "return_progress": True,
+        "response_fields": LAST_EVENT_FIELDS,
+        "samplers": GREEDY_SAMPLERS if greedy else SAMPLERS,
+        "temperature": options.temperature,
+        "top_k": 1 if greedy else options.top_k,
+        "top_p": options.top_p,
+        "min_p": options.min_p,
+        "presence_penalty": options.presence_penalty,
+        "frequency_penalty": options.frequency_penalty,
+        "repeat_penalty": 1.0,
+        "repeat_last_n": -1 if penalised else 0,
+        "seed": seed % OWN_SEED,
+        "n_probs": 0 if options.logprobs is None else max(1, options.logprobs),
+        "logit_bias": [(token_id, False) for token_id in banned],
+        "ignore_eos": False,
+        "stop": (),
+        "grammar": "" if options.guide is None else grammar(options.guide),
+    }
+
+
+def body(words: Words, slot: Slot) -> bytes:
+    return orjson.dumps({**words, "id_slot": slot.number, "cache_prompt": slot.reusable})
+
+
+def grammar(guide: Guide) -> str:
+    """A guide as llguidance reads it: Lark with one rule."""
+    if guide.kind == "regex":
+        return f"%llguidance {{}}\nstart: /{_between_slashes(guide.source)}/"
+    try:
+        schema = orjson.loads(guide.source)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"The guide's JSON schema is not JSON: {error}.") from None
+    # Free whitespace is a place where a model can stay for ever.
+    strict = {"x-guidance": {"whitespace_flexible": False}}
+    schema = {**schema, **strict} if isinstance(schema, dict) else strict
+    return f"%llguidance {{}}\nstart: %json {orjson.dumps(schema).decode()}"
+
+
+def _between_slashes(pattern: str) -> str:
+    escaped = re.sub(r"(\\.)|/", lambda found: found[1] or r"\/", pattern, flags=re.DOTALL)
+    return escaped.replace("\n", r"\n")

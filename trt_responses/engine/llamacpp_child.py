@@ -1,0 +1,101 @@
+"""The child process: hosts llama.cpp's server, and never outlives its parent.
+
+One line of JSON comes in on stdin, one goes out on stdout when the model is loaded; after that
+stdin only tells, by its end, that the parent is gone. Imports nothing of this package, and is run
+by its path, so that a child costs no more than the engine itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from typing import TypedDict
+
+import xllamacpp
+
+PR_SET_PDEATHSIG = 1
+
+
+class Settings(TypedDict):
+    parent: int
+    model_path: str
+    api_key: str
+    api_prefix: str
+    context_tokens: int
+    slots: int
+    threads: int
+
+
+def main() -> None:
+    settings: Settings = json.loads(sys.stdin.readline())
+    _die_with(settings["parent"])
+    watch = threading.Thread(target=_exit_at_end_of_input, daemon=True)
+    watch.start()
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the server prints must not reach the readiness line
+    server = xllamacpp.Server(_params(settings))
+    answer.write(json.dumps({"address": server.listening_address}) + "\n")
+    answer.flush()
+    watch.join()
+
+
+def _die_with(parent: int) -> None:
+    """Where Linux can, the kernel ends this process with its parent, even one that was killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it went before the line above
+        os._exit(0)
+
+
+def _exit_at_end_of_input() -> None:
+    sys.stdin.read()
+    os._exit(0)  # the server's threads have nothing to save, and may be busy
+
+
+def _params(settings: Settings) -> xllamacpp.CommonParams:
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["model_path"]
+    params.n_ctx = settings["context_tokens"] * settings["slots"]  # divided over the slots
+    params.n_parallel = settings["slots"]
+    params.fit_params = False  # it would choose other sizes than the ones we promise
+    _closed(params, settings)
+    _own_cache_per_slot(params)
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        cpu.n_threads = settings["threads"]
+        cpu.poll = 0  # waiting threads sleep: spinning ones take the cores the parent needs
+    params.n_threads_http = 2 * settings["slots"] + 4  # a stream holds one; leave some for probes
+    return params
+
+
+def _closed(params: xllamacpp.CommonParams, settings: Settings) -> None:
+    """Loopback, a key, a secret path, and every endpoint off that has a switch."""
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.api_keys = [settings["api_key"]]
+    params.api_prefix = settings["api_prefix"]
+    params.cors_origins = ""
+    params.cors_credentials = False
+    params.ui = False
+    params.ui_mcp_proxy = False
+    params.endpoint_slots = False
+    params.endpoint_props = False
+    params.endpoint_metrics = False
+    params.sse_ping_interval = -1  # a ping would hide an engine that stands still
+
+
+def _own_cache_per_slot(params: xllamacpp.CommonParams) -> None:
+    """A slot keeps its own prefix and never sees another's: owners must not share one."""
+    params.cache_ram_mib = 0
+    params.cache_idle_slots = False
+    params.n_cache_reuse = 0
+    params.slot_prompt_similarity = 0.0
+    params.swa_full = True  # a windowed cache cannot go back to where a segment was cut
+    params.n_ctx_checkpoints = 0  # which a full one does not need
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Keeps one child alive: spawns it, proves it, and begins again with backoff when it dies.
+
+Knows the child's life; knows no request. `alive` turns false after too many deaths in a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.llamacpp_process import Child
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trt_responses.engine.llamacpp_process import Model
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    start_timeout_s: float = 600.0
+    idle_timeout_s: float = 120.0
+    """So long may a running request get no byte before it has failed."""
+    probe_timeout_s: float = 30.0
+    """So long may a child take for one token after that, before it is replaced."""
+    first_backoff_s: float = 0.1
+    max_failures: int = 5
+
+
+class Keeper:
+    def __init__(
+        self,
+        model: Model,
+        patience: Patience,
+        *,
+        prove: Callable[[Child], Awaitable[None]],
+        on_up: Callable[[], None],
+        on_down: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.alive = True
+        self.child: Child | None = None
+        self._model = model
+        self._patience = patience
+        self._prove = prove
+        self._on_up = on_up
+        self._on_down = on_down
+        self._sleep = sleep
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        child = await self._spawn()
+        self._on_up()
+        self._task = asyncio.create_task(self._keep(child))
+
+    def praise(self) -> None:
+        """The child has answered a request: what it failed before is forgiven."""
+        self._failures = 0
+
+    async def stop(self, deadline_s: float) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self.child is not None:
+            await self.child.end(deadline_s)
+
+    async def _keep(self, child: Child) -> None:
+        while True:
+            self._fell(f"The engine's process ended: {await child.ended()}.")
+            again = await self._again()
+            if again is None:
+                return
+            child = again
+            self._on_up()
+
+    async def _again(self) -> Child | None:
+        while self.alive:
+            await self._sleep(self._patience.first_backoff_s * 2 ** (self._failures - 1))
+            try:
+                return await self._spawn()
+            except StartupError as error:
+                self._fell(str(error))
+        return None
+
+    async def _spawn(self) -> Child:
+        self.child = None
+        child = await Child.spawn(self._model, self._patience.start_timeout_s)
+        self.child = child
+        try:
+            await asyncio.wait_for(self._prove(child), self._patience.start_timeout_s)
+        except TimeoutError:
+            await child.end(0)
+            raise StartupError("The engine loaded the model and gave no token.") from None
+        except StartupError:
+            await child.end(0)
+            raise
+        return child
+
+    def _fell(self, reason: str) -> None:
+        self._failures += 1
+        self.alive = self._failures < self._patience.max_failures
+        logger.warning("%s Failure %d in a row.", reason, self._failures)
+        self._on_down(reason)

@@ -1,0 +1,61 @@
+"""Which of llama.cpp's slots a request gets, so that a prefix is found again but never shared.
+
+A slot keeps the ids it last worked on. Its cache serves only the owner who filled it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(slots=True)
+class Slot:
+    number: int
+    owner: str | None = None
+    ids: list[int] = field(default_factory=list)
+    reusable: bool = True
+    """Whether the running request may use what is in the cache."""
+
+
+class Slots:
+    def __init__(self, count: int) -> None:
+        self._free = [Slot(number) for number in range(count)]  # least recently used first
+
+    def __bool__(self) -> bool:
+        """Whether one is free."""
+        return bool(self._free)
+
+    def take(self, prompt_ids: Sequence[int], owner: str | None) -> Slot:
+        """The slot that knows most of the prompt, half at least, and of equals the latest used;
+        else the one unused for longest."""
+        prompt = list(prompt_ids)
+        slot, known = self._free[0], 0
+        for candidate in self._free:
+            common = common_prefix(candidate.ids, prompt) if candidate.owner == owner else 0
+            if common >= known and 2 * common >= len(prompt):
+                slot, known = candidate, common
+        self._free.remove(slot)
+        slot.reusable = slot.owner == owner
+        slot.owner = owner
+        slot.ids = prompt
+        return slot
+
+    def give_back(self, slot: Slot, generated: Sequence[int]) -> None:
+        slot.ids.extend(generated)
+        self._free.append(slot)
+
+
+def common_prefix(one: list[int], other: list[int]) -> int:
+    """How many ids are equal from the start on: slices compare in C, so halve the range."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,259 @@
+"""An engine that replays scripts: real batching, stops and failures, and no model.
+
+Knows steps and ids. One clock drives all requests: each step advances every running one, and
+every push happens inside that step, so that tests count steps and never wait for time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.engine.admission import room
+from trt_responses.engine.base import Chunk, Finish, Health, Limits, Logprob
+from trt_responses.engine.script import Die as Die
+from trt_responses.engine.script import Scored as Scored
+from trt_responses.engine.script import Script as Script
+from trt_responses.engine.script import Stall as Stall
+from trt_responses.engine.script import Step as Step
+from trt_responses.engine.step_clock import StepClock as StepClock
+from trt_responses.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trt_responses.engine.base import GenerateOptions, GuideKind, Sink
+
+State = Literal["waiting", "running", "finished", "aborted"]
+
+
+class Request:
+    """One request on its way through its script; also its own handle and its own record."""
+
+    __slots__ = (
+        "_engine",
+        "_is_plain",
+        "_left",
+        "_position",
+        "_script",
+        "_sink",
+        "_stops",
+        "options",
+        "prompt_ids",
+        "state",
+        "steps_taken",
+    )
+
+    def __init__(
+        self,
+        engine: ScriptedEngine,
+        prompt_ids: Sequence[int],
+        options: GenerateOptions,
+        script: Script,
+        sink: Sink,
+        left: int,
+    ) -> None:
+        self.prompt_ids = prompt_ids
+        self.options = options
+        self.state: State = "waiting"
+        self.steps_taken = 0
+        self._engine = engine
+        self._script = script
+        self._sink: Sink | None = sink
+        self._stops = frozenset(options.stop_ids)
+        self._is_plain = options.logprobs is None and script.cached_tokens is None
+        self._left = left
+        self._position = 0
+
+    def abort(self) -> None:
+        if self.state in ("waiting", "running"):
+            self._leave("aborted")
+
+    def fail(self, reason: str) -> None:
+        if self.state in ("waiting", "running"):
+            self._end("error", error=reason)
+
+    def advance(self) -> None:
+        """Take one step of the script: at most one push."""
+        self.steps_taken += 1
+        if self._left <= 0:
+            return self._end("length")
+        script, position = self._script, self._position
+        steps = script.steps
+        if position == len(steps):  # only a script without steps gets here
+            return self._end(script.finish)
+        self._position = position + 1
+        step, chunk = steps[position], script.chunks[position]
+        if chunk is not None and self._is_plain and position + 1 < len(steps):
+            size = len(chunk.token_ids)
+            if size < self._left and self._stops.isdisjoint(chunk.token_ids):
+                self._left -= size
+                if self._sink is not None:
+                    self._sink.push(chunk)
+                return None
+        if isinstance(step, tuple):
+            return self._say(step, None)
+        match step:
+            case Scored(logprobs):
+                return self._say(tuple(entry.token_id for entry in logprobs), logprobs)
+            case Die(message):
+                return self._end("error", error=message)
+            case Stall():
+                return self._engine.stalled(self)
+
+    def _say(self, ids: tuple[int, ...], scored: tuple[Logprob, ...] | None) -> None:
+        finish: Finish | None = None
+        stop_id = None
+        if not self._stops.isdisjoint(ids):
+            end = next(i for i, token_id in enumerate(ids) if token_id in self._stops) + 1
+            ids, finish, stop_id = ids[:end], "stop", ids[end - 1]
+        if len(ids) > self._left or (len(ids) == self._left and finish is None):
+            ids, finish, stop_id = ids[: self._left], "length", None
+        elif finish is None and self._position == len(self._script.steps):
+            finish = self._script.finish
+        self._left -= len(ids)
+        wanted = self.options.logprobs
+        logprobs = () if wanted is None else _logprobs(ids, scored, wanted)
+        if finish is not None:
+            self._end(finish, ids, logprobs, stop_id=stop_id)
+        elif self._sink is not None:
+            self._sink.push(Chunk(ids, logprobs, self._cached()))
+
+    def _end(
+        self,
+        finish: Finish,
+        ids: tuple[int, ...] = (),
+        logprobs: tuple[Logprob, ...] = (),
+        *,
+        stop_id: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        sink, cached = self._sink, self._cached()
+        self._leave("finished")
+        if sink is not None:
+            sink.push(Chunk(ids, logprobs, cached, finish, stop_id, error))
+
+    def _cached(self) -> int | None:
+        return self._script.cached_tokens if self.steps_taken == 1 else None
+
+    def _leave(self, state: State) -> None:
+        self.state = state
+        self._sink = None  # a record must not keep a whole run alive
+        self._engine.left(self)
+
+
+class ScriptedEngine:
+    """Replays one script per request. `scripts` is a sequence, whose last one repeats, or a
+    callable that writes a script for a prompt."""
+
+    def __init__(
+        self,
+        scripts: Sequence[Script] | Callable[[Sequence[int], GenerateOptions], Script],
+        *,
+        clock: StepClock | None = None,
+        context_tokens: int = 131_072,
+        max_batch: int = 64,
+        max_logprobs: int = 20,
+        guides: Mapping[GuideKind, frozenset[int]] | None = None,
+        keep_records: int = 1024,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.requests: deque[Request] = deque(maxlen=keep_records)
+        self.clock = clock or StepClock()
+        self._scripts = scripts
+        self._limits = Limits(context_tokens, max_batch, guides or {}, max_logprobs)
+        self._now_ns = now_ns
+        self._last_progress_ns = now_ns()
+        self._count = itertools.count()
+        self._waiting: list[tuple[float, int, Request]] = []
+        self._running: list[Request] = []
+        self._stalled: dict[Request, None] = {}  # in the order in which they stalled
+        self._down: str | None = "The engine has not been started."
+        self._alive = True
+
+    async def start(self) -> None:
+        self._down = None
+        self._last_progress_ns = self._now_ns()
+        self.clock.drive(self._advance)
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
+        if self._down is not None:
+            raise EngineUnavailable(self._down)
+        left = room(len(prompt_ids), options, self._limits)
+        number = next(self._count)
+        script = self._script(number, prompt_ids, options)
+        request = Request(self, prompt_ids, options, script, sink, left)
+        self.requests.append(request)
+        heapq.heappush(self._waiting, (-options.priority, number, request))
+        self.clock.wake()
+        return request
+
+    def health(self) -> Health:
+        return Health(self._alive, self._down is None, self._last_progress_ns, self._down)
+
+    def limits(self) -> Limits:
+        return self._limits
+
+    async def stop(self, deadline_s: float) -> None:
+        self._end_all("The engine has been stopped.")
+
+    def kill(self, reason: str) -> None:
+        """Die as an engine does that cannot recover: every request fails, and no more come."""
+        self._alive = False
+        self._end_all(reason)
+
+    def stalled(self, request: Request) -> None:
+        """It holds its place, but gives the clock nothing to do."""
+        self._running.remove(request)
+        self._stalled[request] = None
+
+    def left(self, request: Request) -> None:
+        if request in self._stalled:
+            del self._stalled[request]
+            self.clock.wake()  # its place is free: a waiting request may have it
+        elif request in self._running:
+            self._running.remove(request)
+
+    def _script(self, number: int, prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+        if callable(self._scripts):
+            return self._scripts(prompt_ids, options)
+        return self._scripts[min(number, len(self._scripts) - 1)]
+
+    def _advance(self) -> bool:
+        """One step of everything that runs; whether another step would do anything."""
+        if self._waiting:
+            self._admit()
+        if self._running:
+            self._last_progress_ns = self._now_ns()
+            for request in tuple(self._running):  # a push may abort any of them
+                if request.state == "running":
+                    request.advance()
+        return bool(self._running) or (bool(self._waiting) and self._has_place())
+
+    def _admit(self) -> None:
+        while self._waiting and self._has_place():
+            request = heapq.heappop(self._waiting)[2]
+            if request.state == "waiting":
+                request.state = "running"
+                self._running.append(request)
+
+    def _has_place(self) -> bool:
+        return len(self._running) + len(self._stalled) < self._limits.max_batch
+
+    def _end_all(self, reason: str) -> None:
+        self._down = reason
+        waiting = [entry[2] for entry in self._waiting]
+        for request in (*self._running, *self._stalled, *waiting):
+            request.fail(reason)
+        self._waiting.clear()
+
+
+def _logprobs(
+    ids: tuple[int, ...], scored: tuple[Logprob, ...] | None, count: int
+) -> tuple[Logprob, ...]:
+    """A replayed id was certain, unless the script says otherwise."""
+    entries = scored or tuple(Logprob(i, 0.0, ((i, 0.0),)) for i in ids)
+    return tuple(Logprob(e.token_id, e.logprob, e.top[:count]) for e in entries[: len(ids)])

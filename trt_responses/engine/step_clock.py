@@ -1,0 +1,66 @@
+"""When a scripted engine steps: by itself while there is work, or when a test says so.
+
+Knows the event loop; knows no request and no script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class StepClock:
+    """One step at a time, of whatever `drive` was given."""
+
+    def __init__(self, mode: Literal["free", "manual"] = "free", *, settle_turns: int = 16) -> None:
+        self.mode = mode
+        self.steps = 0
+        self._settle_turns = settle_turns
+        self._advance: Callable[[], bool] = bool  # nothing to do
+        self._armed = False
+        self._soon: Callable[..., object] | None = None
+
+    @classmethod
+    def free(cls) -> StepClock:
+        return cls("free")
+
+    @classmethod
+    def manual(cls, *, settle_turns: int = 16) -> StepClock:
+        return cls("manual", settle_turns=settle_turns)
+
+    def drive(self, advance: Callable[[], bool]) -> None:
+        """Take charge of `advance`, which makes one step and says whether there is more to do."""
+        self._advance = advance
+        self._armed = False
+        self._soon = None
+
+    def wake(self) -> None:
+        """There is work. A free clock steps from the loop's next turn on; a manual one waits."""
+        if self.mode == "free" and not self._armed:
+            self._armed = True
+            if self._soon is None:  # to ask for the loop costs a system call
+                self._soon = asyncio.get_running_loop().call_soon
+            self._soon(self._tick)
+
+    async def step(self, count: int = 1) -> None:
+        """Make exactly `count` steps; after each, let the loop run so that consumers react."""
+        for _ in range(count):
+            self._step()
+            for _ in range(self._settle_turns):
+                await asyncio.sleep(0)
+
+    def _tick(self) -> None:
+        self._armed = False
+        more = True
+        try:
+            more = self._step()
+        finally:  # one sink that raises must not stop the others
+            if more:
+                self.wake()
+
+    def _step(self) -> bool:
+        self.steps += 1
+        return self._advance()
