@@ -1,0 +1,149 @@
+"""`python -m bench`: the server beside the floor, in one run, as ratios."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+from rich.console import Console
+
+from bench import beside, inprocess, machine, memory, report, wire
+from bench.asgi import living
+from bench.check import Wrong
+from bench.ours import Playing
+from bench.script import CHUNKS, LENGTHS
+from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.harmony.tokenise import Tokeniser
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+PARTS = ("inprocess", "wire", "beside")
+STREAMS = (1, 64, 256)
+RESULTS = Path(__file__).parent / "results"
+
+RIGHT, WRONG, NOISY = 0, 1, 3
+
+DESCRIPTION = """\
+Times the server against the floor: a raw ASGI app that sends the same frames, made beforehand,
+over the same server and the same steps of an engine. A ratio of 1.5 means that the server spends
+half as much again as the least that is possible. Only CPU time counts, contenders take turns, and
+before any time is shown each contender's text is compared with the script, letter for letter.
+
+  inprocess   the app called without sockets: what our own code costs for each token
+  wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
+  beside      request to first delta, long prompts, hostile texts, memory of stored responses
+"""
+
+EPILOG = """\
+A table goes to the terminal, all repeats as JSON to bench/results/. Exit status: 0, also when a
+goal is missed, which the table says; 1, a contender answered wrongly; 3, the machine was too busy:
+more processes than cores before the start, or a floor whose repeats differ by more than 1.4 times.
+bench/README.md says what each number means and how to find where the time goes.
+"""
+
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "parts": {
+        "nargs": "*",
+        "choices": (*PARTS, []),
+        "metavar": "part",
+        "help": f"any of {', '.join(PARTS)}; all of them when none is named",
+    },
+    "--quick": {
+        "action": "store_true",
+        "help": "under a minute: two lengths, one id a step, 64 streams, no traps, no memory",
+    },
+    "--repeats": {"type": int, "default": 5, "help": "of each row (default: 5)"},
+    "--anyway": {
+        "action": "store_true",
+        "help": "run on a busy machine too, and print noisy ratios, marked as such",
+    },
+    "--json": {"type": Path, "metavar": "PATH", "help": "where to write the results"},
+}
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for names, options in ARGUMENTS.items():
+        parser.add_argument(*names.split(), **options)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    wanted = arguments(argv)
+    console = Console()
+    if machine.is_busy() and not wanted.anyway:
+        console.print(
+            f"Load average {machine.load():.1f} on {machine.cores()} cores: whatever was measured "
+            "now would be the neighbours' time too. Wait, or say --anyway."
+        )
+        return NOISY
+    told = report.Report(machine.facts(), machine.load())
+    try:
+        _measure(told, wanted, console)
+    except Wrong as wrong:
+        console.print(f"[red]Void:[/] {wrong}")
+        return WRONG
+    told.load_after = machine.load()
+    path = wanted.json or RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    report.write(told, path)
+    report.show(told, console, anyway=wanted.anyway)
+    console.print(
+        f"Load average {told.load_before:.1f} before, {told.load_after:.1f} after; {path}"
+    )
+    return NOISY if told.noisy and not wanted.anyway else RIGHT
+
+
+def _measure(told: report.Report, wanted: argparse.Namespace, console: Console) -> None:
+    parts = wanted.parts or PARTS
+    vocabulary = vocabularies.load()
+    with console.status("measuring"), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_in_this_process(told, parts, wanted, vocabulary))
+    if "wire" in parts:
+        with console.status("measuring over TCP"):
+            streams = (64,) if wanted.quick else STREAMS
+            told.wire = wire.rows(vocabulary, LENGTHS[0], 1, streams, wanted.repeats)
+    if "beside" in parts and not wanted.quick:
+        with console.status("measuring memory"):
+            told.stored_mib = memory.measured()
+
+
+async def _in_this_process(
+    told: report.Report, parts: Sequence[str], wanted: argparse.Namespace, vocabulary: Vocabulary
+) -> None:
+    lengths, chunks = ((LENGTHS[0], LENGTHS[-1]), (1,)) if wanted.quick else (LENGTHS, CHUNKS)
+    playing = Playing()
+    async with living(playing.app):
+        if "inprocess" in parts:
+            told.inprocess = await inprocess.rows(
+                vocabulary, playing, lengths, chunks, wanted.repeats
+            )
+        if "beside" in parts:
+            told.first_delta = await beside.first_delta(vocabulary, playing, LENGTHS[0])
+    if "beside" in parts:
+        await _prompts(told, wanted, vocabulary)
+
+
+async def _prompts(told: report.Report, wanted: argparse.Namespace, vocabulary: Vocabulary) -> None:
+    tokeniser = Tokeniser(vocabulary)
+    told.next_turn = await beside.next_turn(vocabulary, tokeniser, wanted.repeats)
+    if not wanted.quick:
+        for name, text in beside.trap_texts().items():
+            told.traps.append(await beside.trap(tokeniser, name, text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Calls an ASGI app in this process, without any server: the transport is a counter.
+
+`receive` behaves as uvicorn's: the body, then nothing until the response is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.types import ASGIApp, Message, Scope
+
+    OnBody = Callable[[bytes], object]
+
+
+@asynccontextmanager
+async def living(app: ASGIApp) -> AsyncIterator[None]:
+    """The app between its startup and its shutdown."""
+    phases: asyncio.Queue[Message] = asyncio.Queue()
+    told: asyncio.Queue[Message] = asyncio.Queue()
+    scope: Scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+
+    async def pass_through(phase: str) -> None:
+        await phases.put({"type": f"lifespan.{phase}"})
+        answer = await told.get()
+        if answer["type"] != f"lifespan.{phase}.complete":
+            raise RuntimeError(f"the app's {phase} failed: {answer}")
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(app(scope, phases.get, told.put))  # type: ignore[arg-type]
+        await pass_through("startup")
+        yield
+        await pass_through("shutdown")
+
+
+async def post(app: ASGIApp, body: bytes, on_body: OnBody) -> int:
+    """One request to its end; each body part goes to `on_body`. Returns the status."""
+    over = asyncio.get_running_loop().create_future()
+    requests: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    status = 0
+
+    async def receive() -> Message:
+        if requests:
+            return requests.pop()
+        await asyncio.shield(over)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        nonlocal status
+        if "body" in message:
+            on_body(message["body"])
+        else:
+            status = message["status"]
+
+    await app(_scope(body), receive, send)
+    over.cancel()
+    return status
+
+
+async def stream_of(app: ASGIApp, body: bytes) -> bytes:
+    """The whole of a reply's body."""
+    parts: list[bytes] = []
+    status = await post(app, body, parts.append)
+    if status != 200:
+        raise RuntimeError(f"status {status}: {b''.join(parts)[:300]!r}")
+    return b"".join(parts)
+
+
+def _scope(body: bytes) -> Scope:
+    headers = {
+        "host": "127.0.0.1:8000",
+        "accept": "*/*",
+        "user-agent": "bench",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+    }
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "server": ("127.0.0.1", 8000),
+        "client": ("127.0.0.1", 50000),
+        "scheme": "http",
+        "method": "POST",
+        "path": "/v1/responses",
+        "raw_path": b"/v1/responses",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "state": {},
+    }

@@ -1,0 +1,184 @@
+"""What a server costs beside its tokens: the way to the first one, prompts, and hostile texts.
+
+All in this process. How long the event loop was held is CPU time too, between two of its turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.asgi import post
+from bench.asks import BODY, BODY_WITH_TOOLS
+from bench.floor import floor
+from bench.script import prose, script
+from bench.timing import cpu_ns
+from trt_responses.harmony.render import Developer, Message, Renderer, System, kept
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from starlette.types import ASGIApp
+
+    from bench.ours import Playing
+    from trt_responses.harmony.tokenise import Tokeniser
+    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.store.base import Kind
+
+CONVERSATION_TOKENS = 100_000
+TURN_TOKENS = 215
+FIRST_DELTAS = 100
+SYSTEM = System("You are a harbour master.", "2024-06", "2026-01-01", "medium", False)
+DEVELOPER = Developer("Answer as a harbour master would: short, and with numbers.")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDelta:
+    """CPU time from the request to its first delta, in µs, medians."""
+
+    floor_us: float
+    ours_us: float
+    with_tools_us: float
+    """With five function tools and instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextTurn:
+    """The prompt of a long conversation: all of it for the first time, and its next turn."""
+
+    tokens: int
+    cold_us: float
+    next_us: float
+    longest_hold_us: float
+    """Of the cold one: how long the loop was kept from everybody else."""
+
+    @property
+    def share(self) -> float:
+        return self.next_us / self.cold_us
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """A text that a quadratic tokeniser would not survive."""
+
+    name: str
+    tokens: int
+    total_us: float
+    longest_hold_us: float
+
+
+async def first_delta(vocabulary: Vocabulary, playing: Playing, length: int) -> FirstDelta:
+    words = script(vocabulary, length)
+    playing.play(words, 1)
+    base = floor(vocabulary, words, 1)
+    ours: ASGIApp = playing.app
+    runs = ((base, BODY), (ours, BODY), (ours, BODY_WITH_TOOLS))
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(FIRST_DELTAS):
+        for taken, (app, body) in zip(times, runs, strict=True):
+            taken.append(await _to_first_delta(app, body))
+    return FirstDelta(*map(statistics.median, times))
+
+
+async def _to_first_delta(app: ASGIApp, body: bytes) -> float:
+    first_ns: list[int] = []
+
+    def look(part: bytes) -> None:
+        if not first_ns and b".delta" in part:
+            first_ns.append(cpu_ns())
+
+    start_ns = cpu_ns()
+    await post(app, body, look)
+    return (first_ns[0] - start_ns) / 1000
+
+
+async def next_turn(vocabulary: Vocabulary, tokeniser: Tokeniser, repeats: int) -> NextTurn:
+    """Medians; each repeat with a renderer that has seen nothing."""
+    texts = _turns(vocabulary)
+    messages = [
+        Message("user", text) if place % 2 == 0 else Message("assistant", text, channel="final")
+        for place, text in enumerate(texts)
+    ]
+    kinds: list[Kind] = ["user" if m.role == "user" else "final" for m in messages]
+    cold, warm, holds = [], [], []
+    tokens = 0
+    for repeat in range(repeats):
+        renderer = Renderer(vocabulary, tokeniser)
+        blocks: list[bytes] = []
+        spent_us, hold_us = await _timed(_prompt(renderer, messages, kinds, blocks))
+        cold.append(spent_us)
+        holds.append(hold_us)
+        added = [Message("user", f"And at {repeat} o'clock? {texts[repeat]}")]
+        spent_us, _ = await _timed(_prompt(renderer, added, [*kinds, "user"], blocks))
+        warm.append(spent_us)
+        tokens = sum(map(len, blocks)) // 4
+    return NextTurn(
+        tokens, statistics.median(cold), statistics.median(warm), statistics.median(holds)
+    )
+
+
+async def _prompt(
+    renderer: Renderer, messages: list[Message], kinds: list[Kind], blocks: list[bytes]
+) -> None:
+    """As a run does it: known messages are blocks, new ones are rendered, then all are joined."""
+    blocks += [(await renderer.message(message)).tobytes() for message in messages]
+    chosen = [block for block, keep in zip(blocks, kept(kinds), strict=True) if keep]
+    renderer.join(await renderer.system(SYSTEM), await renderer.developer(DEVELOPER), chosen)
+
+
+def _turns(vocabulary: Vocabulary) -> list[str]:
+    running = prose(vocabulary, CONVERSATION_TOKENS)
+    return [
+        vocabulary.text(running[at : at + TURN_TOKENS])
+        for at in range(0, len(running), TURN_TOKENS)
+    ]
+
+
+def trap_texts() -> dict[str, str]:
+    chance = random.Random(2024)
+    return {
+        "160,000 × a": "a" * 160_000,
+        "40,000 CJK characters": "".join(
+            chr(chance.randrange(0x4E00, 0x9FA5)) for _ in range(40_000)
+        ),
+        "40,000 emoji": "".join(chance.choice("🌊🚩🧭🦭🪢⛵🌬🐚") for _ in range(40_000)),
+        "10 MB of base64": base64.b64encode(chance.randbytes(7_500_000)).decode(),
+    }
+
+
+async def trap(tokeniser: Tokeniser, name: str, text: str) -> Trap:
+    counts: list[int] = []
+
+    async def encode() -> None:
+        counts.append(len(await tokeniser.encode(text)))
+
+    total_us, hold_us = await _timed(encode())
+    return Trap(name, counts[0], total_us, hold_us)
+
+
+async def _timed(work: Awaitable[None]) -> tuple[float, float]:
+    """CPU time in all, and the longest that the loop was held; both in µs."""
+    longest_ns = 0
+
+    async def watch() -> None:
+        nonlocal longest_ns
+        before = time.thread_time_ns()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time_ns()
+            longest_ns = max(longest_ns, now - before)
+            before = now
+
+    watching = asyncio.ensure_future(watch())
+    await asyncio.sleep(0)
+    start_ns = time.thread_time_ns()
+    await work
+    spent_ns = time.thread_time_ns() - start_ns
+    await asyncio.sleep(0)
+    watching.cancel()
+    return spent_ns / 1000, longest_ns / 1000

@@ -1,0 +1,44 @@
+"""Where and with what a benchmark ran, and whether it was quiet enough to mean anything."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+PACKAGES = (
+    *("trt-responses", "openai-harmony", "fastapi", "starlette", "uvicorn", "uvloop"),
+    *("httptools", "pydantic", "orjson"),
+)
+
+MOST_SPREAD = 1.4
+"""Slowest by fastest repeat of the floor, above which a row's ratio says nothing."""
+
+
+def facts() -> dict[str, object]:
+    return {
+        "cpu": _cpu(),
+        "cores": cores(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+    }
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def load() -> float:
+    """Processes that wanted a core during the last minute."""
+    return os.getloadavg()[0]
+
+
+def is_busy() -> bool:
+    return load() > cores()
+
+
+def _cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((x.partition(": ")[2] for x in lines if x.startswith("model name")), "unknown")

@@ -1,0 +1,32 @@
+"""The server itself over a scripted engine, put together by its public names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.asks import MODEL
+from trt_responses.app import create_app
+from trt_responses.engine import scripted
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from bench.script import Script
+    from trt_responses.store.base import Store
+
+SETTINGS = Settings(model=MODEL, max_running=4096, date="2026-01-01", log_level="warning")
+
+
+class Playing:
+    """The server, whose engine plays to every request the script that is on."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.on = scripted.Script()
+        self.engine = scripted.ScriptedEngine(
+            lambda _prompt, _options: self.on, max_batch=4096, keep_records=1
+        )
+        self.app: FastAPI = create_app(SETTINGS, engine=self.engine, store=store)
+
+    def play(self, script: Script, chunk: int) -> None:
+        self.on = scripted.Script(script.steps(chunk))
