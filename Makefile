@@ -1,35 +1,48 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test engine serve bench fuzz clean
+.PHONY: help install fmt check test live doctor engine serve bench fuzz demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
-ENV := .venv/.installed
+ENV := .venv/.serves
+DEV := .venv/.develops
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint constraints.txt
 WORKERS ?= 2
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-install: $(ENV) ## Make the environment in .venv
+install: $(DEV) ## Make the environment in .venv
 
 $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip==26.3'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[client]' --group dev
+	$(BIN)/python -m pip --quiet --disable-pip-version-check install 'pip==26.3'
+	$(PIP) --editable '.[client,redis]'
 	@touch $@
 
-fmt: $(ENV) ## Rewrite the code in the project's format
+$(DEV): $(ENV)
+	$(PIP) --group dev
+	@touch $@
+
+fmt: $(DEV) ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-check: $(ENV) ## ruff, mypy and the direction of imports
+check: $(DEV) ## ruff, mypy and the direction of imports
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_layers.py
 
-test: $(ENV) ## Every test that needs no GPU
+test: $(DEV) ## Every test that needs no GPU
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup tests
 
-engine: $(ENV) ## Prepare an engine: CHECKPOINT=dir NAME=n [TYPE=bf16]; without any, the demo
-	$(BIN)/trt-responses engine build $(if $(CHECKPOINT),--checkpoint $(CHECKPOINT)) $(if $(NAME),--name $(NAME)) $(if $(TYPE),--type $(TYPE))
+live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reason elsewhere
+	$(BIN)/python -m pytest -q tests/live
+
+doctor: $(ENV) ## Say what this machine can run, and why not
+	$(BIN)/trt-responses doctor
+
+engine: $(ENV) ## Prepare an engine: CHECKPOINT=dir NAME=n [KIND=… TYPE=… PROFILE=…]; else the demo
+	$(BIN)/trt-responses engine build $(if $(CHECKPOINT),--checkpoint $(CHECKPOINT)) $(if $(NAME),--name $(NAME)) \
+	  $(if $(KIND),--kind $(KIND)) $(if $(TYPE),--type $(TYPE)) $(if $(PROFILE),--profile $(PROFILE))
 
 serve: $(ENV) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without any, the demo
 	@$(BIN)/trt-responses serve $(if $(ENGINE),--engine $(ENGINE)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
@@ -37,8 +50,15 @@ serve: $(ENV) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without a
 bench: $(ENV) ## Time the server against the floor, as ratios of one run
 	$(BIN)/python -m bench
 
-fuzz: $(ENV) ## Two million random tokens through the reader and its oracle
+fuzz: $(DEV) ## Two million random tokens through the reader and its oracle
 	$(BIN)/python -m scripts.fuzz_reader
+
+demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 15 minutes)
+	$(PIP) --editable '.[demo-train]'
+	$(BIN)/python -m scripts.train_demo
+
+demo-eval: $(DEV) ## Measure the demo model through the embedded engine
+	$(BIN)/python -m scripts.eval_demo
 
 clean: ## Remove the environment, prepared engines and caches
 	rm -rf .venv dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -2,48 +2,63 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import secrets
 import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from trt_responses import __version__
 from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.trtllm import TrtLlmEngine
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.harmony.read import Reader, Tables
 from trt_responses.harmony.render import Renderer
+from trt_responses.harmony.scored import ScoredReader
 from trt_responses.harmony.tokenise import Tokeniser
 from trt_responses.prepare import shelf
 from trt_responses.prepare.build import MODEL
 from trt_responses.prepare.card import this_machine
+from trt_responses.prepare.trtllm_plan import served
+from trt_responses.response.background import Background
 from trt_responses.response.runs import Parts, Runs
-from trt_responses.settings import Settings
+from trt_responses.response.seal import Sealer, key_of, shared_keys
+from trt_responses.response.steering import Steering
+from trt_responses.settings import PREFIX, Settings
+from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.telemetry import RunLog
 from trt_responses.web.docs import Docs, openapi
-from trt_responses.web.endpoint import Endpoint, Headers, fault
+from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
+from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
 from trt_responses.web.health import HealthChecks
+from trt_responses.web.idempotency import Repeats
+from trt_responses.web.keepalive import KeepAlive
 from trt_responses.web.middleware import Arrival
 from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
+from trt_responses.web.sse import Terms
+from trt_responses.web.stored import Stored
+from trt_responses.wire.bounds import Bounds as RequestBounds
+from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.types import ASGIApp
 
     from trt_responses.engine.base import Engine
+    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Store
     from trt_responses.web.endpoint import Answer
 
@@ -51,30 +66,57 @@ logger = logging.getLogger(__name__)
 
 
 def create_app(
-    settings: Settings | None = None, *, engine: Engine | None = None, store: Store | None = None
+    settings: Settings | None = None,
+    *,
+    engine: Engine | None = None,
+    store: Store | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
     """The server as an ASGI app. An engine or a store that is passed in is started and stopped
-    with it, as the ones named in the settings are."""
+    with it, as the ones named in the settings are. `sleep` is what it waits by."""
     settings = settings or Settings.from_environment()
     model = settings.model or settings.engine or "demo"
     if engine is None:
         selection = chosen_engine(settings)
         logger.info("%s", selection.reason)
         model = settings.model or selection.card.name
-        engine = engine_over(selection.directory / MODEL, settings)
-    store = store or MemoryStore(max_bytes=settings.store_bytes, max_records=settings.store_records)
+        engine = engine_of(selection, settings)
+    if store is None:
+        store = store_of(settings)
     runs = Runs(_parts(settings, engine, store, model))
-    app = FastAPI(
+    background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
+    keep_alive = KeepAlive(settings.keep_alive_s, sleep)
+    app = _App(
         title="trt_responses",
         version=__version__,
-        lifespan=_lifespan(settings, engine, store, runs),
+        lifespan=_lifespan(settings, engine, store, runs, background, keep_alive),
     )
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
-    app.router.routes[:] = _routes(settings, engine, store, runs, model)
+    app.router.redirect_slashes = False  # a redirect would go where an unchecked Host says
+    terms = Terms(keep_alive, settings.max_backlog_bytes)
+    stored = Stored(
+        store,
+        background,
+        headers=Headers(time.monotonic_ns),
+        terms=terms,
+        dialect=DIALECTS[settings.dialect],
+        sleep=sleep,
+    )
+    app.router.routes[:] = _routes(settings, engine, runs, background, stored, terms, model)
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to replace it
+    app.add_middleware(Unrouted, headers=Headers(time.monotonic_ns))
     app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
-    _answer_in_our_shape(app)
     return app
+
+
+class _App(FastAPI):
+    """FastAPI's, with nothing between a stream and the server's `send` but what was added."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = self.router
+        for layer, args, kwargs in reversed(self.user_middleware):
+            app = layer(app, *args, **kwargs)
+        return app
 
 
 def chosen_engine(settings: Settings) -> shelf.Selection:
@@ -83,8 +125,24 @@ def chosen_engine(settings: Settings) -> shelf.Selection:
     return shelf.serve_ready(selection, this_machine())
 
 
-def engine_over(model_path: Path, settings: Settings) -> Engine:
-    """The engine that serves a prepared model file."""
+def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
+    """The engine that serves a prepared directory of its kind."""
+    directory, card = selection.directory, selection.card
+    if card.kind == "trtllm":
+        given = served(directory, card)
+        return trtllm_over(given.checkpoint, given.arguments, given.variables)
+    return llamacpp_over(directory / MODEL, settings)
+
+
+def trtllm_over(
+    checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
+) -> Engine:
+    """TensorRT-LLM's, over a checkpoint with the arguments of a plan."""
+    return TrtLlmEngine(checkpoint, arguments, variables=variables)
+
+
+def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
+    """The embedded one, over a model file."""
     return LlamaCppEngine(
         model_path,
         context_tokens=settings.context_tokens,
@@ -93,32 +151,90 @@ def engine_over(model_path: Path, settings: Settings) -> Engine:
     )
 
 
+def store_of(settings: Settings) -> Store:
+    """The store that the settings name."""
+    bounds = Bounds(
+        max_bytes=settings.store_bytes,
+        max_records=settings.store_records,
+        max_age_s=settings.store_age_s,
+        max_frame_bytes=settings.store_frame_bytes,
+        lease_s=settings.lease_s,
+    )
+    url = settings.store or "memory://"
+    match url.partition("://")[0]:
+        case "memory":
+            return MemoryStore(bounds)
+        case "sqlite":
+            from trt_responses.store.sqlite import SqliteStore
+
+            path = Path(url.removeprefix("sqlite://").removeprefix("/"))
+            return SqliteStore(path, bounds, synchronous=settings.store_synchronous)
+        case "redis" | "rediss" | "unix":
+            from trt_responses.store.redis import RedisStore  # an extra
+
+            return RedisStore(url, bounds)
+        case _:
+            raise StartupError(
+                f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host, got {url!r}."
+            )
+
+
 def mint(prefix: str) -> str:
     """A fresh id in the API's form."""
     return f"{prefix}_{secrets.token_hex(24)}"
 
 
-def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Parts:
+@cache
+def _language() -> tuple[Vocabulary, Tokeniser, Tables]:
+    """Loaded once, however many apps a process has: a third of a second each."""
     vocabulary = vocabularies.load()
-    tables = Tables.of(vocabulary)
+    return vocabulary, Tokeniser(vocabulary), Tables.of(vocabulary)
+
+
+def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Parts:
+    vocabulary, tokeniser, tables = _language()
     return Parts(
         engine=engine,
         store=store,
-        renderer=Renderer(vocabulary, Tokeniser(vocabulary)),
-        new_reader=lambda: Reader(tables),
+        renderer=Renderer(vocabulary, tokeniser),
+        new_reader=partial(Reader, tables),
+        new_scored_reader=partial(ScoredReader, tables),
+        steering=Steering(vocabulary),
         model=model,
         identity=settings.identity,
         knowledge_cutoff=settings.knowledge_cutoff,
         max_running=settings.max_running,
+        sealer=_sealer(settings),
         mint=mint,
         today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
         clock_s=time.time,
         clock_ns=time.monotonic_ns,
         listener=RunLog(),
+        bounds=RequestBounds(settings.max_tools, settings.max_input, settings.max_metadata),
+        note_media=settings.note_images,
+        max_calls=settings.max_calls,
     )
 
 
-def _lifespan(settings: Settings, engine: Engine, store: Store, runs: Runs):  # type: ignore[no-untyped-def]
+def _sealer(settings: Settings) -> Sealer:
+    """Its keys are shared ones, or one of this server's own, which is made when it is needed."""
+    path = settings.data_dir / "seal.key"
+    if settings.seal_keys:
+        shared = shared_keys(settings.seal_keys)
+        return Sealer(lambda: shared)
+    if path.exists():
+        key_of(path)  # one that cannot be used stops the start
+    return Sealer(lambda: [key_of(path)])
+
+
+def _lifespan(  # type: ignore[no-untyped-def]
+    settings: Settings,
+    engine: Engine,
+    store: Store,
+    runs: Runs,
+    background: Background,
+    keep_alive: KeepAlive,
+):
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         try:
@@ -131,17 +247,25 @@ def _lifespan(settings: Settings, engine: Engine, store: Store, runs: Runs):  # 
         gc.collect()
         gc.freeze()
         try:
-            yield
+            async with keep_alive.life(), background.life(settings.drain_s):
+                yield
         finally:
             runs.fail_all(ApiError("The server was stopped."))
             await engine.stop(settings.drain_s)
             await store.stop()
+            gc.unfreeze()  # a process may live on, and make another app
 
     return life
 
 
 def _routes(
-    settings: Settings, engine: Engine, store: Store, runs: Runs, model: str
+    settings: Settings,
+    engine: Engine,
+    runs: Runs,
+    background: Background,
+    stored: Stored,
+    terms: Terms,
+    model: str,
 ) -> list[Route]:
     headers = Headers(time.monotonic_ns)
     guard = Guard(
@@ -149,11 +273,23 @@ def _routes(
     )
     anybody = Guard(hosts=("*",), origins=("*",), owners={})
     responses = Responses(
-        runs, store, model=model, headers=headers, max_body_bytes=settings.max_body_bytes
+        runs,
+        background,
+        Repeats(
+            max_keys=settings.idempotency_keys,
+            ttl_s=settings.idempotency_ttl_s,
+            clock_s=time.monotonic,
+        ),
+        model=model,
+        headers=headers,
+        terms=terms,
+        max_body_bytes=settings.max_body_bytes,
+        dialect=DIALECTS[settings.dialect],
     )
     models = Models(model, int(time.time()), headers)
     health = HealthChecks(engine, runs, headers)
-    docs = Docs()
+    docs = Docs(headers)
+    fields = Fields(headers)
 
     def route(method: str, path: str, answer: Answer, who: Guard = guard) -> Route:
         endpoint = Endpoint(answer, guard=who, headers=headers)
@@ -161,8 +297,12 @@ def _routes(
 
     return [
         route("POST", "/v1/responses", responses.create),
-        route("GET", "/v1/responses/{response_id}", responses.retrieve),
-        route("DELETE", "/v1/responses/{response_id}", responses.delete),
+        route("POST", "/v1/responses/input_tokens", responses.count),
+        route("GET", "/v1/responses/{response_id}", stored.retrieve),
+        route("DELETE", "/v1/responses/{response_id}", stored.delete),
+        route("POST", "/v1/responses/{response_id}/cancel", stored.cancel),
+        route("GET", "/v1/responses/{response_id}/input_items", stored.input_items),
+        route("GET", "/v1/fields", fields.list),
         route("GET", "/v1/models", models.list),
         route("GET", "/v1/models/{model:path}", models.retrieve),
         route("GET", "/health/live", health.live, anybody),
@@ -170,25 +310,3 @@ def _routes(
         route("GET", "/openapi.json", docs.schema, anybody),
         route("GET", "/docs", docs.page, anybody),
     ]
-
-
-def _answer_in_our_shape(app: FastAPI) -> None:
-    """Unknown paths, wrong methods and our own bugs answer in the API's shape too."""
-    headers = Headers(time.monotonic_ns)
-
-    async def unknown(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        told = ApiError(
-            f"{request.method} {request.url.path}: {error.detail}.",
-            status=error.status_code,
-            type="invalid_request_error",
-            code="unknown_url" if error.status_code == 404 else None,
-        )
-        return fault(told, headers(request))
-
-    async def ours(request: Request, error: Exception) -> Response:
-        told = ApiError(f"The server failed ({type(error).__name__}); the log has the details.")
-        return fault(told, headers(request))
-
-    app.add_exception_handler(HTTPException, unknown)
-    app.add_exception_handler(Exception, ours)

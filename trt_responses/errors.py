@@ -91,6 +91,14 @@ class EngineUnavailable(ApiError):
     code = "server_error"
 
 
+class StoreUnavailable(ApiError):
+    """Stored responses cannot be read or kept now; a request with `store: false` needs none."""
+
+    status = 503
+    type = "server_error"
+    code = "server_error"
+
+
 def error_body(error: ApiError) -> ErrorBody:
     """The one place where an error becomes the API's words."""
     return {

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import socket
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from trt_responses.app import create_app
-from trt_responses.errors import ApiError
+from trt_responses.errors import ApiError, StartupError
 
 if TYPE_CHECKING:
-    import socket
-
     from fastapi import FastAPI
 
     from trt_responses.response.runs import Runs
@@ -60,12 +61,18 @@ class Server(uvicorn.Server):
 def serve(settings: Settings) -> int:
     """Serve until told to stop; the exit status. A start that fails says why in one sentence."""
     settings.check_exposure()
+    with _bound(settings) as address:
+        return _serve(settings, address)
+
+
+def _serve(settings: Settings, address: socket.socket) -> int:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(message)s")
-    app = create_app(settings)
+    app = create_app(_lasting(settings))
     server = Server(_config(app, settings), app.state.runs, settings.drain_s, _hello(app))
     logging.getLogger("uvicorn.error").addFilter(_without_traceback)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        server.run()
+        server.run(sockets=[address])
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         return 0
     if app.state.startup_error is not None:
@@ -73,11 +80,39 @@ def serve(settings: Settings) -> int:
     return 0 if server.started else 1
 
 
+def _lasting(settings: Settings) -> Settings:
+    """What is served outlives the server, unless the settings say otherwise."""
+    if settings.store is not None:
+        return settings
+    return settings.model_copy(update={"store": f"sqlite:///{settings.data_dir / 'history.db'}"})
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """The address, taken before an engine is loaded, for somebody may have it. Nobody can connect
+    until the server listens."""
+    with ExitStack() as unless_bound:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                settings.host or None,
+                settings.port,
+                type=socket.SOCK_STREAM,
+                flags=socket.AI_PASSIVE,
+            )[0]
+            taken = unless_bound.enter_context(socket.socket(family, kind, protocol))
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(address)
+        except OSError as error:
+            raise StartupError(
+                f"The server cannot listen on {settings.host}:{settings.port} "
+                f"({error.strerror}): choose another address with --host and --port."
+            ) from None
+        unless_bound.pop_all()
+    return taken
+
+
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=False,
         server_header=False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -52,9 +52,61 @@ class Settings(BaseModel):
         False, description="Listen beyond the loopback without keys, for anybody who can reach it."
     )
     max_body_bytes: Positive = Field(16 * MIB, description="Largest request body.")
+    max_tools: Positive = Field(1024, description="Tools in one request.")
+    max_input: Positive = Field(20_000, description="Items in one request's input.")
+    max_metadata: int = Field(16, ge=0, le=16, description="Pairs in a request's metadata.")
+    max_calls: int = Field(
+        1, ge=1, le=64, description="Calls in one turn; models were trained to make one."
+    )
+    note_images: bool = Field(
+        False,
+        description="Let a line of text stand for images, files and sounds; else they are refused.",
+    )
+    dialect: Literal["openai", "open-responses"] = Field(
+        "openai", description="How events are spelled unless `x-trt-dialect` says otherwise."
+    )
     max_running: Positive = Field(256, description="Responses made at once; more get a 429.")
-    store_bytes: Positive = Field(256 * MIB, description="Bytes of stored responses.")
+    store: str | None = Field(
+        None,
+        description="Where responses are kept: memory://, sqlite:///path or redis://host:port; "
+        "a file in data_dir when served, memory when embedded.",
+    )
+    data_dir: Path = Field(
+        Path("data"), description="Where the default history file and the sealing key are."
+    )
+    store_bytes: Positive = Field(256 * MIB, description="Bytes of stored responses, at rest.")
     store_records: Positive = Field(10_000, description="Number of stored responses.")
+    store_age_s: float | None = Field(
+        30 * 86_400, gt=0, description="Age at which stored responses expire."
+    )
+    store_frame_bytes: Positive = Field(
+        64 * MIB, description="Bytes kept of background streams, to replay them."
+    )
+    store_synchronous: Literal["normal", "full"] = Field(
+        "normal",
+        description="SQLite: what survives; normal the server's death, full the machine's too.",
+    )
+    lease_s: float = Field(
+        30.0, gt=0, description="How long a dead server's background responses look alive."
+    )
+    max_background: Positive = Field(
+        32, description="Background responses of one owner made at once; more get a 429."
+    )
+    max_backlog_bytes: Positive = Field(
+        4 * MIB, description="Bytes that wait for a slow client of a stream before it is dropped."
+    )
+    keep_alive_s: float = Field(
+        10.0, gt=0, description="Silence after which a stream gets a comment line."
+    )
+    idempotency_keys: Positive = Field(
+        256, description="Requests with an Idempotency-Key that are remembered at once."
+    )
+    idempotency_ttl_s: float = Field(600.0, gt=0, description="How long they are remembered.")
+    seal_keys: Words = Field(
+        (),
+        description="Keys that seal reasoning, base64 of 32 bytes each, shared by replicas; the "
+        "first seals, all open; none: a key file in data_dir.",
+    )
     drain_s: float = Field(
         20.0, ge=0, description="How long running responses may go on when the server is stopped."
     )
@@ -95,21 +147,22 @@ class Settings(BaseModel):
 
     def owners(self) -> dict[str, str]:
         """Keys to owners."""
-        owners = {}
-        for entry in self.api_keys:
-            owner, colon, key = entry.partition(":")
-            if not (owner and colon and key):
-                raise StartupError(f"{PREFIX}API_KEYS: expected owner:key, got {entry[:8]!r}….")
-            owners[key] = owner
+        owners: dict[str, str] = {}
+        for place, entry in enumerate(self.api_keys, 1):
+            owner, _, key = entry.partition(":")
+            if not (owner and key):
+                raise StartupError(f"{PREFIX}API_KEYS: entry {place} is not of the form owner:key.")
+            if owners.setdefault(key, owner) != owner:
+                raise StartupError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
         return owners
 
     def hosts(self) -> tuple[str, ...]:
         """Host headers that are answered. With a key asked for, any host may be allowed by `*`."""
-        return (*LOOPBACK, self.host, *self.allowed_hosts)
+        return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
 
     def check_exposure(self) -> None:
         """A server that others can reach needs keys, unless the operator insists."""
-        if self.host not in LOOPBACK and not self.api_keys and not self.insecure:
+        if self.host not in LOOPBACK and not self.owners() and not self.insecure:
             raise StartupError(
                 f"Listening on {self.host} without API keys lets anybody who can reach it use it: "
                 f"set {PREFIX}API_KEYS, or {PREFIX}INSECURE=1 to insist."

@@ -179,13 +179,13 @@ def _status(card: Card, directory: Path, machine: Machine) -> str | None:
 
 def _place(card: Card, directory: Path, machine: Machine) -> str | None:
     """A directory that was renamed by hand no longer says what it is."""
-    for field, found, expected in (
+    for what, found, expected in (
         ("version", directory.name, card.version),
         ("name", directory.parent.name, card.name),
     ):
         if found != expected:
             return (
-                f"{field}: the card says {expected!r}, the directory {found!r}; "
+                f"{what}: the card says {expected!r}, the directory {found!r}; "
                 "rename the directory back, or prepare the engine again."
             )
     return None

@@ -6,7 +6,7 @@ Knows numbers and where they come from (docs/tensorrt-llm.md); starts nothing, a
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from trt_responses.prepare.faults import PrepareError, refusal
@@ -28,13 +28,13 @@ class GpuClass:
     """The kernels share the experts out among GPUs, and cannot split one expert."""
     kv_dtype: str = "auto"
     """What the throughput profile keeps its cache in."""
-    variables: tuple[tuple[str, str], ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 CLASSES = (
     GpuClass("hopper", (90,), "TRITON", splits_experts_only=True),
     GpuClass(
-        "blackwell", (100, 103), "TRTLLM", kv_dtype="fp8", variables=(("TRTLLM_ENABLE_PDL", "1"),)
+        "blackwell", (100, 103), "TRTLLM", kv_dtype="fp8", variables={"TRTLLM_ENABLE_PDL": "1"}
     ),
     GpuClass("blackwell-workstation", (120, 121), "CUTLASS"),
 )

@@ -1,0 +1,224 @@
+"""A server's life as a process: its one line, its answers, its end, and the starts that fail.
+
+About 20 s in all on one core: each child loads the vocabulary, and most an engine too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import lawful
+from tests.asgi import PATIENCE_S, events_of, until
+from tests.e2e.test_hangup import STALLED, Wire
+from tests.protocol.served import ANSWER, SETTINGS, script
+from tests.serving import Address, child
+from trt_responses.app import create_app
+from trt_responses.engine.scripted import ScriptedEngine
+from trt_responses.prepare.build import Means, build
+from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.serve import Server, _config
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from fastapi import FastAPI
+
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+embedded = pytest.mark.xdist_group("embedded")
+
+
+@pytest.fixture(scope="module")
+def engines_dir(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Path:
+    """One prepared engine, of a model with nothing to say."""
+    directory = tmp_path_factory.mktemp("lives")
+    source = write_checkpoint(directory / "source", Recipe(replace(TINY, layers=1), "bf16"))
+    build(source, directory / "engines", "tiny", Means(vocabulary), weight_type="q8_0")
+    shutil.rmtree(source)
+    return directory / "engines"
+
+
+@embedded
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+def test_a_server_says_one_line_answers_and_drains_when_it_is_told_to_stop(
+    engines_dir: Path, stop: int
+) -> None:
+    """Budget: 8 s."""
+
+    async def story() -> None:
+        arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
+        async with child(
+            *arguments, environment={"TRT_RESPONSES_CONTEXT_TOKENS": "4096"}
+        ) as server:
+            address = await server.ready()
+            async with Wire.to(address) as wire, Wire.to(address) as idle:
+                idle.send(b"GET /health/ready HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert await idle.status() == 200
+                wire.ask(model="tiny", stream=True, max_output_tokens=300, seed=11)
+                assert await wire.status() == 200
+                first = await wire.reader.readuntil(b"\r\n")  # the run is going on
+                server.signal(stop)
+                body = await wire.rest(first)
+                assert body.endswith(b"data: [DONE]\n\n")
+                events = events_of(body)
+                last = events[-1]["response"]
+                assert last["status"] in ("incomplete", "completed")
+                assert last["usage"]["output_tokens"] > 1
+                lawful.check(events, last)
+                status, out, err = await server.ended()
+            assert (status, out) == (0, ""), err
+            assert "Traceback" not in err
+
+    asyncio.run(story())
+
+
+@embedded
+def test_a_run_that_is_not_over_at_the_deadline_is_failed_with_the_reason(
+    engines_dir: Path,
+) -> None:
+    """Budget: 6 s."""
+
+    async def story() -> None:
+        settings = {"TRT_RESPONSES_CONTEXT_TOKENS": "100000", "TRT_RESPONSES_DRAIN_S": "0.2"}
+        arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
+        async with child(*arguments, environment=settings) as server:
+            address = await server.ready()
+            async with Wire.to(address) as wire:
+                wire.ask(model="tiny", stream=True, seed=11)
+                assert await wire.status() == 200
+                first = await wire.reader.readuntil(b"\r\n")
+                server.signal(signal.SIGTERM)
+                events = events_of(await wire.rest(first))
+                assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
+                assert "being stopped" in events[-2]["message"]
+                status, _, err = await server.ended()
+            assert status == 0, err
+            assert "Traceback" not in err
+
+    asyncio.run(story())
+
+
+@asynccontextmanager
+async def our_server(app: FastAPI, settings: Settings) -> AsyncIterator[Server]:
+    """The very server that `serve` runs, on this event loop."""
+    server = Server(_config(app, settings), app.state.runs, settings.drain_s, "")
+    life = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        async with asyncio.timeout(PATIENCE_S):
+            await life
+
+
+def test_a_stalled_run_is_failed_at_the_deadline_and_new_work_is_refused_meanwhile() -> None:
+    """Budget: 2 s."""
+
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, drain_s=0.3)
+        engine = ScriptedEngine([STALLED, script(ANSWER)])
+        app = create_app(settings, engine=engine)
+        async with our_server(app, settings) as server:
+            address = Address(*server.servers[0].sockets[0].getsockname()[:2])
+            async with Wire.to(address) as wire, Wire.to(address) as late:
+                wire.ask(stream=True)
+                assert await wire.status() == 200
+                late.send(b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\n")  # half a request
+                await until(lambda: engine.requests[-1].steps_taken > 4)
+                server.should_exit = True
+                events = events_of(await wire.chunks())
+                assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
+                assert "being stopped" in events[-2]["message"]
+        assert engine.requests[-1].state == "aborted"
+
+    asyncio.run(story())
+
+
+async def _fails(
+    engines_dir: Path, arguments: list[str], settings: dict[str, str], named: str
+) -> None:
+    command = ("serve", "--port", "0", "--engines-dir", str(engines_dir), *arguments)
+    async with child(*command, environment=settings) as server:
+        status, out, err = await server.ended()
+    said = [line for line in err.splitlines() if line.strip()]
+    assert (status, out) == (1, ""), err
+    assert said[-1].startswith("trt-responses: "), err
+    assert named in said[-1]
+    assert "Traceback" not in err
+
+
+@embedded
+def test_a_wrong_vocabulary_stops_the_start(engines_dir: Path, tmp_path: Path) -> None:
+    """Budget: 2 s."""
+    (tmp_path / "o200k_base.tiktoken").write_bytes(b"IQ== 0\n")
+    asyncio.run(_fails(engines_dir, [], {"TIKTOKEN_ENCODINGS_BASE": str(tmp_path)}, "SHA-256"))
+    asyncio.run(_fails(engines_dir, [], {"TIKTOKEN_ENCODINGS_BASE": "/nowhere"}, "/nowhere"))
+
+
+@embedded
+def test_an_engine_that_was_changed_since_it_was_prepared_stops_the_start(
+    engines_dir: Path, tmp_path: Path
+) -> None:
+    """Budget: 3 s."""
+    changed = tmp_path / "engines"
+    shutil.copytree(engines_dir, changed, symlinks=True)
+    model = next(changed.rglob("model.gguf"))
+    with model.open("r+b") as file:
+        file.truncate(1000)
+    asyncio.run(_fails(changed, [], {}, "tiny"))
+
+
+@embedded
+def test_two_servers_stand_side_by_side(engines_dir: Path) -> None:
+    """Budget: 8 s."""
+
+    async def story() -> None:
+        arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
+        async with child(*arguments) as one, child(*arguments, "--model", "other") as two:
+            addresses = [await one.ready(), await two.ready()]
+            for address, model in zip(addresses, ("tiny", "other"), strict=True):
+                async with Wire.to(address) as wire:
+                    wire.ask(model=model, max_output_tokens=4)
+                    assert await wire.status() == 200
+            one.signal(signal.SIGTERM)
+            assert (await one.ended())[0] == 0
+            async with Wire.to(addresses[1]) as wire:
+                wire.ask(model="other", max_output_tokens=4)
+                assert await wire.status() == 200
+
+    asyncio.run(story())
+
+
+@embedded
+def test_a_server_that_is_killed_leaves_no_engine_behind(engines_dir: Path) -> None:
+    """Budget: 5 s."""
+
+    async def story() -> None:
+        async with child("serve", "--port", "0", "--engines-dir", str(engines_dir)) as server:
+            await server.ready()
+            children = server.children()
+            assert children
+            server.signal(signal.SIGKILL)
+            await server.ended()
+            await until(lambda: not any(_alive(pid) for pid in children))
+
+    asyncio.run(story())
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

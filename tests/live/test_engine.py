@@ -1,0 +1,47 @@
+"""The one suite over every engine, on the real package: its tests are e2e/test_engines' own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e import test_engines as suite
+from tests.live.needs import missing
+from trt_responses.engine.trtllm import TrtLlmEngine
+from trt_responses.prepare.hardware import visible_gpus
+from trt_responses.prepare.profiles import arguments_for, class_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from trt_responses.engine.base import Engine
+
+if why := missing():
+    pytest.skip(why, allow_module_level=True)
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def bench(checkpoint: Path) -> Iterator[suite.Bench]:
+    gpu_class = class_of(visible_gpus()[0][0].sm)
+    arguments = {
+        **arguments_for("latency", gpu_class, 1, suite.CONTEXT),
+        "max_batch_size": suite.SLOTS,
+        "cuda_graph_config": {"max_batch_size": suite.SLOTS, "enable_padding": True},
+    }
+
+    def make() -> Engine:
+        return TrtLlmEngine(checkpoint, arguments)
+
+    with asyncio.Runner() as runner:
+        bench = suite.Bench("trtllm", make(), make, runner)
+        runner.run(bench.engine.start())
+        yield bench
+        runner.run(bench.engine.stop(60))
+
+
+globals().update({name: test for name, test in vars(suite).items() if name.startswith("test_")})

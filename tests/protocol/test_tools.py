@@ -1,0 +1,303 @@
+"""Tools of every kind: as the model is shown them, and as its calls come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests import lawful
+from tests.protocol.served import WEATHER, ids, served
+from tests.protocol.test_replies import check_streamed, without_ids
+from trt_responses.engine.scripted import Script
+
+PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'
+CUSTOM = {"type": "custom", "name": "apply_patch", "description": "Edit files."}
+GRAMMAR = CUSTOM | {"format": {"type": "grammar", "syntax": "lark", "definition": "start: x\nx: y"}}
+PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+SPACE = {
+    "type": "namespace",
+    "name": "files",
+    "description": "About files.",
+    "tools": [
+        {"type": "function", "name": "read", "description": "Read one.", "parameters": PATH},
+        {"type": "custom", "name": "patch"},
+    ],
+}
+HOSTED = [{"type": "web_search"}, {"type": "mcp", "server_label": "x"}, {"type": "brand_new"}]
+
+
+def call_of(name: str, arguments: str) -> str:
+    return (
+        "<|channel|>analysis<|message|>Now.<|end|><|start|>assistant<|channel|>commentary "
+        f"to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>"
+    )
+
+
+def wrapped(text: str) -> str:
+    return json.dumps({"input": text}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_a_custom_tools_text_is_unwrapped_as_it_is_written(chunk: int, ascii_only: bool) -> None:
+    async def story() -> None:
+        written = call_of("apply_patch", json.dumps({"input": PATCH}, ensure_ascii=ascii_only))
+        tokens = ids(written)
+        steps = tuple(tokens[n : n + chunk] for n in range(0, len(tokens), chunk))
+        async with served(Script(steps)) as s:
+            streamed = await s.client.create(stream=True, tools=[CUSTOM])
+            last = check_streamed(streamed)
+            lawful.check(streamed.events, last)
+            call = last["output"][1]
+            assert call["id"].startswith("ctc_")
+            assert call["call_id"].startswith("call_")
+            assert (call["type"], call["name"]) == ("custom_tool_call", "apply_patch")
+            assert call["input"] == PATCH
+            assert call.keys() == {"id", "type", "name", "input", "call_id", "status"}
+            deltas = [e for e in streamed.events if e["type"].endswith("input.delta")]
+            assert len(deltas) > 4
+            plain = (await s.client.create(tools=[CUSTOM])).json()
+            assert without_ids(plain) == without_ids(last)
+
+    asyncio.run(story())
+
+
+def test_a_custom_tool_is_shown_as_a_function_with_one_string_and_its_grammar() -> None:
+    async def story() -> None:
+        async with served() as s:
+            answer = await s.client.create(tools=[GRAMMAR])
+            told = s.prompt_text()
+            assert (
+                "// Edit files.\n// The input follows a Lark grammar:\n// start: x\n// x: y\n"
+                in told
+            )
+            assert "type apply_patch = (_: {\ninput: string,\n}) => any;" in told
+            assert answer.json()["tools"] == [GRAMMAR]
+
+    asyncio.run(story())
+
+
+def test_a_custom_call_and_its_output_go_round_and_the_next_prompt_begins_with_all_that_came() -> (
+    None
+):
+    async def story() -> None:
+        written = call_of("apply_patch", wrapped(PATCH))
+        async with served(written, "<|channel|>final<|message|>Done.<|return|>") as s:
+            first = (await s.client.create(tools=[CUSTOM])).json()
+            so_far = [*s.prompt(), *ids(written)]
+            result = {
+                "type": "custom_tool_call_output",
+                "call_id": first["output"][1]["call_id"],
+                "output": [{"type": "input_text", "text": "Patched."}],
+            }
+            chain = {"previous_response_id": first["id"], "input": [result], "tools": [CUSTOM]}
+            second = await s.client.create(**chain)
+            assert second.status == 200
+            assert s.prompt()[: len(so_far)] == so_far
+            told = s.prompt_text()
+            assert "<|start|>functions.apply_patch to=assistant<|channel|>commentary" in told
+            replay = [{"role": "user", "content": "Hello"}, *first["output"], result]
+            assert (await s.client.create(input=replay, tools=[CUSTOM], store=False)).status == 200
+            header = "to=functions.apply_patch<|channel|>commentary <|constrain|>json<|message|>"
+            assert header + wrapped(PATCH) in s.prompt_text()
+
+    asyncio.run(story())
+
+
+def test_what_is_no_json_in_a_custom_call_is_given_as_it_was_written() -> None:
+    async def story() -> None:
+        for text, told in ((PATCH, PATCH), ('{"input": "half', "half"), ("{}", "")):
+            async with served(call_of("apply_patch", text)) as s:
+                streamed = await s.client.create(stream=True, tools=[CUSTOM])
+                last = check_streamed(streamed)
+                lawful.check(streamed.events, last)
+                assert last["output"][1]["input"] == told
+
+    asyncio.run(story())
+
+
+def test_a_custom_call_that_is_cut_is_incomplete_and_dropped_from_what_follows() -> None:
+    async def story() -> None:
+        written = call_of("apply_patch", wrapped("a" * 200))
+        async with served(written) as s:
+            cut = await s.client.create(stream=True, tools=[CUSTOM], max_output_tokens=30)
+            last = check_streamed(cut)
+            lawful.check(cut.events, last)
+            assert last["output"][1]["status"] == "incomplete"
+            assert set(last["output"][1]["input"]) == {"a"}
+            more = await s.client.create(previous_response_id=last["id"], tools=[CUSTOM])
+            assert more.status == 200
+            assert '"input"' not in s.prompt_text().partition("Edit files")[2].partition("}")[2]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("inner", "arguments", "kind"),
+    [("read", '{"path":"x"}', "function_call"), ("patch", wrapped("y"), "custom_tool_call")],
+)
+def test_a_namespace_is_flattened_for_the_model_and_given_back_apart(
+    inner: str, arguments: str, kind: str
+) -> None:
+    async def story() -> None:
+        async with served(call_of(f"files__{inner}", arguments)) as s:
+            streamed = await s.client.create(stream=True, tools=[WEATHER, SPACE])
+            last = check_streamed(streamed)
+            lawful.check(streamed.events, last)
+            told = s.prompt_text()
+            assert (
+                "// About files.\n// Read one.\ntype files__read = (_: {\npath: string,\n}) => any;"
+                in told
+            )
+            assert "type files__patch = (_: {\ninput: string,\n}) => any;" in told
+            call = last["output"][1]
+            assert (call["type"], call["name"], call["namespace"]) == (kind, inner, "files")
+            space = last["tools"][1]
+            assert (space["type"], space["name"], len(space["tools"])) == ("namespace", "files", 2)
+            result = {"type": f"{kind}_output", "call_id": call["call_id"], "output": "ok"}
+            replay = [{"role": "user", "content": "Hello"}, *last["output"], result]
+            again = await s.client.create(input=replay, tools=[WEATHER, SPACE])
+            assert again.status == 200
+            assert f"to=functions.files__{inner}<|channel|>" in s.prompt_text()
+            assert f"<|start|>functions.files__{inner} to=assistant" in s.prompt_text()
+
+    asyncio.run(story())
+
+
+def test_tools_that_nobody_runs_are_left_out_of_a_mixed_list_and_named() -> None:
+    async def story() -> None:
+        async with served() as s:
+            for stream in (False, True):
+                call = await s.client.create(tools=[*HOSTED, WEATHER], stream=stream)
+                assert call.status == 200
+                assert call.headers["x-trt-dropped-tools"] == "web_search, mcp, brand_new"
+            answer = await s.client.create(tools=[*HOSTED, WEATHER])
+            assert [tool["type"] for tool in answer.json()["tools"]] == ["function"]
+            assert "web_search" not in s.prompt_text()
+            plain = await s.client.create(tools=[WEATHER])
+            assert "x-trt-dropped-tools" not in plain.headers
+
+    asyncio.run(story())
+
+
+def test_a_call_that_nobody_offered_is_text_and_a_counted_repair() -> None:
+    async def story() -> None:
+        for name in ("files__nothing", "read", "web_search"):
+            async with served(call_of(name, "{}")) as s:
+                last = (await s.client.create(tools=[SPACE, *HOSTED])).json()
+                assert [item["type"] for item in last["output"]] == ["reasoning", "message"]
+                assert last["output"][1]["content"][0]["text"] == "{}"
+
+    asyncio.run(story())
+
+
+# --- more calls than one ------------------------------------------------------------------------
+
+HEADER = "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
+OTHER = " to=functions.files__read<|channel|>commentary <|constrain|>json<|message|>"
+FIRST = f'<|channel|>analysis<|message|>Two.<|end|><|start|>assistant{HEADER}{{"a":1}}<|call|>'
+NO_CALL = "<|channel|>final<|message|>"
+TOOLS: list[Any] = [WEATHER, SPACE]
+
+
+def calls(response: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (item["name"], item["arguments"])
+        for item in response["output"]
+        if item["type"] == "function_call"
+    ]
+
+
+def test_one_call_ends_a_turn_unless_the_operator_allows_more_and_the_client_does_not_mind() -> (
+    None
+):
+    async def story() -> None:
+        for most, parallel in ((1, True), (1, None), (4, False)):
+            async with served(FIRST, HEADER, max_calls=most) as s:
+                last = (await s.client.create(tools=TOOLS, parallel_tool_calls=parallel)).json()
+                assert (calls(last), last["parallel_tool_calls"]) == (
+                    [("weather", '{"a":1}')],
+                    False,
+                )
+                assert len(s.engine.requests) == 1
+
+    asyncio.run(story())
+
+
+def test_calls_go_on_while_the_next_header_is_again_a_call() -> None:
+    async def story() -> None:
+        written = (FIRST, OTHER, '{"b":2}<|call|>', HEADER, '{"c":3}<|end|>', NO_CALL)
+        async with served(*written, max_calls=8) as s:
+            streamed = await s.client.create(stream=True, tools=TOOLS)
+            last = check_streamed(streamed)
+            lawful.check(streamed.events, last)
+            assert calls(last) == [
+                ("weather", '{"a":1}'),
+                ("read", '{"b":2}'),
+                ("weather", '{"c":3}'),
+            ]
+            assert (last["status"], last["parallel_tool_calls"]) == ("completed", True)
+            kept = FIRST + "<|start|>assistant".join(("", OTHER + '{"b":2}<|call|>'))
+            kept += "<|start|>assistant" + HEADER + '{"c":3}<|call|>'
+            assert last["usage"]["output_tokens"] == len(ids(kept))
+            results = [
+                {"type": "function_call_output", "call_id": item["call_id"], "output": "ok"}
+                for item in last["output"]
+                if item["type"] == "function_call"
+            ]
+            prompt = s.prompt(0) + list(ids(kept))
+            more = await s.client.create(
+                previous_response_id=last["id"], input=results, tools=TOOLS
+            )
+            assert more.status == 200
+            assert s.prompt(6)[: len(prompt)] == prompt
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "tried",
+    [
+        *(NO_CALL, "<|return|>", "<|end|>", "<|start|>", "just words", "x" * 400),
+        " to=functions.unknown<|channel|>commentary<|message|>",
+        " to=functions.<|channel|>commentary<|message|>",
+    ],
+)
+def test_a_header_that_is_no_call_is_taken_back_as_if_it_had_not_been_tried(tried: str) -> None:
+    async def story() -> None:
+        async with served(FIRST, tried, max_calls=8) as s:
+            streamed = await s.client.create(stream=True, tools=TOOLS)
+            last = check_streamed(streamed)
+            lawful.check(streamed.events, last)
+            assert (calls(last), last["status"]) == ([("weather", '{"a":1}')], "completed")
+            assert last["usage"]["output_tokens"] == len(ids(FIRST))
+            assert len(s.engine.requests) == 2
+
+    asyncio.run(story())
+
+
+def test_calls_are_counted_and_the_last_one_that_is_allowed_ends_the_turn() -> None:
+    async def story() -> None:
+        async with served(FIRST, HEADER, '{"b":2}<|call|>', HEADER, max_calls=2) as s:
+            last = (await s.client.create(tools=TOOLS)).json()
+            assert len(calls(last)) == 2
+            assert len(s.engine.requests) == 3
+
+    asyncio.run(story())
+
+
+def test_a_call_after_the_first_that_is_cut_leaves_the_first_whole() -> None:
+    async def story() -> None:
+        budget = len(ids(FIRST)) + 30
+        async with served(FIRST, HEADER, "1 " * 100, max_calls=2) as s:
+            last = (await s.client.create(tools=TOOLS, max_output_tokens=budget)).json()
+            assert last["status"] == "incomplete"
+            assert [item["status"] for item in last["output"]] == [
+                *("completed", "completed", "incomplete")
+            ]
+            assert last["usage"]["output_tokens"] == budget
+
+    asyncio.run(story())

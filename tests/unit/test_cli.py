@@ -1,0 +1,125 @@
+"""The command line: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trt_responses import __version__
+from trt_responses.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Output = pytest.CaptureFixture[str]
+
+
+def ends(*arguments: str) -> int:
+    """The exit status, also when the parser ends by itself."""
+    try:
+        return main(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_the_version_is_the_packages(capsys: Output) -> None:
+    assert ends("--version") == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["engine", "--help"]])
+def test_help_is_given(arguments: list[str], capsys: Output) -> None:
+    assert ends(*arguments) == 0
+    assert "usage: trt-responses" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["sing"], ["engine"], ["serve", "--loud"], ["engine", "show"]]
+)
+def test_a_wrong_command_line_ends_with_the_usage(arguments: list[str], capsys: Output) -> None:
+    assert ends(*arguments) == 2
+    assert "usage: trt-responses" in capsys.readouterr().err
+
+
+def test_an_empty_directory_has_no_engines_and_that_is_no_fault(
+    tmp_path: Path, capsys: Output
+) -> None:
+    for there in (tmp_path, tmp_path / "absent"):
+        assert ends("engine", "list", "--engines-dir", str(there)) == 0
+        assert "make engine" in capsys.readouterr().out
+        assert ends("engine", "list", "--json", "--engines-dir", str(there)) == 0
+        assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["engine", "show", "absent"], ["engine", "show", "absent", "--json"]),
+        *(["engine", "remove", "absent"], ["engine", "remove", "../etc"]),
+        *(["engine", "verify", "absent"], ["engine", "build", "--checkpoint", "/absent"]),
+        ["serve", "--engine", "absent", "--port", "0"],
+    ],
+)
+def test_what_is_not_there_is_told_in_one_sentence(
+    arguments: list[str], tmp_path: Path, capsys: Output
+) -> None:
+    assert ends(*arguments, "--engines-dir", str(tmp_path)) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("trt-responses: ")
+    assert said.err.count("\n") == 1
+
+
+def test_flags_come_before_the_environment(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRT_RESPONSES_PORT", "nonsense")
+    monkeypatch.setenv("TRT_RESPONSES_ENGINES_DIR", "/absent")
+    assert ends("serve", "--engine", "absent", "--port", "0", "--engines-dir", str(tmp_path)) == 1
+    assert str(tmp_path) in capsys.readouterr().err
+    assert ends("serve", "--engine", "absent", "--engines-dir", str(tmp_path)) == 1
+    assert "TRT_RESPONSES_PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "named"),
+    [
+        (["--port", "65536"], {}, "TRT_RESPONSES_PORT"),
+        ([], {"SLOTS": "none"}, "TRT_RESPONSES_SLOTS"),
+        (["--host", "0.0.0.0"], {}, "TRT_RESPONSES_API_KEYS"),
+        (["--host", "0.0.0.0"], {"API_KEYS": "nocolon"}, "TRT_RESPONSES_API_KEYS"),
+        (["--host", "no.such.host.invalid"], {"INSECURE": "1"}, "no.such.host.invalid"),
+        (["--host", "203.0.113.1"], {"INSECURE": "1"}, "203.0.113.1"),
+    ],
+)
+def test_a_server_that_cannot_be_started_as_asked_says_why(
+    arguments: list[str],
+    environment: dict[str, str],
+    named: str,
+    tmp_path: Path,
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(f"TRT_RESPONSES_{name}", value)
+    command = ("serve", "--engine", "absent", "--engines-dir", str(tmp_path), "--port", "0")
+    assert ends(*command, *arguments) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("trt-responses: ")
+    assert named in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_told_before_an_engine_is_loaded(
+    tmp_path: Path, capsys: Output
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = ("serve", "--engine", "absent", "--engines-dir", str(tmp_path), "--port", port)
+        assert ends(*command) == 1
+    assert f"127.0.0.1:{port}" in capsys.readouterr().err

@@ -1,0 +1,213 @@
+"""`trt-responses engine build | list | show | verify | remove`. Parses, calls, prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from trt_responses.prepare import card as cards
+from trt_responses.prepare import demo, shelf
+from trt_responses.prepare.gguf import WEIGHT_TYPES
+from trt_responses.prepare.hardware import this_hardware
+from trt_responses.prepare.profiles import CLASSES, PROFILES
+from trt_responses.prepare.progress import megabytes, shown_on
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.prepare.gguf import WeightType
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_engine(commands: Commands) -> None:
+    build = _command(commands, "build", "prepare an engine from a checkpoint", _engine_build)
+    build.add_argument("--checkpoint", type=Path, help="checkpoint directory; without: the demo's")
+    build.add_argument("--name", help="name of the engine; without: that of the directory")
+    build.add_argument("--type", choices=WEIGHT_TYPES, help="type of the weights that stay floats")
+    build.add_argument("--wait", action="store_true", help="wait for another build of this engine")
+    build.add_argument(
+        "--kind",
+        choices=("llamacpp", "trtllm"),
+        help="what is to serve it; without: TensorRT-LLM where it and a GPU are, else llama.cpp",
+    )
+    _add_trtllm(build.add_argument_group("TensorRT-LLM"))
+    _json(_command(commands, "list", "list the prepared engines", _engine_list))
+    show = _json(_command(commands, "show", "show an engine's card", _engine_show))
+    show.add_argument("name")
+    verify = _json(_command(commands, "verify", "compare cards with files", _engine_verify))
+    verify.add_argument("name", nargs="?")
+    verify.add_argument("--deep", action="store_true", help="digest every file anew")
+    remove = _command(commands, "remove", "remove an engine, or one version of it", _engine_remove)
+    remove.add_argument("name", help="NAME or NAME/VERSION")
+
+
+def _add_trtllm(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--profile", choices=PROFILES, default="balanced")
+    group.add_argument("--gpus", type=int, help="on all nodes; without: all that are visible")
+    group.add_argument("--nodes", type=int, default=1, help="machines like this one")
+    group.add_argument("--gpu-class", choices=[found.name for found in CLASSES])
+    group.add_argument("--context", type=int, help="tokens; without: the model's own context")
+    group.add_argument(
+        "--set",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=JSON",
+        help="an argument of the LLM, in place of the profile's",
+    )
+    group.add_argument("--rewarm", action="store_true", help="make the caches anew")
+
+
+def _pair(text: str) -> tuple[str, object]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=JSON") from None
+
+
+def _command(
+    commands: Commands, name: str, text: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("--engines-dir", help=Settings.model_fields["engines_dir"].description)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _json(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings.from_environment(engines_dir=options.engines_dir)
+
+
+def _engine_build(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    if options.checkpoint is None:
+        prepare_demo(settings)
+        return 0
+    name = options.name or options.checkpoint.resolve().name.lower()
+    kind = options.kind or ("trtllm" if _can_trtllm(settings) else "llamacpp")
+    if kind == "trtllm":
+        return _prepare_trtllm(settings, name, options)
+    _prepare_llamacpp(
+        settings,
+        name=name,
+        source=options.checkpoint,
+        weight_type=options.type or "bf16",
+        wait=options.wait,
+    )
+    return 0
+
+
+def _can_trtllm(settings: Settings) -> bool:
+    """TensorRT-LLM is what a GPU host with it installed is meant to serve with."""
+    hardware = this_hardware(settings.engines_dir)
+    return bool(hardware.gpus) and hardware.package is not None
+
+
+def prepare_demo(settings: Settings) -> None:
+    """The demo engine of this checkout; done in a moment when it is there already."""
+    source = demo.demo_checkpoint(settings.engines_dir)
+    _prepare_llamacpp(settings, name=demo.DEMO, source=source, weight_type="q8_0", wait=True)
+
+
+def _prepare_llamacpp(
+    settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
+) -> None:
+    from trt_responses.app import llamacpp_over
+    from trt_responses.harmony.vocabulary import load
+    from trt_responses.prepare.build import Means, build
+
+    with shown_on(sys.stderr) as progress:
+        means = Means(load(), progress, lambda path: llamacpp_over(path, settings))
+        built = build(source, settings.engines_dir, name, means, weight_type=weight_type, wait=wait)
+    if built.phases:
+        card = built.card
+        took = f"prepared in {sum(card.seconds.values()):.1f} s"
+        print(f"engine {name}/{card.version}: {card.status}, {took}", file=sys.stderr)
+
+
+def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
+    """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
+    from trt_responses.app import trtllm_over
+    from trt_responses.harmony.vocabulary import load
+    from trt_responses.prepare.trtllm import Means, prepare
+    from trt_responses.prepare.trtllm_plan import Wish
+
+    wish = Wish(
+        profile=options.profile,
+        gpus=options.gpus,
+        nodes=options.nodes,
+        gpu_class=options.gpu_class,
+        context_tokens=options.context,
+        overrides=dict(options.set),
+        rewarm=options.rewarm,
+    )
+    with shown_on(sys.stderr) as progress:
+        means = Means(
+            load(),
+            hardware=lambda: this_hardware(settings.engines_dir),
+            engine_for=trtllm_over,
+            progress=progress,
+        )
+        prepared = prepare(options.checkpoint, settings.engines_dir, name, means, wish)
+    print("\n".join(prepared.sentences()), file=sys.stderr)
+    return prepared.exit_status
+
+
+def _engine_list(options: argparse.Namespace) -> int:
+    found = shelf.entries(_settings(options).engines_dir)
+    if options.json:
+        print(json.dumps([e._asdict() for e in found], indent=2))
+        return 0
+    table = Table("name", "version", "kind", "weights", "status", "size", "built")
+    for e in found:
+        size = megabytes(e.size_bytes)
+        table.add_row(e.name, e.version, e.kind, e.weight_type, e.status, size, e.built_at)
+    Console().print(table if found else "No engine is prepared: run `make engine`.")
+    return 0
+
+
+def _engine_show(options: argparse.Namespace) -> int:
+    card = cards.read_card(shelf.find(_settings(options).engines_dir, options.name))
+    if options.json:
+        print(json.dumps(asdict(card), indent=2))
+        return 0
+    table = Table("field", "value", title=f"{card.name}/{card.version}")
+    for key, value in asdict(card).items():
+        shown = value if isinstance(value, str) else json.dumps(value, indent=1)
+        table.add_row(key, shown)
+    Console().print(table)
+    return 0
+
+
+def _engine_verify(options: argparse.Namespace) -> int:
+    verdicts = shelf.verify(
+        _settings(options).engines_dir, options.name, cards.this_machine(), deep=options.deep
+    )
+    if options.json:
+        rows = [{**v.entry._asdict(), "difference": v.difference} for v in verdicts]
+        print(json.dumps(rows, indent=2))
+    else:
+        for v in verdicts:
+            print(f"{v.entry.name}/{v.entry.version}: {v.difference or 'as its card says'}")
+    return 1 if any(v.difference for v in verdicts) else 0
+
+
+def _engine_remove(options: argparse.Namespace) -> int:
+    for entry in shelf.remove(_settings(options).engines_dir, options.name):
+        print(f"removed {entry.name}/{entry.version}, {megabytes(entry.size_bytes)}")
+    return 0

@@ -1,0 +1,52 @@
+"""What this machine can run, and why not: a list of checks, each a value with its remedy.
+
+Joins the looks at the machine, the engines and the server; prints nothing and decides one number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.doctor.check import Check as Check  # noqa: TC001  # exported
+from trt_responses.doctor.check import as_json as as_json
+from trt_responses.doctor.check import exit_status as exit_status
+from trt_responses.doctor.check import lines as lines
+from trt_responses.doctor.engines import engine_checks, vocabulary_check
+from trt_responses.doctor.machine import (
+    cpu_check,
+    disk_check,
+    memory_check,
+    model_checks,
+    package_checks,
+    python_check,
+    writable_checks,
+)
+from trt_responses.doctor.server import server_checks
+from trt_responses.doctor.store import store_check
+from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
+from trt_responses.prepare.card import this_machine
+from trt_responses.prepare.hardware import this_hardware
+
+if TYPE_CHECKING:
+    from trt_responses.settings import Settings
+
+
+def checks(settings: Settings) -> list[Check]:
+    """Everything, in the order in which a person would ask; takes seconds, and starts nothing."""
+    hardware = this_hardware(settings.engines_dir)
+    return [
+        python_check(),
+        *package_checks(),
+        cpu_check(),
+        memory_check(),
+        disk_check(settings.engines_dir, hardware.free_disk_bytes),
+        *writable_checks(settings),
+        store_check(settings),
+        vocabulary_check(),
+        gpu_check(hardware),
+        tensorrt_llm_check(hardware),
+        *numpy_checks(),
+        *model_checks(),
+        *engine_checks(settings.engines_dir, this_machine()),
+        *server_checks(settings),
+    ]

@@ -1,0 +1,81 @@
+"""The port: free, or ours and answering, or somebody else's. Ours is asked one small question.
+
+Talks through the `openai` client, as a user would; knows no inside of the server.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from trt_responses.doctor.check import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trt_responses.settings import Settings
+
+CONNECT_S = 2.0
+ANSWER_S = 120.0
+QUESTION = "Say hello."
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}
+
+
+def server_checks(settings: Settings) -> Iterator[Check]:
+    host = ANY_ADDRESS.get(settings.host, settings.host).strip("[]")
+    where = f"{settings.host}:{settings.port}"
+    if settings.port == 0:
+        yield Check("port", "ok", f"{settings.host}: a free one is taken")
+        return
+    if not _answers(host, settings.port):
+        yield _free(settings.host.strip("[]"), settings.port, where)
+        return
+    yield Check("port", "note", f"{where} is in use: a server answers there")
+    yield self_test(host, settings.port, next(iter(settings.owners()), "none"))
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=CONNECT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _free(host: str, port: int, where: str) -> Check:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+    except OSError as error:
+        remedy = "set TRT_RESPONSES_HOST or TRT_RESPONSES_PORT"
+        return Check("port", "fault", f"{where} cannot be used ({error.strerror})", remedy)
+    return Check("port", "ok", f"{where} is free")
+
+
+def self_test(host: str, port: int, key: str) -> Check:
+    """One model from the list, one response from it."""
+    try:
+        import openai
+    except ImportError:
+        return Check("self-test", "note", "the openai package is missing", "run `make install`")
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    began = time.monotonic()
+    try:
+        with openai.OpenAI(
+            base_url=f"http://{place}/v1", api_key=key, timeout=ANSWER_S, max_retries=0
+        ) as client:
+            models = client.models.list().data
+            if not models:
+                return Check("self-test", "fault", f"{place} lists no model")
+            answer = client.responses.create(model=models[0].id, input=QUESTION, store=False)
+    except openai.OpenAIError as error:
+        return Check("self-test", "fault", f"{place} did not answer: {error}")
+    except (AttributeError, TypeError, ValueError) as error:  # no API of this kind answers there
+        return Check("self-test", "fault", f"{place} answered something else ({error})")
+    seconds = time.monotonic() - began
+    used = answer.usage.output_tokens if answer.usage else 0
+    found = f"{answer.model} on {place}: {answer.status}, {used} tokens in {seconds:.1f} s"
+    return Check("self-test", "ok" if answer.status == "completed" else "fault", found)

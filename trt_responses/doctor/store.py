@@ -1,0 +1,51 @@
+"""Where responses will be kept, and whether that place takes them. Opens no database."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from trt_responses.doctor.check import Check
+from trt_responses.doctor.machine import may_write, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.settings import Settings
+
+CONNECT_S = 2.0
+REDIS_PORT = 6379
+VARIABLE = "TRT_RESPONSES_STORE"
+
+
+def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write) -> Check:
+    if settings.store is None:
+        return _file(settings.data_dir, allowed)
+    url = urlsplit(settings.store)
+    match url.scheme:
+        case "memory":
+            return Check("store", "ok", "memory: lost when the server stops")
+        case "sqlite":
+            return _file(Path(settings.store.removeprefix("sqlite:///")), allowed)
+        case "redis" | "rediss":
+            return _reachable(url.hostname or "localhost", url.port or REDIS_PORT)
+        case other:
+            remedy = f"set {VARIABLE} to memory://, sqlite:///path or redis://host:port"
+            return Check("store", "fault", f"no store is called {other!r}", remedy)
+
+
+def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:
+    if allowed(nearest(place)):
+        return Check("store", "ok", f"SQLite: {place}")
+    return Check("store", "fault", f"{place} cannot be written", f"set {VARIABLE} elsewhere")
+
+
+def _reachable(host: str, port: int) -> Check:
+    """Only that something listens: a key would have to be used to know more."""
+    try:
+        with socket.create_connection((host, port), timeout=CONNECT_S):
+            return Check("store", "ok", f"Redis: {host}:{port} listens")
+    except OSError as error:
+        return Check("store", "fault", f"Redis: {host}:{port} is not there ({error})")

@@ -1,0 +1,71 @@
+"""GPU, driver and TensorRT-LLM: there or not, and why it could not serve a gpt-oss here."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import TYPE_CHECKING
+
+from trt_responses.doctor.check import Check
+from trt_responses.prepare.hardware import PACKAGE
+from trt_responses.prepare.preflight import gpu_class_of, machine_faults
+from trt_responses.prepare.profiles import arguments_for
+from trt_responses.prepare.progress import megabytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trt_responses.doctor.check import State
+    from trt_responses.prepare.hardware import Hardware
+
+GPT_OSS_20B_BYTES = 13_800_000_000
+CONTEXT = 131_072
+NUMPY_BOUND = re.compile(r"numpy\b[^;]*<\s*(\d+)")
+
+
+def gpu_check(hardware: Hardware) -> Check:
+    if not hardware.gpus:
+        return Check("gpu", "note", f"none: {hardware.no_gpu}")
+    first = hardware.gpus[0]
+    found = (
+        f"{len(hardware.gpus)} x {first.name}, compute capability {first.sm / 10:.1f}, "
+        f"{megabytes(first.free_bytes)} of {megabytes(first.memory_bytes)} free, "
+        f"driver {first.driver}"
+    )
+    return Check("gpu", "ok", found)
+
+
+def tensorrt_llm_check(hardware: Hardware) -> Check:
+    """A machine that has the package was meant to run it: there, a fault is a fault."""
+    gpu_class = gpu_class_of(hardware)
+    name = "tensorrt-llm"
+    if gpu_class is None:
+        faults = machine_faults(hardware, {}, GPT_OSS_20B_BYTES)
+    else:
+        arguments = arguments_for("balanced", gpu_class, 1, CONTEXT)
+        faults = machine_faults(hardware, arguments, GPT_OSS_20B_BYTES)
+    if faults:
+        state: State = "fault" if hardware.package and hardware.gpus else "note"
+        return Check(name, state, f"cannot serve gpt-oss here. {' '.join(faults)}")
+    return Check(
+        name, "ok", f"{hardware.package} can serve gpt-oss-20b on one {hardware.gpus[0].name}"
+    )
+
+
+def numpy_checks(
+    requirements: Sequence[str] | None = None, installed: str | None = None
+) -> Iterator[Check]:
+    """TensorRT-LLM and this project share one Python: its bound on numpy must still hold there."""
+    try:
+        asked = (requires(PACKAGE) or ()) if requirements is None else requirements
+    except PackageNotFoundError:
+        return
+    found = version("numpy") if installed is None else installed
+    for bound in filter(None, map(NUMPY_BOUND.match, asked)):
+        if int(found.split(".")[0]) >= int(bound[1]):
+            yield Check(
+                "numpy beside tensorrt-llm",
+                "fault",
+                f"{found}, which TensorRT-LLM asks to be below {bound[1]}",
+                f"pip install 'numpy<{bound[1]}'",
+            )

@@ -1,0 +1,243 @@
+"""TensorRT-LLM's own engine for gpt-oss: its PyTorch backend, in this process, ids to ids.
+
+The only file that imports `tensorrt_llm`, and only when it is started. Knows what runs; the words
+are in `trtllm_words`, one request in `trtllm_request`, life and death in `trtllm_pulse`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.engine import trtllm_words as words
+from trt_responses.engine.admission import room
+from trt_responses.engine.base import Chunk, Health
+from trt_responses.engine.trtllm_api import FATAL, REFUSED, Package, names_of
+from trt_responses.engine.trtllm_ask import CANARY, PROBE, PROBE_IDS, last_chunk, shut_down
+from trt_responses.engine.trtllm_pulse import Patience, Pulse
+from trt_responses.engine.trtllm_request import Request
+from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+    from pathlib import Path
+
+    from trt_responses.engine.base import GenerateOptions, Limits, Sink
+    from trt_responses.engine.trtllm_api import LLM
+    from trt_responses.engine.trtllm_request import Timings
+
+logger = logging.getLogger(__name__)
+
+
+class Running(NamedTuple):
+    """What a started engine is made of."""
+
+    package: Package
+    accepted: words.Accepted
+    llm: LLM
+
+
+def installed() -> Package:
+    """The package as this machine has it."""
+    try:
+        import tensorrt_llm
+        from tensorrt_llm.llmapi import GuidedDecodingParams
+        from tensorrt_llm.llmapi.llm_args import TorchLlmArgs
+    except (ImportError, OSError) as error:  # a missing driver shows as a library not found
+        raise StartupError(
+            f"tensorrt_llm cannot be imported ({error}): run in the container "
+            "nvidia/tensorrt-llm/release:1.2.1, or install it on a GPU host."
+        ) from None
+    return Package(
+        tensorrt_llm.__version__,
+        tensorrt_llm.LLM,
+        tensorrt_llm.SamplingParams,
+        GuidedDecodingParams,
+        TorchLlmArgs.model_fields,
+    )
+
+
+class TrtLlmEngine:
+    """Serves one checkpoint with the arguments it was prepared with."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        arguments: Mapping[str, object],
+        *,
+        variables: Mapping[str, str] | None = None,
+        package: Callable[[], Package] = installed,
+        patience: Patience | None = None,
+        on_timings: Callable[[Timings], None] | None = None,
+        environment: MutableMapping[str, str] = os.environ,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._arguments = arguments
+        self._variables = {**words.SILENCE, **(variables or {})}
+        self._import = package
+        self._patience = patience or Patience()
+        self._on_timings = on_timings
+        self._environment = environment
+        self._now_ns = now_ns
+        self._limits = words.limits(arguments)
+        self._longest = words.longest_prompt(arguments)
+        self._on: Running | None = None
+        self._requests: dict[Request, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pulse = Pulse(
+            self._patience,
+            ask=self._probe,
+            fail_idle=self._fail_idle,
+            on_death=self._fail_all,
+            sleep=sleep,
+            now_ns=now_ns,
+        )
+
+    async def start(self) -> None:
+        """On this very thread: the package sets up signals and MPI, and nothing is served yet."""
+        self._environment.update(self._variables)
+        package = self._import()
+        accepted = words.Accepted(package)
+        kept = words.start_words(self._checkpoint, self._arguments, accepted)
+        try:
+            llm = package.llm(**kept)
+        except (RuntimeError, ValueError, OSError, ImportError, AssertionError) as error:
+            raise StartupError(f"TensorRT-LLM does not start: {error}") from None
+        accepted.learn_call(llm.generate_async)
+        self._on = Running(package, accepted, llm)
+        try:
+            await self._prove()
+        except StartupError:
+            await shut_down(llm, self._patience.probe_timeout_s)
+            raise
+        self._pulse.begin()
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
+        pulse = self._pulse
+        if pulse.down is not None:
+            raise EngineUnavailable(pulse.down, retry_after_s=1 if pulse.alive else None)
+        left = room(len(prompt_ids), options, self._limits)
+        if len(prompt_ids) > self._longest:
+            raise InvalidRequest(
+                f"The prompt has {len(prompt_ids)} tokens, and this engine reads at most "
+                f"{self._longest} at once (max_num_tokens, without chunked prefill).",
+                code="context_length_exceeded",
+                param="input",
+            )
+        return self._begin(prompt_ids, options, left, sink)
+
+    def health(self) -> Health:
+        for request in self._requests:
+            self._pulse.progress(request.last_step_ns)
+        return self._pulse.health()
+
+    def limits(self) -> Limits:
+        return self._limits
+
+    async def stop(self, deadline_s: float) -> None:
+        reason = "The engine has been stopped."
+        await self._pulse.end(reason)
+        self._fail_all(reason)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._on is not None:
+            llm, self._on = self._on.llm, None
+            await shut_down(llm, deadline_s)
+
+    def _begin(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, left: int, sink: Sink
+    ) -> Request:
+        assert self._on is not None
+        request = Request(options, sink, self._now_ns, self._over, self._heard)
+        if left <= 0:
+            asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
+            return request
+        package, accepted, llm = self._on
+        try:
+            said = words.sampling_words(options, left, package, metrics=bool(self._on_timings))
+            params = package.sampling_params(**accepted.sampling(said))
+            call = accepted.call(words.call_words(options, params))
+            result = llm.generate_async(list(prompt_ids), **call)
+        except (ValueError, RuntimeError) as error:
+            raise self._refusal(error) from None
+        self._requests[request] = None
+        task = request.follow(result)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return request
+
+    def _refusal(self, error: ValueError | RuntimeError) -> ApiError:
+        if isinstance(error, RuntimeError) and REFUSED not in names_of(error):
+            self._heard(error)
+            return EngineUnavailable(f"The engine takes no request: {error}")
+        too_long = isinstance(error, RuntimeError)  # all that its checks at the call refuse
+        return InvalidRequest(
+            f"The engine refused the request: {error}",
+            code="context_length_exceeded" if too_long else None,
+            param="input" if too_long else None,
+        )
+
+    def _heard(self, error: Exception) -> None:
+        """A refused request is its own fault; anything else may be the engine's end."""
+        found = names_of(error)
+        if found & FATAL:
+            self._pulse.die(f"The engine died: {error}")
+        elif REFUSED not in found and self._pulse.down is None:
+            self._pulse.doubt()
+
+    def _over(self, request: Request) -> None:
+        if request not in self._requests:  # it never ran
+            return
+        del self._requests[request]
+        self._pulse.progress(request.last_step_ns)
+        if request.answered:
+            self._pulse.praise()
+        if self._on_timings is not None:
+            self._on_timings(request.timings())
+
+    def _fail_idle(self) -> int:
+        """Who has begun must go on; who waits may wait longer, while the engine makes steps."""
+        now, patience = self._now_ns(), self._patience
+        engine_ns = self.health().last_progress_ns
+        idle_ns, queue_ns = int(patience.idle_timeout_s * 1e9), int(patience.queue_timeout_s * 1e9)
+        stalled = [
+            r
+            for r in self._requests
+            if now - (r.last_step_ns or max(r.begun_ns, engine_ns)) >= idle_ns
+            or (not r.last_step_ns and now - r.begun_ns >= queue_ns)
+        ]
+        for request in stalled:
+            waited_s = (now - max(request.last_step_ns, request.begun_ns)) / 1e9
+            request.fail(f"The engine gave this request nothing for {waited_s:.0f} s.")
+        return len(stalled)
+
+    def _fail_all(self, reason: str) -> None:
+        for request in tuple(self._requests):
+            request.fail(reason)
+
+    async def _probe(self, deadline_s: float) -> str | None:
+        end = await last_chunk(lambda sink: self._begin(PROBE_IDS, PROBE, 1, sink), deadline_s)
+        self.health()  # whoever made a step meanwhile has spoken for the engine
+        return (end.error or "no answer") if end.finish == "error" else None
+
+    async def _prove(self) -> None:
+        """A new engine answers; and if it should guide, its guides guide, or it has none."""
+        limits, deadline_s = self._limits, self._patience.first_answer_s
+        if limits.guides:
+            end = await last_chunk(
+                lambda sink: self._begin(PROBE_IDS, CANARY, CANARY.max_tokens, sink), deadline_s
+            )
+            if end.stop_id in limits.guides["json_schema"]:
+                return
+            logger.warning(
+                "This engine does not follow guides (%s): requests with one are refused.",
+                end.error or f"it ended with {end.finish}",
+            )
+            self._limits = replace(limits, guides={})
+        if why := await self._probe(deadline_s):
+            raise StartupError(f"TensorRT-LLM loaded the model and failed: {why}")

@@ -1,0 +1,116 @@
+"""What the adapter uses of `tensorrt_llm`, name by name, and nothing else of it.
+
+Knows spellings; imports nothing of the package. A test compares every name here with the contract.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+
+class SamplingWords(TypedDict, total=False):
+    """Keywords of `SamplingParams`."""
+
+    end_id: int
+    max_tokens: int
+    stop_token_ids: list[int]
+    include_stop_str_in_output: bool
+    detokenize: bool
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+    logprobs: int
+    bad_token_ids: list[int]
+    guided_decoding: object
+    return_perf_metrics: bool
+
+
+class GuideWords(TypedDict, total=False):
+    """Keywords of `GuidedDecodingParams`; at most one."""
+
+    json: str
+    regex: str
+
+
+class CallWords(TypedDict, total=False):
+    """Keywords of `LLM.generate_async` beside its inputs."""
+
+    sampling_params: object
+    streaming: bool
+    trace_headers: Mapping[str, str]
+    cache_salt: str
+    priority: float
+
+
+class Logprob(Protocol):
+    @property
+    def logprob(self) -> float: ...
+
+
+class CompletionOutput(Protocol):
+    """Cumulative: the same object at every step."""
+
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+    @property
+    def logprobs(self) -> Sequence[Mapping[int, Logprob] | float] | None: ...
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def stop_reason(self) -> int | str | None: ...
+
+
+class RequestOutput(Protocol):
+    @property
+    def outputs(self) -> Sequence[CompletionOutput]: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def metrics_dict(self) -> Mapping[object, float] | None: ...
+    def abort(self) -> None: ...
+    def __aiter__(self) -> AsyncIterator[RequestOutput]: ...
+
+
+class LLM(Protocol):
+    def generate_async(self, inputs: list[int], **words: object) -> RequestOutput: ...
+    def shutdown(self) -> None: ...
+
+
+class ArgumentField(Protocol):
+    """A pydantic field, as far as we look at it."""
+
+    @property
+    def annotation(self) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """An installed version; the adapter imports it, a test hands in a stand-in."""
+
+    version: str
+    llm: Callable[..., LLM]
+    sampling_params: Callable[..., object]
+    guided_decoding_params: Callable[..., object]
+    argument_fields: Mapping[str, ArgumentField]
+    """Those of `TorchLlmArgs`, which checks whatever `LLM` does not name itself."""
+
+
+FATAL = frozenset({"CppExecutorError", "EngineDeadError"})
+"""After one of these no request will be answered."""
+REFUSED = "RequestError"
+"""One request's own fault; the others go on."""
+
+
+def names_of(error: BaseException) -> frozenset[str]:
+    """An error's class and what it derives from: modules move between versions, names stay."""
+    return frozenset(kind.__name__ for kind in type(error).__mro__)

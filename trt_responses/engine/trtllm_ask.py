@@ -1,0 +1,73 @@
+"""Small requests of our own: does the engine live, do its guides guide. And its end, bounded.
+
+Knows how to wait with a deadline; knows neither the package nor other requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.base import Chunk, GenerateOptions, Guide
+from trt_responses.errors import ApiError
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.engine.base import Handle, Sink
+    from trt_responses.engine.trtllm_api import LLM
+
+logger = logging.getLogger(__name__)
+
+PROBE_IDS = (CONTROL.start,)
+PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0, priority=1.0)
+CANARY = GenerateOptions(
+    max_tokens=16, stop_ids=(), temperature=0.0, guide=Guide("json_schema", '{"const": "yes"}')
+)
+
+
+class Answer:
+    """A sink that waits for the end."""
+
+    def __init__(self) -> None:
+        self.end: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+
+    def push(self, chunk: Chunk, /) -> None:
+        if chunk.finish is not None and not self.end.done():
+            self.end.set_result(chunk)
+
+
+async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float) -> Chunk:
+    """How a request ends; one that is refused or too late ends with an error."""
+    answer = Answer()
+    try:
+        handle = begin(answer)
+    except ApiError as error:
+        return Chunk(finish="error", error=error.message)
+    try:
+        return await asyncio.wait_for(answer.end, deadline_s)
+    except TimeoutError:
+        return Chunk(finish="error", error=f"no token within {deadline_s:g} s")
+    finally:
+        handle.abort()
+
+
+async def shut_down(llm: LLM, deadline_s: float) -> None:
+    """In a thread of its own: with a dead worker it may never return, and must not hold us."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def shut() -> None:
+        try:
+            llm.shutdown()
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=shut, daemon=True).start()
+    try:
+        await asyncio.wait_for(done.wait(), deadline_s)
+    except TimeoutError:
+        logger.warning("TensorRT-LLM did not shut down within %g s.", deadline_s)

@@ -1,0 +1,129 @@
+"""Whether an engine in this process still answers: its silence, its probes, its failures in a row.
+
+In the versions that people run a dead worker leaves its requests waiting for ever and says nothing,
+so life is judged by steps only. Knows clocks and counts; knows no request and no package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.base import Health
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+LOOKS_PER_PROBE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    first_answer_s: float = 600.0
+    """So long may the first answer after a start take: kernels may still be compiled."""
+    idle_timeout_s: float = 120.0
+    """So long may a request that has begun get no step before it has failed."""
+    queue_timeout_s: float = 900.0
+    """So long may a request wait for its first step while others go on."""
+    probe_timeout_s: float = 30.0
+    """So long may the engine take for one token when it is asked whether it lives."""
+    probe_every_s: float = 60.0
+    """So long may the engine be silent before it is asked."""
+    max_failures: int = 3
+    """So many probes in a row may fail before the process should be replaced."""
+
+
+class Pulse:
+    """`ask` is a probe: None when answered, else why not. `fail_idle` ends the requests that have
+    waited too long and says how many. `on_death` is told the reason, once."""
+
+    def __init__(
+        self,
+        patience: Patience,
+        *,
+        ask: Callable[[float], Awaitable[str | None]],
+        fail_idle: Callable[[], int],
+        on_death: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.down: str | None = "The engine has not been started."
+        self.alive = True
+        self.last_progress_ns = now_ns()
+        self._patience = patience
+        self._ask = ask
+        self._fail_idle = fail_idle
+        self._on_death = on_death
+        self._sleep = sleep
+        self._now_ns = now_ns
+        self._failures = 0
+        self._probing: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self._up()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def end(self, reason: str) -> None:
+        self.down = reason
+        owned = [task for task in (self._watching, self._probing) if task is not None]
+        for task in owned:
+            task.cancel()
+        await asyncio.gather(*owned, return_exceptions=True)
+
+    def health(self) -> Health:
+        return Health(self.alive, self.down is None, self.last_progress_ns, self.down)
+
+    def progress(self, at_ns: int) -> None:
+        self.last_progress_ns = max(self.last_progress_ns, at_ns)
+
+    def praise(self) -> None:
+        """A request was answered: what failed before is forgiven."""
+        self._failures = 0
+
+    def doubt(self) -> asyncio.Task[None]:
+        """Ask for a token now, unless that is being done."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe())
+        return self._probing
+
+    def die(self, reason: str) -> None:
+        if self.alive:
+            self.alive = False
+            self.down = reason
+            self._on_death(reason)
+
+    async def _watch(self) -> None:
+        while self.alive:
+            await self._sleep(self._patience.probe_every_s / LOOKS_PER_PROBE)
+            failed = self._fail_idle()
+            silent_ns = self._now_ns() - self.last_progress_ns
+            silent = silent_ns >= self._patience.probe_every_s * 1e9
+            if silent or self._failures or (failed and silent_ns):
+                await self.doubt()
+
+    async def _probe(self) -> None:
+        before = self.last_progress_ns
+        why = await self._ask(self._patience.probe_timeout_s)
+        if not self.alive:
+            return
+        if why is None or self.last_progress_ns > before:  # a full batch makes a probe wait
+            self._up()
+        else:
+            self._failed(why)
+
+    def _up(self) -> None:
+        self.down = None
+        self._failures = 0
+        self.progress(self._now_ns())
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        self.down = f"The engine does not answer ({why}), {self._failures} times in a row."
+        logger.warning("%s", self.down)
+        if self._failures >= self._patience.max_failures:
+            self.die(self.down)

@@ -1,0 +1,195 @@
+"""One request to TensorRT-LLM: its growing output, read by ids, as chunks. Also its handle.
+
+Knows one result and one sink; knows no other request and nothing of the engine's life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.engine.base import Chunk, Logprob
+from trt_responses.engine.trtllm_words import END_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trt_responses.engine.base import Finish, GenerateOptions, Sink
+    from trt_responses.engine.trtllm_api import CompletionOutput, RequestOutput
+    from trt_responses.engine.trtllm_api import Logprob as TheirLogprob
+
+logger = logging.getLogger(__name__)
+
+UNLIKELY = -9999.0
+"""What the API says of an id so unlikely that its logprob was not given."""
+FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
+"""Their word for an end, when no id tells it; every other word is a failure."""
+FAILURES = (RuntimeError, ValueError, AssertionError, OSError)
+"""What reading a result may raise: their own errors, their checks, a broken pipe to a worker."""
+GOING_ON = (None, "not_finished")
+
+
+class Timings(NamedTuple):
+    """When a request came, began, first spoke and ended, and what the engine measured itself."""
+
+    request_id: str
+    arrival_ns: int
+    begun_ns: int
+    first_ns: int | None
+    ended_ns: int
+    engine: Mapping[str, float]
+
+
+class Request:
+    """`on_over` is called once, before the last push, in whatever way the request ended."""
+
+    def __init__(
+        self,
+        options: GenerateOptions,
+        sink: Sink,
+        now_ns: Callable[[], int],
+        on_over: Callable[[Request], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self.options = options
+        self.over = False
+        self.answered = False
+        self.begun_ns = now_ns()
+        self.last_step_ns = 0
+        """0 until there was one."""
+        self.first_ns: int | None = None
+        self._sink = sink
+        self._now_ns = now_ns
+        self._on_over = on_over
+        self._on_error = on_error
+        self._stops = frozenset((END_ID, *options.stop_ids))
+        self._seen = 0
+        self._cached_told = False
+        self._result: RequestOutput | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, result: RequestOutput) -> asyncio.Task[None]:
+        self._result = result
+        self._task = asyncio.get_running_loop().create_task(self._follow(result))
+        return self._task
+
+    def abort(self) -> None:
+        if not self.over:
+            self._leave()
+
+    def fail(self, reason: str) -> None:
+        self.end(Chunk(finish="error", error=reason))
+
+    def end(self, chunk: Chunk) -> None:
+        """Push the last chunk, unless the request is over already."""
+        if not self.over:
+            self.answered = chunk.finish != "error"
+            self._leave(done=self._result is None or self._result.finished)
+            self._sink.push(chunk)
+
+    def timings(self) -> Timings:
+        measured = (self._result.metrics_dict if self._result else None) or {}
+        return Timings(
+            self.options.request_id,
+            self.options.arrival_ns,
+            self.begun_ns,
+            self.first_ns,
+            self._now_ns(),
+            {str(name): float(value) for name, value in measured.items()},
+        )
+
+    async def _follow(self, result: RequestOutput) -> None:
+        """After a raise the result never says that it is done: it is not awaited again."""
+        steps = aiter(result)
+        while not self.over:
+            try:
+                step = await anext(steps)
+            except StopAsyncIteration:
+                break
+            except FAILURES as error:
+                self._on_error(error)
+                self.fail(f"The engine failed: {error}")
+                return
+            if not self.over:  # it may have been aborted between the step and this turn
+                self._step(step)
+        self.fail("The engine ended the request without saying why.")
+
+    def _step(self, result: RequestOutput) -> None:
+        self.last_step_ns = self._now_ns()
+        output = result.outputs[0]
+        ids = list(output.token_ids[self._seen :])
+        if ids and self.first_ns is None:
+            self.first_ns = self.last_step_ns
+        stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
+        if stop_id is not None:
+            del ids[ids.index(stop_id) + 1 :]
+        elif _trimmed(output, self._stops):
+            stop_id = int(output.stop_reason or 0)
+            ids.append(stop_id)  # it was cut from the output, and is an id like any other
+        logprobs = self._logprobs(output, ids)
+        self._seen += len(ids)
+        if stop_id is not None:
+            self.end(Chunk(ids, logprobs, self._cached(result), "stop", stop_id))
+        elif output.finish_reason not in GOING_ON or result.finished:
+            self._finish(result, output, ids, logprobs)
+        elif ids:
+            self._sink.push(Chunk(ids, logprobs, self._cached(result)))
+
+    def _finish(
+        self,
+        result: RequestOutput,
+        output: CompletionOutput,
+        ids: Sequence[int],
+        logprobs: Sequence[Logprob],
+    ) -> None:
+        """No id told the end, so the word must."""
+        finish = FINISHES.get(output.finish_reason or "", "error")
+        error = None
+        if finish == "error":
+            error = f"The engine ended the request: {output.finish_reason or 'it did not say why'}."
+        self.end(Chunk(ids, logprobs, self._cached(result), finish, None, error))
+
+    def _cached(self, result: RequestOutput) -> int | None:
+        if self._cached_told:
+            return None
+        self._cached_told = True
+        return result.cached_tokens
+
+    def _logprobs(self, output: CompletionOutput, ids: Sequence[int]) -> list[Logprob]:
+        if self.options.logprobs is None:
+            return []
+        theirs = (output.logprobs or ())[self._seen : self._seen + len(ids)]
+        return [
+            logprob(token_id, entry, self.options.logprobs)
+            for token_id, entry in itertools.zip_longest(ids, theirs)
+        ]
+
+    def _leave(self, *, done: bool = False) -> None:
+        """Nothing is pushed from here on, and nothing is awaited: the result is dropped."""
+        self.over = True
+        if self._result is not None and not done:
+            # Without an executor it asserts, or finds None where the executor was.
+            with suppress(RuntimeError, AssertionError, AttributeError):
+                self._result.abort()
+        if self._task is not None:
+            asyncio.get_running_loop().call_soon(self._task.cancel)
+        self._on_over(self)
+
+
+def _trimmed(output: CompletionOutput, stops: frozenset[int]) -> bool:
+    """The second witness: a stop id that is named and is not there."""
+    return output.finish_reason == "stop" and output.stop_reason in stops
+
+
+def logprob(token_id: int, entry: Mapping[int, TheirLogprob] | float | None, count: int) -> Logprob:
+    """Their alternatives by id, which hold the chosen one too; newer versions may give a number."""
+    if entry is None:
+        return Logprob(token_id, UNLIKELY, ())
+    if isinstance(entry, int | float):
+        return Logprob(token_id, float(entry), ((token_id, float(entry)),)[:count])
+    ranked = sorted(entry.items(), key=lambda pair: -pair[1].logprob)
+    chosen = entry[token_id].logprob if token_id in entry else UNLIKELY
+    return Logprob(token_id, chosen, tuple((i, e.logprob) for i, e in ranked[:count]))

@@ -1,0 +1,203 @@
+"""A start and a request in TensorRT-LLM's words, without those the installed version lacks.
+
+Knows keywords and their traps; starts nothing and follows no request.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import TYPE_CHECKING, get_args
+
+from trt_responses.engine.base import Limits
+from trt_responses.errors import StartupError
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trt_responses.engine.base import GenerateOptions, Guide, GuideKind
+    from trt_responses.engine.trtllm_api import (
+        ArgumentField,
+        CallWords,
+        GuideWords,
+        Package,
+        SamplingWords,
+    )
+
+logger = logging.getLogger(__name__)
+
+END_ID = CONTROL.return_
+MAX_LOGPROBS = 20
+GUIDES: Mapping[GuideKind, frozenset[int]] = {
+    "json_schema": frozenset({END_ID}),
+    "regex": frozenset({END_ID}),
+}
+"""A guide ends with the tokenizer's end token, which for gpt-oss is `<|return|>`."""
+SILENCE = {"TRTLLM_NO_USAGE_STATS": "1", "TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "1"}
+"""Newer versions report usage unless told not to; older ones do not know these variables."""
+
+
+class Accepted:
+    """What an installed version takes. Each keyword it does not take is logged once."""
+
+    def __init__(self, package: Package) -> None:
+        self._version = package.version
+        self._fields = package.argument_fields
+        self._sampling = _parameters(package.sampling_params)
+        self._llm = _parameters(package.llm) | set(package.argument_fields)
+        self._call: frozenset[str] = frozenset()
+        self._told: set[str] = set()
+
+    def learn_call(self, generate_async: object) -> None:
+        self._call = _parameters(generate_async)
+
+    def sampling(self, words: SamplingWords) -> dict[str, object]:
+        return self._kept("SamplingParams", dict(words), self._sampling)
+
+    def call(self, words: CallWords) -> dict[str, object]:
+        return self._kept("generate_async", dict(words), self._call)
+
+    def takes_argument(self, name: str) -> bool:
+        return name in self._llm
+
+    def arguments(self, words: Mapping[str, object]) -> dict[str, object]:
+        """Those of `LLM`, and inside each of its nested configurations."""
+        kept = self._kept("LLM", words, self._llm)
+        for name, value in kept.items():
+            known = _nested_fields(self._fields.get(name))
+            if isinstance(value, dict) and known:
+                kept[name] = self._kept(f"LLM, {name}", value, known)
+        return kept
+
+    def _kept(
+        self, where: str, words: Mapping[str, object], known: frozenset[str] | set[str]
+    ) -> dict[str, object]:
+        for name in words.keys() - known:
+            if (dropped := f"{where}({name})") not in self._told:
+                self._told.add(dropped)
+                logger.warning("tensorrt_llm %s does not take %s.", self._version, dropped)
+        return {name: value for name, value in words.items() if name in known}
+
+
+def start_words(
+    checkpoint: Path, arguments: Mapping[str, object], accepted: Accepted
+) -> dict[str, object]:
+    """The keywords of `LLM`: the engine's arguments, and what the adapter rests on."""
+    words: dict[str, object] = {
+        **arguments,
+        "model": str(checkpoint),
+        # A guide needs the package's tokenizer; without guides ids are all there is.
+        "skip_tokenizer_init": arguments.get("guided_decoding_backend") is None,
+        # Post-processing workers would replace the outputs by objects of their own.
+        "num_postprocess_workers": 0,
+    }
+    if accepted.takes_argument("telemetry_config"):
+        words["telemetry_config"] = {"disabled": True}
+    return accepted.arguments(words)
+
+
+def limits(arguments: Mapping[str, object]) -> Limits:
+    guided = arguments.get("guided_decoding_backend") is not None
+    return Limits(
+        number(arguments, "max_seq_len"),
+        number(arguments, "max_batch_size"),
+        GUIDES if guided else {},
+        MAX_LOGPROBS,
+    )
+
+
+def longest_prompt(arguments: Mapping[str, object]) -> int:
+    """Without chunked prefill a prompt must fit into one step."""
+    chunked = bool(arguments.get("enable_chunked_prefill"))
+    return number(arguments, "max_seq_len" if chunked else "max_num_tokens")
+
+
+def number(arguments: Mapping[str, object], name: str) -> int:
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise StartupError(f"Argument {name}: expected a whole number above 0, got {value!r}.")
+    return value
+
+
+def sampling_words(
+    options: GenerateOptions, left: int, package: Package, *, metrics: bool
+) -> SamplingWords:
+    """Everything that samples is said: without it the package is greedy and stops at 32 ids.
+
+    An end id given here switches off the package's own set-up of stop ids, so all are named. A
+    matched stop id is cut from the output unless it is asked to stay.
+    """
+    words: SamplingWords = {
+        "end_id": END_ID,
+        "max_tokens": left,
+        "stop_token_ids": [token_id for token_id in options.stop_ids if token_id != END_ID],
+        "include_stop_str_in_output": True,
+        "detokenize": False,
+        "temperature": max(options.temperature, 0.0),
+        "top_p": options.top_p,
+        "top_k": options.top_k,
+    }
+    if options.temperature <= 0:
+        words["top_p"], words["top_k"] = 1.0, 1
+    elif options.min_p:
+        words["min_p"] = options.min_p
+    if options.presence_penalty:
+        words["presence_penalty"] = options.presence_penalty
+    if options.frequency_penalty:
+        words["frequency_penalty"] = options.frequency_penalty
+    if options.seed is not None:
+        words["seed"] = options.seed
+    if options.logprobs is not None:
+        words["logprobs"] = max(1, options.logprobs)
+    if banned := _banned(options):
+        words["bad_token_ids"] = list(banned)
+    if options.guide is not None:
+        words["guided_decoding"] = package.guided_decoding_params(**guide_words(options.guide))
+    if metrics:
+        words["return_perf_metrics"] = True
+    return words
+
+
+def _banned(options: GenerateOptions) -> tuple[int, ...]:
+    """To a grammar a control id may pass for its spelling, as the content of a string."""
+    if options.guide is None:
+        return options.banned_ids
+    ends = GUIDES[options.guide.kind]
+    return (*(token_id for token_id in CONTROL if token_id not in ends), *options.banned_ids)
+
+
+def guide_words(guide: Guide) -> GuideWords:
+    return {"json": guide.source} if guide.kind == "json_schema" else {"regex": guide.source}
+
+
+def call_words(options: GenerateOptions, sampling_params: object) -> CallWords:
+    words: CallWords = {
+        "sampling_params": sampling_params,
+        "streaming": True,
+        "priority": options.priority,
+    }
+    if options.cache_salt is not None:
+        words["cache_salt"] = options.cache_salt
+    if options.trace_headers:
+        words["trace_headers"] = dict(options.trace_headers)
+    return words
+
+
+def _parameters(called: object) -> frozenset[str]:
+    assert callable(called)
+    found = inspect.signature(called).parameters.values()
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return frozenset(p.name for p in found if p.kind not in variable)
+
+
+def _nested_fields(field: ArgumentField | None) -> frozenset[str]:
+    """The field names of the configuration class that a field holds, if it holds one."""
+    seen = [] if field is None else [field.annotation]
+    for annotation in seen:  # grows: a class may stand inside Optional and Annotated
+        fields = getattr(annotation, "model_fields", None)
+        if fields:
+            return frozenset(fields)
+        seen.extend(get_args(annotation))
+    return frozenset()

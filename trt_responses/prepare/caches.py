@@ -1,0 +1,71 @@
+"""What TensorRT-LLM may keep between starts: where it lies, what it belongs to, when it is stale.
+
+A cache of another version, GPU or set of arguments loads silently and costs speed, so each has a
+directory of its own. Knows names and directories; knows no engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+ROOM = "cache"
+STALE = "stale-"
+KEY_LETTERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """One directory for one combination; `variables` point the libraries into it."""
+
+    directory: Path
+
+    def variables(self) -> dict[str, str]:
+        place = self.directory.absolute()
+        return {
+            "TLLM_AUTOTUNER_CACHE_PATH": str(place / "autotuner.json"),
+            "TRITON_CACHE_DIR": str(place / "triton"),
+            "FLASHINFER_WORKSPACE_BASE": str(place / "flashinfer"),
+        }
+
+    def size_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
+
+
+def caches_of(engine: Path, package: str, sm: str, arguments: Mapping[str, object]) -> Caches:
+    """The caches of this version on this GPU with these arguments."""
+    text = json.dumps(arguments, sort_keys=True).encode()
+    digest = hashlib.sha256(text).hexdigest()[:KEY_LETTERS]
+    return Caches(engine / ROOM / f"{package}-sm{sm}-{digest}")
+
+
+def set_aside(caches: Caches) -> list[Path]:
+    """Every other cache in the engine's directory gets a name under which nothing finds it."""
+    room = caches.directory.parent
+    if not room.is_dir():
+        return []
+    strangers = [
+        path
+        for path in sorted(room.iterdir())
+        if path.is_dir() and path != caches.directory and not path.name.startswith(STALE)
+    ]
+    return [_renamed(path) for path in strangers]
+
+
+def renew(caches: Caches) -> Path | None:
+    """Set this very cache aside too, so that the next start makes a new one."""
+    return _renamed(caches.directory) if caches.directory.is_dir() else None
+
+
+def _renamed(path: Path) -> Path:
+    aside = path.with_name(f"{STALE}{path.name}")
+    if aside.exists():
+        shutil.rmtree(aside)
+    return path.replace(aside)
