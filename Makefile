@@ -50,8 +50,9 @@ serve: $(ENV) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without a
 bench: $(ENV) ## Time the server against the floor, as ratios of one run
 	$(BIN)/python -m bench
 
-fuzz: $(DEV) ## Two million random tokens through the reader and its oracle
+fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas through a model
 	$(BIN)/python -m scripts.fuzz_reader
+	$(BIN)/python -m scripts.fuzz_schemas
 
 demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 15 minutes)
 	$(PIP) --editable '.[demo-train]'

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 from rich.console import Console
 
-from bench import beside, inprocess, machine, memory, report, wire
+from bench import beside, inprocess, machine, memory, report, stores, wire
 from bench.asgi import living
 from bench.check import Wrong
 from bench.ours import Playing
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from trt_responses.harmony.vocabulary import Vocabulary
 
-PARTS = ("inprocess", "wire", "beside")
+PARTS = ("inprocess", "wire", "beside", "stores")
 STREAMS = (1, 64, 256)
 RESULTS = Path(__file__).parent / "results"
 
@@ -40,6 +40,7 @@ before any time is shown each contender's text is compared with the script, lett
   inprocess   the app called without sockets: what our own code costs for each token
   wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
   beside      request to first delta, long prompts, hostile texts, memory of stored responses
+  stores      what each kind of store adds to a response's end, and how many it takes a second
 """
 
 EPILOG = """\
@@ -119,6 +120,9 @@ def _measure(told: report.Report, wanted: argparse.Namespace, console: Console) 
     if "beside" in parts and not wanted.quick:
         with console.status("measuring memory"):
             told.stored_mib = memory.measured()
+    if "stores" in parts and not wanted.quick:
+        with console.status("measuring stores"), asyncio.Runner() as runner:
+            told.stores = runner.run(stores.measured_rows())
 
 
 async def _in_this_process(

@@ -10,15 +10,22 @@ import gc
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from bench.asgi import living, post
 from bench.asks import BODY
 from bench.ours import Playing
-from bench.script import LENGTHS, script
+from bench.script import LENGTHS, ids, script
 from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from bench.script import Script
+    from trt_responses.harmony.vocabulary import Vocabulary
 
 WARM_UP = 1000
 STORED = 3000
@@ -33,17 +40,30 @@ def measured() -> float:
 
 async def _mib_for_1000() -> float:
     playing = Playing()
-    playing.play(script(vocabularies.load(), LENGTHS[0]), CHUNK)
+    vocabulary = vocabularies.load()
+    words = script(vocabulary, LENGTHS[0])
+    before = 0
     async with living(playing.app):
-        for _ in range(WARM_UP):
+        for number in range(WARM_UP + STORED):
+            if number == WARM_UP:
+                before = resident_bytes()
+            playing.play(_numbered(vocabulary, words, number), CHUNK)
             await post(playing.app, BODY, len)
-        before = _resident_bytes()
-        for _ in range(STORED):
-            await post(playing.app, BODY, len)
-        return (_resident_bytes() - before) / 2**20 / (STORED / 1000)
+        return (resident_bytes() - before) / 2**20 / (STORED / 1000)
 
 
-def _resident_bytes() -> int:
+def _numbered(vocabulary: Vocabulary, words: Script, number: int) -> Script:
+    """The same with a number at the head of each message: equal messages would be stored once."""
+    own = ids(vocabulary, f"{number} ")
+    token_ids = [
+        each
+        for token_id in words.token_ids
+        for each in ((token_id, *own) if token_id == CONTROL.message else (token_id,))
+    ]
+    return replace(words, token_ids=tuple(token_ids))
+
+
+def resident_bytes() -> int:
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE")

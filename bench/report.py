@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from rich.table import Table
 
+from bench import stores
 from bench.machine import MOST_SPREAD
 from bench.timing import ratio
 
@@ -44,6 +45,7 @@ class Report:
     next_turn: NextTurn | None = None
     traps: list[Trap] = field(default_factory=list)
     stored_mib: float | None = None
+    stores: list[stores.Row] = field(default_factory=list)
 
     @property
     def noisy(self) -> bool:
@@ -69,6 +71,8 @@ def show(report: Report, console: Console, *, anyway: bool) -> None:
     beside = _beside(report)
     if beside.row_count:
         console.print(beside)
+    if report.stores:
+        console.print(stores.table(report.stores))
 
 
 def _inprocess(report: Report, anyway: bool) -> Table:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
+CALL_KEYS = ("phase", "call_id", "name", "arguments", "input")
+
+
 def compact(events: Iterable[Json]) -> list[Json]:
     lines = []
     for key, run in groupby(events, _delta_of):
@@ -42,7 +45,7 @@ def _line(event: Json) -> Json:
     if "output_index" in event:
         line["at"] = [event[i] for i in ("output_index", "content_index") if i in event]
     line |= {key: event[key] for key in ("item_id", "message", "name") if key in event}
-    for key in ("text", "delta", "arguments"):
+    for key in ("text", "delta", "arguments", "input"):
         if key in event:
             line["text"] = event[key]
     if "part" in event:
@@ -56,7 +59,7 @@ def _line(event: Json) -> Json:
 
 def _item(item: Json) -> Json:
     shown = {"item_id": item["id"], "kind": item["type"], "status": item["status"]}
-    shown |= {key: item[key] for key in ("phase", "call_id", "name", "arguments") if key in item}
+    shown |= {key: item[key] for key in CALL_KEYS if key in item}
     if "content" in item:
         shown["texts"] = [part["text"] for part in item["content"]]
     return shown

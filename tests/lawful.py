@@ -25,7 +25,18 @@ TERMINAL = {
 TEXTS = {"message": "output_text", "reasoning": "reasoning_text"}
 """The kind of part that an item holds."""
 
-PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
+PREFIXES = {
+    "message": "msg_",
+    "reasoning": "rs_",
+    "function_call": "fc_",
+    "custom_tool_call": "ctc_",
+}
+
+CALLS = {
+    "function_call": ("response.function_call_arguments", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input", "input"),
+}
+"""The events of a call's text, and the key that holds it."""
 
 
 def check(events: Sequence[Json], last: Json) -> None:
@@ -94,18 +105,27 @@ def _check_item(events: Sequence[Json], index: int) -> None:
     assert added == done | {"status": "in_progress", "content": []}
     first, last = events[1]["part"], events[-2]["part"]
     assert (first["type"], first["text"]) == (kind, "")
+    if "logprobs" in first:  # each delta's, one after another
+        first |= {"logprobs": [p for event in events for p in _logprobs_of_delta(event)]}
     assert last == first | {"text": said}
     assert events[-3]["text"] == said
     assert done["content"] == [last]
 
 
+def _logprobs_of_delta(event: Json) -> list[Json]:
+    told: list[Json] = event["logprobs"] if event["type"].endswith(".delta") else []
+    return told
+
+
 def _check_call(events: Sequence[Json], said: str) -> None:
     added, done = events[0]["item"], events[-1]["item"]
-    _check_order(events, "response.function_call_arguments", parts=False)
-    assert added == done | {"status": "in_progress", "arguments": ""}
-    assert (events[-2]["arguments"], events[-2]["name"]) == (said, done["name"])
-    assert done["arguments"] == said
-    if done["status"] == "completed":
+    text, key = CALLS[done["type"]]
+    _check_order(events, text, parts=False)
+    assert added == done | {"status": "in_progress", key: ""}
+    assert events[-2][key] == done[key] == said
+    if done["type"] == "function_call":
+        assert events[-2]["name"] == done["name"]
+    if done["status"] == "completed" and done["type"] == "function_call":
         assert said, "a whole call has arguments, if only {}"
 
 

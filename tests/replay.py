@@ -40,6 +40,8 @@ Ending = Literal["stop", "length", "error", "abort"]
 FOLDER = Path(__file__).parent / "transcripts"
 PROMPT = tuple(range(1000, 1012))
 """Stands for a rendered prompt: nothing after the renderer looks inside."""
+CUSTOM = "custom:"
+"""Before the name of a custom tool."""
 ENGINE_FAULT = "out of memory"
 
 
@@ -154,7 +156,11 @@ class Stage:
         self.scripted = ScriptedEngine([part.script() for part in parts], clock=self.clock)
         self.log = Log(response or Response("resp_0", 1_700_000_000, "gpt-oss"))
         callees = {
-            f"{prefix}{name}": Callee(name) for name in tools for prefix in ("", "functions.")
+            f"{prefix}{name.removeprefix(CUSTOM)}": Callee(
+                name.removeprefix(CUSTOM), custom=name.startswith(CUSTOM)
+            )
+            for name in tools
+            for prefix in ("", "functions.")
         }
         self.machine = Machine(self.log, callees, Mint())
         self.reader = reader or Reader(tables)

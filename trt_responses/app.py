@@ -36,6 +36,7 @@ from trt_responses.response.steering import Steering
 from trt_responses.settings import PREFIX, Settings
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
+from trt_responses.store.sqlite import SqliteStore
 from trt_responses.telemetry import RunLog
 from trt_responses.web.docs import Docs, openapi
 from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
@@ -103,7 +104,7 @@ def create_app(
         sleep=sleep,
     )
     app.router.routes[:] = _routes(settings, engine, runs, background, stored, terms, model)
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to replace it
+    app.openapi = partial(openapi, model)  # type: ignore[method-assign]  # FastAPI's own way to replace it
     app.add_middleware(Unrouted, headers=Headers(time.monotonic_ns))
     app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
     return app
@@ -165,18 +166,24 @@ def store_of(settings: Settings) -> Store:
         case "memory":
             return MemoryStore(bounds)
         case "sqlite":
-            from trt_responses.store.sqlite import SqliteStore
-
             path = Path(url.removeprefix("sqlite://").removeprefix("/"))
             return SqliteStore(path, bounds, synchronous=settings.store_synchronous)
         case "redis" | "rediss" | "unix":
-            from trt_responses.store.redis import RedisStore  # an extra
-
-            return RedisStore(url, bounds)
-        case _:
+            return _redis(url, bounds)
+        case other:
             raise StartupError(
-                f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host, got {url!r}."
+                f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host, got {other!r}."
             )
+
+
+def _redis(url: str, bounds: Bounds) -> Store:
+    try:
+        from trt_responses.store.redis import RedisStore
+    except ModuleNotFoundError:
+        raise StartupError(
+            f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."
+        ) from None
+    return RedisStore(url, bounds)
 
 
 def mint(prefix: str) -> str:
@@ -288,7 +295,7 @@ def _routes(
     )
     models = Models(model, int(time.time()), headers)
     health = HealthChecks(engine, runs, headers)
-    docs = Docs(headers)
+    docs = Docs(headers, model)
     fields = Fields(headers)
 
     def route(method: str, path: str, answer: Answer, who: Guard = guard) -> Route:

@@ -14,9 +14,9 @@ from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import GenerateOptions
+    from trt_responses.engine.base import GenerateOptions, GuideKind
     from trt_responses.engine.scripted import Request, Step
     from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Store
@@ -96,6 +96,8 @@ async def served(
     manual: bool = False,
     context_tokens: int = 131_072,
     max_batch: int = 64,
+    max_logprobs: int = 20,
+    guides: Mapping[GuideKind, frozenset[int]] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     **settings: object,
 ) -> AsyncIterator[Served]:
@@ -106,6 +108,8 @@ async def served(
         clock=clock,
         context_tokens=context_tokens,
         max_batch=max_batch,
+        max_logprobs=max_logprobs,
+        guides=guides,
     )
     app = create_app(Settings(**(SETTINGS | settings)), engine=engine, store=store, sleep=sleep)
     async with living(app):

@@ -22,7 +22,6 @@ from tests.ticks import Ticks, settled
 from trt_responses.engine.scripted import Die, Stall
 from trt_responses.errors import ApiError, StoreUnavailable
 from trt_responses.response.lost import LOST
-from trt_responses.store.base import Job
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.wire.response import Response as OurResponse
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from tests.asgi import Call
     from tests.protocol.served import Served
+    from trt_responses.store.base import Job
 
 STALLED = script("<|channel|>final<|message|>Hold on", Stall())
 AT_ONCE: dict[str, Any] = {"drain_s": 0}
@@ -482,6 +482,6 @@ def test_a_queued_snapshot_is_the_sdks() -> None:
         async with served() as s:
             body = await started(s)
             assert Response.model_validate(body).status == "queued"
-            assert body.keys() >= {f for f in OurResponse.__dataclass_fields__}
+            assert body.keys() >= set(OurResponse.__dataclass_fields__)
 
     asyncio.run(story())

@@ -23,7 +23,10 @@ EVERYTHING: list[Any] = [
     {"role": "user", "content": "Hello"},
     {"role": "system", "content": [{"type": "input_text", "text": "Be brief."}]},
     {"type": "message", "role": "developer", "content": "Be kind.", "id": "msg_mine"},
-    {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}],
+    },
     {"role": "assistant", "content": "Hi."},
     {"role": "assistant", "content": [{"type": "output_text", "text": "x"}], "phase": "commentary"},
     {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
@@ -122,9 +125,7 @@ def test_only_what_the_request_itself_brought_is_listed() -> None:
     async def story() -> None:
         async with served(THOUGHT) as s:
             first = (await s.client.create(input="One")).json()
-            second = (
-                await s.client.create(input="Two", previous_response_id=first["id"])
-            ).json()
+            second = (await s.client.create(input="Two", previous_response_id=first["id"])).json()
             body = await items(s.client, second["id"])
             assert [item["content"][0]["text"] for item in body["data"]] == ["Two"]
             third = (await s.client.create(input=[], previous_response_id=second["id"])).json()

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.protocol.served import Served
 
 SEALED: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -56,8 +55,8 @@ def result(call_id: str, text: str = "Sunny.") -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 
-def sealed(output: Sequence[dict[str, Any]]) -> list[str]:
-    return [item["encrypted_content"] for item in output if item["type"] == "reasoning"]
+def sealed(output: Sequence[dict[str, Any]]) -> list[Any]:
+    return [item.get("encrypted_content") for item in output if item["type"] == "reasoning"]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
@@ -79,8 +78,8 @@ def test_a_tool_loop_that_replays_its_items_renders_to_the_ids_that_were_generat
                     said += [*last["output"], result(last["output"][-1]["call_id"])]
             kept = written(wrote)
             tail = ids(
-                "<|start|>functions.weather to=assistant<|channel|>commentary<|message|>Sunny.<|end|>"
-                "<|start|>assistant"
+                "<|start|>functions.weather to=assistant<|channel|>commentary<|message|>"
+                "Sunny.<|end|><|start|>assistant"
             )
             for turn in (1, 2):
                 assert s.prompt(turn) == [*s.prompt(turn - 1), *kept, *tail]
@@ -114,7 +113,7 @@ def test_what_an_item_carries_when_it_is_done_renders_the_thought_itself() -> No
             kind = "response.output_item.done"
             done = [event["item"] for event in call.events if event["type"] == kind]
             assert [item["type"] for item in done] == ["reasoning", "function_call"]
-            bare = {"type": "reasoning", "summary": [], "content": None}
+            bare: dict[str, Any] = {"type": "reasoning", "summary": [], "content": None}
             bare["encrypted_content"] = done[0]["encrypted_content"]
             drop = ("id", "status")
             calls = {key: value for key, value in done[1].items() if key not in drop}
@@ -169,7 +168,7 @@ def test_reasoning_is_sealed_only_when_it_is_asked_for() -> None:
         async with served(THOUGHT, **KEYED) as s:
             for more in ({}, {"store": False}, {"include": ["message.input_image.image_url"]}):
                 made = (await s.client.create(**more)).json()
-                assert sealed(made["output"]) == [None]
+                assert "encrypted_content" not in made["output"][0]
             kept = (await s.client.create(include=SEALED["include"])).json()
             (blob,) = sealed(kept["output"])
             assert blob.startswith("trtr1_")

@@ -11,6 +11,7 @@ import pytest
 from tests import lawful
 from tests.protocol.served import WEATHER, ids, served
 from tests.protocol.test_replies import check_streamed, without_ids
+from tests.steering import GUIDES
 from trt_responses.engine.scripted import Script
 
 PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'
@@ -27,6 +28,15 @@ SPACE = {
     ],
 }
 HOSTED = [{"type": "web_search"}, {"type": "mcp", "server_label": "x"}, {"type": "brand_new"}]
+
+
+NO_JSON = [
+    (PATCH, PATCH),
+    ('{"input": "half', "half"),
+    ('{"inp', '{"inp'),
+    ('{"input": "a\\', "a\\"),
+    ("{}", ""),
+]
 
 
 def call_of(name: str, arguments: str) -> str:
@@ -109,7 +119,7 @@ def test_a_custom_call_and_its_output_go_round_and_the_next_prompt_begins_with_a
 
 def test_what_is_no_json_in_a_custom_call_is_given_as_it_was_written() -> None:
     async def story() -> None:
-        for text, told in ((PATCH, PATCH), ('{"input": "half', "half"), ("{}", "")):
+        for text, told in NO_JSON:
             async with served(call_of("apply_patch", text)) as s:
                 streamed = await s.client.create(stream=True, tools=[CUSTOM])
                 last = check_streamed(streamed)
@@ -299,5 +309,34 @@ def test_a_call_after_the_first_that_is_cut_leaves_the_first_whole() -> None:
                 *("completed", "completed", "incomplete")
             ]
             assert last["usage"]["output_tokens"] == budget
+
+    asyncio.run(story())
+
+
+A = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+STRICT = WEATHER | {"parameters": A | {"additionalProperties": False}, "strict": True}
+GUIDED = '{"a": %d}<|endoftext|>'
+
+
+def test_calls_after_the_first_are_steered_as_the_first_was() -> None:
+    named = {"type": "function", "name": "weather"}
+
+    async def story() -> None:
+        chosen = ("Now.<|end|>", GUIDED % 1, HEADER, GUIDED % 2, OTHER)
+        async with served(*chosen, guides=GUIDES, max_calls=8) as s:
+            last = (await s.client.create(tools=[WEATHER, SPACE], tool_choice=named)).json()
+            assert calls(last) == [("weather", '{"a": 1}'), ("weather", '{"a": 2}')]
+            guided = [request.options.guide is not None for request in s.engine.requests]
+            assert guided == [False, True, False, True, False]
+        strict = (HEADER, GUIDED % 1, HEADER, GUIDED % 2, OTHER, '{"path":"x"}<|call|>', NO_CALL)
+        async with served(*strict, guides=GUIDES, max_calls=8) as s:
+            last = (await s.client.create(tools=[STRICT, SPACE])).json()
+            assert calls(last) == [
+                ("weather", '{"a": 1}'),
+                ("weather", '{"a": 2}'),
+                ("read", '{"path":"x"}'),
+            ]
+            guided = [request.options.guide is not None for request in s.engine.requests]
+            assert guided == [False, True, False, True, False, False, False]
 
     asyncio.run(story())

@@ -39,6 +39,8 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "response.reasoning_text.done": (*_AT, "text"),
     "response.function_call_arguments.delta": ("item_id", "output_index", "delta"),
     "response.function_call_arguments.done": ("item_id", "output_index", "arguments"),
+    "response.custom_tool_call_input.delta": ("item_id", "output_index", "delta"),
+    "response.custom_tool_call_input.done": ("item_id", "output_index", "input"),
     "error": ("message",),
 }
 """Every kind of event that is sent, and what the SDK requires of it beside type and number."""
@@ -57,6 +59,7 @@ SPECIFIED: dict[str, frozenset[str]] = {
     "message": frozenset({"type", "id", "status", "role", "content"}),
     "reasoning": frozenset({"type", "id", "summary"}),
     "function_call": frozenset({"type", "id", "call_id", "name", "arguments", "status"}),
+    "custom_tool_call": frozenset({"type", "id", "call_id", "name", "input"}),
     "output_text": frozenset({"type", "text", "annotations"}),
     "reasoning_text": frozenset({"type", "text"}),
     "error": frozenset({"code", "message", "param"}),

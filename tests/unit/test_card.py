@@ -182,7 +182,7 @@ def test_a_card_with_a_wrong_kind_of_value_is_refused_by_its_name(
         (("libraries", "gguf"), 19),
         (("greedy_ids", 1), "2"),
         (("status",), "done"),
-        (("kind",), "trtllm"),
+        (("kind",), "onnx"),
         (("weight_type",), "q4_0"),
         (("schema",), 2),
         (("unknown",), 1),

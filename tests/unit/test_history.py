@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -15,10 +16,13 @@ from trt_responses.engine.scripted import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.harmony.read import Reader
 from trt_responses.harmony.render import Renderer
+from trt_responses.harmony.scored import ScoredReader
 from trt_responses.harmony.tokenise import Tokeniser
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.response.history import output_blocks
 from trt_responses.response.runs import Parts, Runs
+from trt_responses.response.seal import Sealer
+from trt_responses.response.steering import Steering
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.wire.request import parse
@@ -56,6 +60,8 @@ def said(item: Json) -> tuple[str, str, str]:
     """What an item says, without its id and status."""
     if item["type"] == "function_call":
         return item["type"], item["name"], item["arguments"]
+    if item["type"] == "custom_tool_call":
+        return item["type"], item["name"], item["input"]
     return item["type"], item.get("phase", ""), "".join(part["text"] for part in item["content"])
 
 
@@ -68,7 +74,7 @@ def test_every_item_is_stored_as_it_was_told_but_a_call_that_was_cut(
     output = [
         item
         for item in plain(stage.log.response)["output"]
-        if item["type"] != "function_call" or item["status"] == "completed"
+        if "call_id" not in item or item["status"] == "completed"
     ]
     assert [orjson.loads(block.item) for block in blocks] == output
     assert [block.call_id for block in blocks] == [item.get("call_id") for item in output]
@@ -123,11 +129,14 @@ class Conversation:
                 engine=self.engine,
                 store=self.store,
                 renderer=renderer,
-                new_reader=lambda: Reader(tables),
+                new_reader=partial(Reader, tables),
+                new_scored_reader=partial(ScoredReader, tables),
+                steering=Steering(vocabulary),
                 model="gpt-oss",
                 identity="You are a test.",
                 knowledge_cutoff="2024-06",
                 max_running=4,
+                sealer=Sealer(lambda: [bytes(32)]),
                 mint=Mint(),
                 today=lambda: next(self.dates),
                 clock_s=lambda: 1_700_000_000.0,

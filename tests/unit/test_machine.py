@@ -146,7 +146,7 @@ def test_an_empty_message_has_an_empty_part(header: Opened) -> None:
     events, _, log = made(header, Closed(True))
     assert len(events) == 5
     (item,) = log.response.output
-    assert not isinstance(item, i.OutputFunctionCall)
+    assert isinstance(item, i.OutputReasoning | i.OutputMessage)
     assert [part.text for part in item.content] == [""]
 
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.unit.oracle import merge, read_in_chunks, repairs, told
-from trt_responses.harmony.fragments import Closed, Opened, Repaired, Text
+from trt_responses.harmony.fragments import Closed, Opened, Repaired, Scored, Text
 from trt_responses.harmony.headers import CACHED, Headers
 from trt_responses.harmony.pieces import Pieces, advance
 from trt_responses.harmony.read import Reader, Span, Tables
@@ -45,7 +45,7 @@ def _shown(fragment: Fragment) -> str:
         case Opened(channel, recipient, content_type):
             to = f">{recipient}" if recipient else ""
             return f"+{channel}{to}" + (f":{content_type}" if content_type else "")
-        case Text(pieces):
+        case Text(pieces) | Scored(pieces):
             return '"' + b"".join(pieces).decode() + '"'
         case Closed(whole):
             return "." if whole else "~"

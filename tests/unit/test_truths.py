@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -329,13 +330,27 @@ def texts_of(item: Json) -> list[str]:
     return [item["arguments"], *[""][: item["arguments"] == "{}"]]
 
 
+def check_wrapped(item: Json, body: str) -> None:
+    """A custom call says what JSON reads; what is no such JSON is held elsewhere."""
+    try:
+        told = json.loads(body, strict=False)
+    except ValueError:
+        return
+    if isinstance(told, dict) and told.keys() == {"input"} and isinstance(told["input"], str):
+        said = told["input"].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        assert item["input"].replace("\ufffd", "") == said.replace("\ufffd", "")
+
+
 def check_text(stage: Stage, vocabulary: Vocabulary) -> None:
     """Each message's ids say what its item says; between messages there is structure alone."""
     kept, output = stage.reader.kept, snapshot(stage)["output"]
     at = 0
     for item, span in zip(output, stage.reader.messages, strict=True):
         body = vocabulary.text(kept[span.body_start : span.body_start + span.content_tokens])
-        if not span.repaired:
+        if item["type"] == "custom_tool_call":
+            if not span.repaired:
+                check_wrapped(item, body)
+        elif not span.repaired:
             assert body.replace("\ufffd", "") in [t.replace("\ufffd", "") for t in texts_of(item)]
         else:
             wrote = vocabulary.text(kept[span.start : span.end])

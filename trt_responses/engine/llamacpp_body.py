@@ -46,7 +46,8 @@ def words(prompt_ids: Sequence[int], options: GenerateOptions, left: int, seed: 
     """All but the slot, which is known later. Raises when the guide cannot be said."""
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
-    banned = options.banned_ids if options.guide is None else BANNED_IN_GUIDES + options.banned_ids
+    own = () if options.guide is None else BANNED_IN_GUIDES
+    banned = dict.fromkeys(own + options.banned_ids)
     return {
         "prompt": list(prompt_ids),
         "n_predict": left,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 from trt_responses.engine.base import Chunk, Logprob
@@ -39,7 +41,27 @@ class Script:
     cached_tokens: int | None = None
     chunks: tuple[Chunk | None, ...] = field(init=False, repr=False, compare=False)
     """What a step pushes when nothing is special about it: made once, not once per request."""
+    told: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """How many ids the steps before each have brought, where nothing special was among them."""
+    _leads: dict[frozenset[int], int] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
-        chunks = (Chunk(step) if isinstance(step, tuple) else None for step in self.steps)
+        chunks = [Chunk(step) if isinstance(step, tuple) else None for step in self.steps]
+        sizes = (len(chunk.token_ids) if chunk else 0 for chunk in chunks)
         object.__setattr__(self, "chunks", tuple(chunks))
+        object.__setattr__(self, "told", tuple(accumulate(sizes, initial=0)))
+
+    def plain_steps(self, stops: frozenset[int], room: int) -> int:
+        """How many steps come before the first that ends the request, or is no ids."""
+        if (lead := self._leads.get(stops)) is None:
+            lead = self._leads[stops] = self._lead(stops)
+        return min(lead, max(0, bisect_left(self.told, room) - 1))
+
+    def _lead(self, stops: frozenset[int]) -> int:
+        last = max(0, len(self.steps) - 1)
+        for place, chunk in enumerate(self.chunks[:last]):
+            if chunk is None or not stops.isdisjoint(chunk.token_ids):
+                return place
+        return last

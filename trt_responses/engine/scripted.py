@@ -34,10 +34,10 @@ class Request:
     """One request on its way through its script; also its own handle and its own record."""
 
     __slots__ = (
+        "_chunks",
         "_engine",
-        "_is_plain",
         "_left",
-        "_position",
+        "_plain_steps",
         "_script",
         "_sink",
         "_stops",
@@ -64,9 +64,11 @@ class Request:
         self._script = script
         self._sink: Sink | None = sink
         self._stops = frozenset(options.stop_ids)
-        self._is_plain = options.logprobs is None and script.cached_tokens is None
-        self._left = left
-        self._position = 0
+        self._chunks = script.chunks
+        self._plain_steps = 0
+        if options.logprobs is None and script.cached_tokens is None:
+            self._plain_steps = script.plain_steps(self._stops, left)
+        self._left = left - script.told[self._plain_steps]  # behind the plain steps
 
     def abort(self) -> None:
         if self.state in ("waiting", "running"):
@@ -78,22 +80,16 @@ class Request:
 
     def advance(self) -> None:
         """Take one step of the script: at most one push."""
-        self.steps_taken += 1
+        position = self.steps_taken
+        self.steps_taken = position + 1
+        if position < self._plain_steps and self._sink is not None:
+            self._sink.push(self._chunks[position])  # type: ignore[arg-type]  # that is what plain means
+            return None
         if self._left <= 0:
             return self._end("length")
-        script, position = self._script, self._position
-        steps = script.steps
-        if position == len(steps):  # only a script without steps gets here
-            return self._end(script.finish)
-        self._position = position + 1
-        step, chunk = steps[position], script.chunks[position]
-        if chunk is not None and self._is_plain and position + 1 < len(steps):
-            size = len(chunk.token_ids)
-            if size < self._left and self._stops.isdisjoint(chunk.token_ids):
-                self._left -= size
-                if self._sink is not None:
-                    self._sink.push(chunk)
-                return None
+        if position == len(self._script.steps):  # only a script without steps gets here
+            return self._end(self._script.finish)
+        step = self._script.steps[position]
         if isinstance(step, tuple):
             return self._say(step, None)
         match step:
@@ -112,7 +108,7 @@ class Request:
             ids, finish, stop_id = ids[:end], "stop", ids[end - 1]
         if len(ids) > self._left or (len(ids) == self._left and finish is None):
             ids, finish, stop_id = ids[: self._left], "length", None
-        elif finish is None and self._position == len(self._script.steps):
+        elif finish is None and self.steps_taken == len(self._script.steps):
             finish = self._script.finish
         self._left -= len(ids)
         wanted = self.options.logprobs
@@ -226,12 +222,14 @@ class ScriptedEngine:
         """One step of everything that runs; whether another step would do anything."""
         if self._waiting:
             self._admit()
-        if self._running:
+        if running := self._running:
             self._last_progress_ns = self._now_ns()
-            for request in tuple(self._running):  # a push may abort any of them
+            for request in tuple(running):  # a push may abort any of them
                 if request.state == "running":
                     request.advance()
-        return bool(self._running) or (bool(self._waiting) and self._has_place())
+            if running:
+                return True
+        return bool(self._waiting) and self._has_place()
 
     def _admit(self) -> None:
         while self._waiting and self._has_place():

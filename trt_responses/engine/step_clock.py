@@ -53,10 +53,11 @@ class StepClock:
                 await asyncio.sleep(0)
 
     def _tick(self) -> None:
+        self.steps += 1  # `_step` and `wake` written out: 0.1 µs
         self._armed = False
         more = True
         try:
-            more = self._step()
+            more = self._advance()
         finally:  # one sink that raises must not stop the others
             if more:
                 self.wake()

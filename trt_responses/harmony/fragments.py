@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_responses.wire.items import TokenLogprob
+
 RepairKind = Literal[
     "stray_text",  # text where a header must begin
     "stray_control",  # a control id where it means nothing
@@ -40,6 +42,13 @@ class Text(NamedTuple):
     pieces: Sequence[bytes]
 
 
+class Scored(NamedTuple):
+    """Text for one who has asked how likely it was: for each piece, the tokens that make it up."""
+
+    pieces: Sequence[bytes]
+    logprobs: Sequence[tuple[TokenLogprob, ...]]
+
+
 class Closed(NamedTuple):
     """The message ended: whole at one of Harmony's terminators, or cut."""
 
@@ -50,4 +59,4 @@ class Repaired(NamedTuple):
     kind: RepairKind
 
 
-Fragment = Opened | Text | Closed | Repaired
+Fragment = Opened | Text | Scored | Closed | Repaired

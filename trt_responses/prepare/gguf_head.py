@@ -12,6 +12,7 @@ import numpy as np
 
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.merges import merges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ def _add_numbers(writer: gguf.GGUFWriter, a: Architecture) -> None:
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -> None:
-    """Only ids are ever sent, so the strings serve logs; one merge, since none was never tried."""
+    """Only ids are ever sent: the strings serve guides and logs."""
     letters = _byte_letters()
     ordinary = [
         _whole(n, raw).decode("latin-1").translate(letters)
@@ -90,7 +91,12 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
     writer.add_token_list(ordinary + specials)
     normal, control = int(gguf.TokenType.NORMAL), int(gguf.TokenType.CONTROL)
     writer.add_token_types([normal] * len(ordinary) + [control] * len(specials))
-    writer.add_token_merges([f"{ordinary[0]} {ordinary[1]}"])
+    writer.add_token_merges(
+        [
+            " ".join(raw.decode("latin-1").translate(letters) for raw in pair)
+            for pair in merges(vocabulary.token_bytes)
+        ]
+    )
     writer.add_bos_token_id(CONTROL.startoftext)
     writer.add_eos_token_id(CONTROL.return_)
     writer.add_pad_token_id(CONTROL.endoftext)

@@ -10,7 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from trt_responses.wire import events as e
-from trt_responses.wire.items import OutputFunctionCall, OutputMessage, OutputReasoning
+from trt_responses.wire.items import (
+    OutputCustomCall,
+    OutputFunctionCall,
+    OutputMessage,
+    OutputReasoning,
+    OutputText,
+)
 
 if TYPE_CHECKING:
     from trt_responses.wire.items import OutputItem, OutputPart
@@ -49,21 +55,37 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
         case e.ContentPartAdded():
             return _with_parts(item, (*_parts(item), event.part))
         case e.ContentPartDone():
-            return _with_part(item, event.content_index, event.part)
+            known = _parts(item)[event.content_index]
+            return (
+                item if known is event.part else _with_part(item, event.content_index, event.part)
+            )
         case e.OutputTextDelta() | e.ReasoningTextDelta():
-            part = _parts(item)[event.content_index]
-            changed = replace(part, text=part.text + event.delta)
-            return _with_part(item, event.content_index, changed)
+            part = _said(_parts(item)[event.content_index], event)
+            return _with_part(item, event.content_index, part)
         case e.OutputTextDone() | e.ReasoningTextDone():
             part = _parts(item)[event.content_index]
+            if part.text is event.text:  # the machine's, which has read it here: nothing is copied
+                return item
             return _with_part(item, event.content_index, replace(part, text=event.text))
         case e.FunctionCallArgumentsDelta():
             call = _call(item)
             return replace(call, arguments=call.arguments + event.delta)
         case e.FunctionCallArgumentsDone():
             return replace(_call(item), arguments=event.arguments)
+        case e.CustomToolCallInputDelta():
+            custom = _custom(item)
+            return replace(custom, input=custom.input + event.delta)
+        case e.CustomToolCallInputDone():
+            return replace(_custom(item), input=event.input)
         case _:
             assert_never(event)
+
+
+def _said(part: OutputPart, event: e.OutputTextDelta | e.ReasoningTextDelta) -> OutputPart:
+    longer = replace(part, text=part.text + event.delta)
+    if isinstance(longer, OutputText) and isinstance(event, e.OutputTextDelta) and event.logprobs:
+        return replace(longer, logprobs=longer.logprobs + event.logprobs)
+    return longer
 
 
 def _with_item(output: Output, index: int, item: OutputItem) -> Output:
@@ -91,4 +113,10 @@ def _parts(item: OutputItem) -> tuple[OutputPart, ...]:
 def _call(item: OutputItem) -> OutputFunctionCall:
     if not isinstance(item, OutputFunctionCall):
         raise TypeError(f"a {item.type} has no arguments")
+    return item
+
+
+def _custom(item: OutputItem) -> OutputCustomCall:
+    if not isinstance(item, OutputCustomCall):
+        raise TypeError(f"a {item.type} has no input")
     return item

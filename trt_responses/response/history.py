@@ -14,7 +14,7 @@ import orjson
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony import conversation as c
 from trt_responses.harmony.vocabulary import CONTROL
-from trt_responses.store.base import Block
+from trt_responses.store.base import Block, Job, Record
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
     from trt_responses.harmony.read import Reader, Span
     from trt_responses.harmony.render import Renderer
-    from trt_responses.store.base import Kind, Record, Store
+    from trt_responses.store.base import Expired, Kind, Store
     from trt_responses.wire.response import Response
+
+
+CALLS = (i.OutputFunctionCall, i.OutputCustomCall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +40,51 @@ class Prior:
 async def prior_of(previous_id: str | None, store: Store, owner: str) -> Prior:
     if previous_id is None:
         return Prior()
-    record = await store.get(previous_id, owner)
-    if record is None:
-        raise InvalidRequest(
-            f"Previous response with id '{previous_id:.100}' not found: it was never stored, has been "
-            "deleted, or has left the store.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    return _continued(record)
+    match await store.get(previous_id, owner):
+        case Record() as record:
+            return _continued(record)
+        case Job(lost=False):
+            raise InvalidRequest(
+                f"Response '{previous_id}' is still being made: wait until it has ended.",
+                status=409,
+                param="previous_response_id",
+                code="previous_response_in_progress",
+            )
+        case Job():
+            raise _not_continuable(previous_id)
+        case found:
+            raise _not_found(previous_id, found)
 
 
 def _continued(record: Record) -> Prior:
     if not record.continuable:
-        raise InvalidRequest(
-            f"Response '{record.id}' failed or was cancelled and cannot be continued.",
-            param="previous_response_id",
-            code="previous_response_not_continuable",
-        )
+        raise _not_continuable(record.id)
     return Prior(record.blocks, record.date)
+
+
+def _not_continuable(response_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Response '{response_id}' failed or was cancelled and cannot be continued.",
+        param="previous_response_id",
+        code="previous_response_not_continuable",
+    )
+
+
+def _not_found(response_id: str, found: Expired | None) -> InvalidRequest:
+    if found is not None:
+        return InvalidRequest(
+            f"Previous response with id '{response_id:.100}' has expired, for its age or for want "
+            "of room: send the conversation's items instead.",
+            status=404,
+            param="previous_response_id",
+            code="previous_response_expired",
+        )
+    return InvalidRequest(
+        f"Previous response with id '{response_id:.100}' not found: it was never stored, or has "
+        "been deleted.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
 
 
 async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
@@ -67,22 +96,27 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
     """
     blocks = []
     for item, span in zip(response.output, reader.messages, strict=True):
-        if isinstance(item, i.OutputFunctionCall) and item.status != "completed":
+        if not lasting(item):
             continue
         ids = (
             own_ids(reader.kept, span, renderer.generation_prompt)
             if _lawful(item, span)
             else await _rendered(item, span, renderer)
         )
-        call_id = item.call_id if isinstance(item, i.OutputFunctionCall) else None
+        call_id = item.call_id if isinstance(item, CALLS) else None
         callee = _callee(item, span) if call_id else None
         blocks.append(Block(_kind(item), orjson.dumps(item), ids.tobytes(), call_id, callee))
     return blocks
 
 
+def lasting(item: i.OutputItem) -> bool:
+    """Whether an item stays in the conversation: nobody can answer a call that was cut."""
+    return not isinstance(item, CALLS) or item.status == "completed"
+
+
 def _lawful(item: i.OutputItem, span: Span) -> bool:
     """Whether a message's own ids are what Harmony writes for its item."""
-    is_call = isinstance(item, i.OutputFunctionCall)
+    is_call = isinstance(item, CALLS)
     return not span.repaired and is_call == (span.recipient is not None)
 
 
@@ -106,15 +140,19 @@ def _kind(item: i.OutputItem) -> Kind:
             return "reasoning"
         case i.OutputMessage():
             return "preamble" if item.phase == "commentary" else "final"
-        case i.OutputFunctionCall():
+        case i.OutputFunctionCall() | i.OutputCustomCall():
             return "call"
         case _:
             assert_never(item)
 
 
 def _callee(item: i.OutputItem, span: Span) -> str:
-    assert isinstance(item, i.OutputFunctionCall)
-    return span.recipient or c.FUNCTIONS + item.name
+    assert isinstance(item, CALLS)
+    if span.recipient is not None:
+        return span.recipient
+    if isinstance(item, i.OutputNamespacedCall | i.OutputNamespacedCustomCall):
+        return c.callee_of(item.name, item.namespace)
+    return c.callee_of(item.name)
 
 
 async def _rendered(item: i.OutputItem, span: Span, renderer: Renderer) -> array[int]:
@@ -125,6 +163,8 @@ async def _rendered(item: i.OutputItem, span: Span, renderer: Renderer) -> array
             message = c.answer_message(item.phase, "".join(part.text for part in item.content))
         case i.OutputFunctionCall():
             message = c.call_message(_callee(item, span), item.arguments)
+        case i.OutputCustomCall():
+            message = c.call_message(_callee(item, span), c.wrapped(item.input))
         case _:
             assert_never(item)
     return await renderer.message(message)

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.response.fold import apply, output_after
-from trt_responses.wire.events import OutputEvent
+from trt_responses.wire.dialect import OPENAI
+from trt_responses.wire.events import Lifecycle, OutputEvent, OutputTextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trt_responses.response.fold import Output
+    from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.events import Delta, Event
+    from trt_responses.wire.items import TokenLogprob
     from trt_responses.wire.response import Response
 
 END_OF_STREAM = b"data: [DONE]\n\n"
@@ -31,28 +34,33 @@ def _tail(number: int) -> bytes:
     return b'","sequence_number":%d}\n\n' % number
 
 
-TAILS = tuple(map(_tail, range(16_384)))
+TABLED = 16_384
+TAILS = tuple(map(_tail, range(TABLED)))
 """What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
 
 
 class Single:
     """One event. Its frame is made at the first reading and kept."""
 
-    __slots__ = ("_frame", "event", "first")
+    __slots__ = ("_dialect", "_frame", "event", "first")
 
-    def __init__(self, first: int, event: Event) -> None:
+    def __init__(self, first: int, event: Event, dialect: Dialect = OPENAI) -> None:
         self.first = first
         self.event = event
+        self._dialect = dialect
         self._frame: bytes | None = None
 
     def __len__(self) -> int:
         return 1
 
+    def only_frame(self, start: int) -> None:
+        return None
+
     def frames(self, start: int) -> list[bytes]:
         if start:
             return []
         if self._frame is None:
-            self._frame = _frame(self.event, self.first)
+            self._frame = _frame(self.event, self.first, self._dialect)
         return [self._frame]
 
     def events(self) -> Iterable[Event]:
@@ -67,19 +75,24 @@ class Deltas:
 
     __slots__ = ("_head", "_template", "first", "pieces")
 
-    def __init__(self, first: int, template: Delta) -> None:
+    def __init__(self, first: int, template: Delta, dialect: Dialect = OPENAI) -> None:
         self.first = first
         self.pieces: list[bytes] = []
         self._template = template
-        self._head = _delta_head(template)
+        self._head = _delta_head(template, dialect)
 
     def __len__(self) -> int:
         return len(self.pieces)
 
+    def only_frame(self, start: int) -> bytes | None:
+        """What one engine step of one id has brought; None when it is another number of frames."""
+        pieces, number = self.pieces, self.first + start
+        if len(pieces) == start + 1 and number < TABLED:
+            return self._head + pieces[start] + TAILS[number]
+        return None
+
     def frames(self, start: int) -> list[bytes]:
         head, pieces, number = self._head, self.pieces, self.first + start
-        if len(pieces) - start == 1 and number < len(TAILS):  # an engine step of one id
-            return [head + pieces[start] + TAILS[number]]
         tails = TAILS[number : number + len(pieces) - start]
         if len(tails) < len(pieces) - start:
             tails = tuple(map(_tail, range(number, self.first + len(pieces))))
@@ -92,14 +105,49 @@ class Deltas:
         return replace(self._template, delta=_text(self.pieces))
 
 
+class ScoredDeltas(Deltas):
+    """Deltas of a text whose tokens are told with how likely they were: a tuple for each piece."""
+
+    __slots__ = ("logprobs",)
+
+    def __init__(self, first: int, template: Delta, dialect: Dialect) -> None:
+        super().__init__(first, template, dialect)
+        self._head = _delta_head(template, dialect, "logprobs")
+        self.logprobs: list[tuple[TokenLogprob, ...]] = []
+
+    def only_frame(self, start: int) -> None:
+        return None
+
+    def frames(self, start: int) -> list[bytes]:
+        scored = zip(self.pieces[start:], self.logprobs[start:], strict=True)
+        return [
+            b'%b%b","logprobs":%b,"sequence_number":%d}\n\n'
+            % (self._head, piece, orjson.dumps(logprobs), number)
+            for number, (piece, logprobs) in enumerate(scored, self.first + start)
+        ]
+
+    def events(self) -> Iterable[Event]:
+        for piece, logprobs in zip(self.pieces, self.logprobs, strict=True):
+            yield self._told((piece,), logprobs)
+
+    def merged(self) -> Delta:
+        logprobs = tuple(entry for entries in self.logprobs for entry in entries)
+        return self._told(self.pieces, logprobs)
+
+    def _told(self, pieces: Sequence[bytes], logprobs: tuple[TokenLogprob, ...]) -> Delta:
+        assert isinstance(self._template, OutputTextDelta)
+        return replace(self._template, delta=_text(pieces), logprobs=logprobs)
+
+
 Entry = Single | Deltas
 
 
 class Log:
     """A response's events so far, and the response that they fold to."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, dialect: Dialect = OPENAI) -> None:
         self.entries: list[Entry] = []
+        self.dialect = dialect
         self.closed = False
         self._folded = response
         self._output = response.output
@@ -110,17 +158,18 @@ class Log:
 
     def append(self, event: Event) -> None:
         self._settle()
-        self.entries.append(Single(self.next_number, event))
+        self.entries.append(Single(self.next_number, event, self.dialect))
         if isinstance(event, OutputEvent):
             self._output = output_after(self._output, event)
-        else:
-            self._folded = apply(self.response, event)
+        elif isinstance(event, Lifecycle):
+            self._folded = apply(self._folded, event)
             self._output = self._folded.output
 
-    def grow(self, template: Delta) -> Deltas:
+    def grow(self, template: Delta, *, scored: bool = False) -> Deltas:
         """Begin a run of deltas; whoever writes the text adds pieces to it."""
         self._settle()
-        self._growing = Deltas(self.next_number, template)
+        kind = ScoredDeltas if scored else Deltas
+        self._growing = kind(self.next_number, template, self.dialect)
         self.entries.append(self._growing)
         return self._growing
 
@@ -145,11 +194,21 @@ class Log:
         return replace(self._folded, output=output)
 
     @property
+    def begun(self) -> Response:
+        """The response as its last event of the whole of it said: its items may have gone on."""
+        return self._folded
+
+    @property
     def output(self) -> Output:
         """The response's items: the part of it that events change one by one."""
         if self._growing is None:
             return self._output
         return output_after(self._output, self._growing.merged())
+
+    def settled(self) -> Output:
+        """The items, with no text growing any more: it is whole, and read once for all."""
+        self._settle()
+        return self._output
 
     def settle(self, response: Response) -> None:
         """Set the last snapshot of a log that ends without an event: a cancelled run's."""
@@ -168,14 +227,19 @@ class Log:
         """Tell the readers: once per chunk, however many events it made."""
         for tell in self._listeners:
             tell()
-        for reader in self._waiting:
-            if not reader.done():
-                reader.set_result(None)
-        self._waiting.clear()
+        if self._waiting:
+            for reader in self._waiting:
+                if not reader.done():
+                    reader.set_result(None)
+            self._waiting.clear()
 
     def listen(self, tell: Callable[[], None]) -> None:
         """Call it within each wake, for a reader to whom a turn of the loop is too dear."""
         self._listeners.append(tell)
+
+    def unlisten(self, tell: Callable[[], None]) -> None:
+        """Whoever has left is not told any more; not to be called within a wake."""
+        self._listeners.remove(tell)
 
     def changed(self) -> asyncio.Future[None]:
         """Done at the next wake."""
@@ -189,17 +253,17 @@ class Log:
 class Cursor:
     """One reader's place in a log: it takes what is new as the bytes of SSE frames."""
 
-    __slots__ = ("_entry", "_log", "_taken", "_wanted")
+    __slots__ = ("_entries", "_entry", "_taken", "_wanted")
 
     def __init__(self, log: Log, *, after: int = -1) -> None:
-        self._log = log
+        self._entries = log.entries
         self._entry = 0
         self._taken = 0
         self._wanted = max(0, after + 1)  # the number to begin with; 0 once its place is found
 
     def _reached(self) -> bool:
         """Whether the log has got to where this reader begins, which may lie in its future."""
-        entries = self._log.entries
+        entries = self._entries
         while self._entry < len(entries):
             entry = entries[self._entry]
             if self._wanted < entry.first + len(entry):
@@ -212,7 +276,15 @@ class Cursor:
 
     def take(self) -> bytes:
         """The frames since the last taking, joined; empty when there are none."""
-        entries = self._log.entries
+        entries = self._entries
+        if len(entries) == self._entry + 1 and not self._wanted:
+            frame = entries[-1].only_frame(self._taken)
+            if frame is not None:
+                self._taken += 1
+                return frame
+        return self._take(entries)
+
+    def _take(self, entries: Sequence[Entry]) -> bytes:
         if not entries or (self._wanted and not self._reached()):
             return b""
         frames = entries[self._entry].frames(self._taken)
@@ -225,17 +297,18 @@ class Cursor:
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
 
-def _frame(event: Event, number: int) -> bytes:
-    body = orjson.dumps(event)[:-1]
-    return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (event.type.encode(), body, number)
+def _frame(event: Event, number: int, dialect: Dialect) -> bytes:
+    name, body = dialect.spelled(event)
+    return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], number)
 
 
-def _delta_head(template: Delta) -> bytes:
+def _delta_head(template: Delta, dialect: Dialect, *without: str) -> bytes:
     """A delta's frame up to where its text begins."""
-    shape = orjson.loads(orjson.dumps(template))
-    del shape["delta"]
-    body = orjson.dumps(shape)[:-1]
-    return b'event: %b\ndata: %b,"delta":"' % (template.type.encode(), body)
+    name, body = dialect.spelled(template)
+    shape = orjson.loads(body)
+    for key in ("delta", *without):
+        del shape[key]
+    return b'event: %b\ndata: %b,"delta":"' % (name.encode(), orjson.dumps(shape)[:-1])
 
 
 def _text(pieces: Sequence[bytes]) -> str:

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Chunk, Engine, GenerateOptions, Handle
     from trt_responses.harmony.fragments import RepairKind
+    from trt_responses.harmony.gate import Gate
     from trt_responses.harmony.read import Reader
     from trt_responses.harmony.steer import Plan, Segment
     from trt_responses.response.log import Log
     from trt_responses.response.machine import Machine
+    from trt_responses.wire.items import OutputItem
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +74,12 @@ class Run:
         clock_s: Callable[[], float],
         clock_ns: Callable[[], int],
         listener: Listener | None = None,
+        seal: Callable[[r.Response, Run], Awaitable[r.Response]] | None = None,
+        truncated: Sequence[str] = (),
     ) -> None:
         self.log = log
+        self.truncated = truncated
+        self._seal = seal
         self.reader = reader
         self.error: ApiError | None = None
         self._prompt_ids = prompt_ids
@@ -81,14 +87,20 @@ class Run:
         self._options = options
         self._engine = engine
         self._machine = machine
-        self._feed, self._take = reader.feed, machine.take
+        self._text, self._say, self._wake = reader.text, machine.say, log.wake
         self._commit = commit
         self._clock_s = clock_s
         self._clock_ns = clock_ns
         self._listener = listener
         self._handle: Handle | None = None
         self._segment_end: asyncio.Future[End] | None = None
+        self._gate: Gate | None = None
+        self._asked = False
+        self._explains = logger.isEnabledFor(logging.DEBUG)
+        self._notes: list[str] = []
         self._verdict: End | None = None
+        self._steady = False
+        """Text can only be said: nothing gates it, no verdict is out, and it is not the first."""
         self._first_token_ns: int | None = None
         self._cached_tokens: int | None = None
 
@@ -96,14 +108,35 @@ class Run:
 
     def push(self, chunk: Chunk) -> None:
         """One engine step: read, decide, append, wake. The hot path of the whole server."""
+        if (
+            self._steady
+            and chunk.finish is None
+            and (pieces := self._text(chunk.token_ids)) is not None
+        ):
+            self._say(pieces)
+            self._wake()
+        else:
+            self._push(chunk)
+
+    def _push(self, chunk: Chunk) -> None:
+        """A step that may be more than text."""
         if self._verdict is not None:
             return  # it was on its way when the run was stopped
         try:
-            for fragment in self._feed(chunk.token_ids):
-                self._take(fragment)
+            token_ids, gate = chunk.token_ids, self._gate
+            if gate is not None:
+                token_ids = gate.admit(token_ids)
+                if chunk.finish is not None:
+                    token_ids = (*token_ids, *gate.finish(chunk.finish))
+            if (pieces := self._text(token_ids)) is not None:
+                self._say(pieces)
+            else:
+                self._read(token_ids)
             if self._first_token_ns is None:
                 self._first_chunk(chunk)
-            if self.reader.ended:
+            if gate is not None and gate.fault is not None:
+                self._decide(End("failed", gate.fault))
+            elif self.reader.ended or (gate is not None and gate.over):
                 if chunk.finish is None:
                     self._abort()
                 self._finish_segment(End("completed"))
@@ -113,23 +146,38 @@ class Run:
             self._decide(self._broken(fault))
         self.log.wake()
 
+    def _read(self, token_ids: Sequence[int]) -> None:
+        for fragment in self.reader.feed(token_ids):
+            self._machine.take(fragment)
+
     def _first_chunk(self, chunk: Chunk) -> None:
         if chunk.token_ids:
             self._first_token_ns = self._clock_ns()
+            self._steady = self._gate is None and self._verdict is None
         if self._cached_tokens is None:
             self._cached_tokens = chunk.cached_tokens
 
     # --- the owner's side ---------------------------------------------------------------------
 
+    @property
+    def id(self) -> str:
+        return self.log.response.id
+
+    async def ended(self) -> None:
+        """When its end is stored and told, for those who do not own it."""
+        while not self.log.closed:
+            await self.log.changed()
+
     async def make(self) -> r.Response:
         """Generate to the end, store the record, then tell. Returns the last snapshot."""
-        self.log.append(e.Created(self.log.response))
-        self.log.append(e.InProgress(self.log.response))
-        self.log.wake()
+        self._open()
         try:
             end = await self._generate_all()
             self._end_items(stopped=end.status == "completed")
             last = self._last_snapshot(end)
+            if self._seal is not None:
+                last = await self._seal(last, self)
+            self.error = end.error
             await self._commit(last, self)
         except asyncio.CancelledError:  # the owner was stopped; others may still be reading
             self._end_items(stopped=False)
@@ -144,9 +192,25 @@ class Run:
         self._conclude(end, last)
         return last
 
+    def _open(self) -> None:
+        """A response that is queued has been told so before; its log begins with it."""
+        first = self.log.response
+        if not self.log.entries:
+            self.log.append(e.Created(first))
+        if first.status != "in_progress":
+            first = replace(first, status="in_progress")
+        self.log.append(e.InProgress(first))
+        self.log.wake()
+
     def cancel(self) -> None:
         """Stop now: the owner has left, or the client has asked. Synchronous and idempotent."""
         self._decide(End("cancelled"))
+
+    def abandon(self) -> None:
+        """Nobody will make it: those who wait for its end hear that it was cancelled."""
+        if not self.log.closed:
+            self.log.settle(replace(self.log.response, status="cancelled"))
+            self.log.close()
 
     def fail(self, error: ApiError) -> None:
         """Stop now, and say why: a drain's deadline, a reader that is too slow."""
@@ -154,7 +218,7 @@ class Run:
 
     def _decide(self, end: End) -> None:
         if self._verdict is None:
-            self._verdict = end
+            self._verdict, self._steady = end, False
             self._abort()
             self._finish_segment(end)
 
@@ -166,21 +230,29 @@ class Run:
     async def _generate_all(self) -> End:
         end = End("completed")
         while self._verdict is None and (segment := self._plan.next(self.reader)) is not None:
+            before = len(self.reader.kept)
             end = await self._generate(segment)
+            if self._explains:
+                self._note(segment, len(self.reader.kept) - before, end)
             if end.status != "completed":
                 break
         return self._verdict or end
 
     async def _generate(self, segment: Segment) -> End:
-        first = not self.reader.kept
-        for fragment in self.reader.feed(segment.forced):
-            self._machine.take(fragment)
+        if segment.max_tokens < 1:
+            return End("incomplete")
+        first = not self._asked
+        self._asked = True
+        self._read(segment.forced)
+        self._gate = segment.gate
+        self._steady = segment.gate is None and self._first_token_ns is not None
         self._segment_end = asyncio.get_running_loop().create_future()
         options = replace(
             self._options,
             max_tokens=segment.max_tokens,
             stop_ids=segment.stop_ids,
             guide=segment.guide,
+            banned_ids=segment.banned_ids,
             priority=self._options.priority if first else CONTINUATION_PRIORITY,
         )
         kept = self.reader.kept
@@ -190,6 +262,11 @@ class Run:
         except ApiError as error:
             return End("failed", error)
         return await self._segment_end
+
+    def _note(self, segment: Segment, kept: int, end: End) -> None:
+        guide = segment.guide.kind if segment.guide else "none"
+        ids = f"forced={len(segment.forced)} kept={kept}"
+        self._notes.append(f"{segment.name} {ids} guide={guide} {end.status}")
 
     def _finish_segment(self, end: End) -> None:
         if self._segment_end is not None and not self._segment_end.done():
@@ -213,45 +290,43 @@ class Run:
         self.error = end.error
         self._tell(last, end)
         self.log.close()
+        if self._notes:
+            logger.debug("%s segments: %s", self._options.request_id, "; ".join(self._notes))
         if self._listener is not None:
             self._listener.run_ended(self._facts(last))
+        # Whoever still holds the run wants its log, and not the conversation before it.
+        self._prompt_ids, self._commit, self._seal = (), _committed, None
 
     def _tell(self, last: r.Response, end: End) -> None:
-        match last.status:
-            case "completed":
-                self.log.append(e.Completed(last))
-            case "incomplete":
-                self.log.append(e.Incomplete(last))
-            case "failed":
-                error = end.error
-                message, param = (error.message, error.param) if error else ("", None)
-                self.log.append(e.Error(error.code if error else None, message, param))
-                self.log.append(e.Failed(last))
-            case _:  # cancelled has no event in the API; the snapshot says it
-                self.log.settle(last)
+        for event in ending(last, end.error):
+            self.log.append(event)
+        if last.status == "cancelled":  # it has no event in the API; the snapshot says it
+            self.log.settle(last)
 
     def _last_snapshot(self, end: End) -> r.Response:
         now = int(self._clock_s())
+        output = self.log.output
         return replace(
-            self.log.response,
+            self.log.begun,
+            output=output,
             status=end.status,
             completed_at=now if end.status == "completed" else None,
             error=r.ResponseFault("server_error", end.error.message) if end.error else None,
             incomplete_details=(
                 r.IncompleteDetails("max_output_tokens") if end.status == "incomplete" else None
             ),
-            usage=self._usage(),
+            usage=self._usage(output),
         )
 
-    def _usage(self) -> r.Usage:
+    def _usage(self, output: Sequence[OutputItem]) -> r.Usage:
         read, written = len(self._prompt_ids), len(self.reader.kept)
-        told = zip(self.log.output, self.reader.messages, strict=False)
+        told = zip(output, self.reader.messages, strict=False)
         reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
         return r.Usage(
             input_tokens=read,
             output_tokens=written,
             total_tokens=read + written,
-            input_tokens_details=r.InputTokensDetails(self._cached_tokens or 0),
+            input_tokens_details=r.InputTokensDetails(min(self._cached_tokens or 0, read)),
             output_tokens_details=r.OutputTokensDetails(reasoning),
         )
 
@@ -263,6 +338,24 @@ class Run:
             first_token_ns=self._first_token_ns,
             end_ns=self._clock_ns(),
         )
+
+
+async def _committed(last: r.Response, run: Run) -> None:
+    """What is left of a commit."""
+
+
+def ending(last: r.Response, error: ApiError | None) -> tuple[e.Event, ...]:
+    """The events that end a log."""
+    match last.status:
+        case "completed":
+            return (e.Completed(last),)
+        case "incomplete":
+            return (e.Incomplete(last),)
+        case "failed":
+            message, param = (error.message, error.param) if error else ("", None)
+            return (e.Error(error.code if error else None, message, param), e.Failed(last))
+        case _:
+            return ()
 
 
 def _end_of(chunk: Chunk) -> End:

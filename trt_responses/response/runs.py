@@ -5,50 +5,52 @@ Knows seams only: which engine, store and clock there are is the app's affair.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
 
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.errors import EngineUnavailable, InvalidRequest, Overloaded
+from trt_responses.errors import EngineUnavailable, InvalidRequest, Overloaded, Unsupported
 from trt_responses.harmony import conversation
-from trt_responses.harmony.render import Developer, FunctionTool, System, kept
-from trt_responses.harmony.steer import Free
-from trt_responses.response.history import output_blocks, prior_of
+from trt_responses.response.brought import item_id
+from trt_responses.response.carried import Carried
+from trt_responses.response.history import output_blocks
 from trt_responses.response.log import Log
-from trt_responses.response.machine import Callee, Machine
+from trt_responses.response.machine import Machine
+from trt_responses.response.offer import callees, offered, parameters
+from trt_responses.response.prompt import prompt_of
 from trt_responses.response.run import Run
+from trt_responses.response.scored import ScoredRun, wanted_logprobs
+from trt_responses.response.steering import Tool
 from trt_responses.store.base import Record
-from trt_responses.wire.request import FunctionTool as FunctionToolParam
+from trt_responses.wire.bounds import Bounds
+from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
 from trt_responses.wire.response import opened
+from trt_responses.wire.tools import FunctionTool
 
 if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from trt_responses.engine.base import Engine
     from trt_responses.errors import ApiError
     from trt_responses.harmony.read import Reader
-    from trt_responses.harmony.render import Effort as HarmonyEffort
     from trt_responses.harmony.render import Renderer
+    from trt_responses.harmony.scored import ScoredReader
     from trt_responses.response.machine import Mint
+    from trt_responses.response.prompt import Prompt
     from trt_responses.response.run import Listener
-    from trt_responses.store.base import Block, Store
-    from trt_responses.wire.request import Effort, Request
+    from trt_responses.response.seal import Sealer
+    from trt_responses.response.steering import Steering, Wish
+    from trt_responses.store.base import Store
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.request import Request
     from trt_responses.wire.response import Response
 
-EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
-    None: "medium",
-    "none": "low",
-    "minimal": "low",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "high",
-    "max": "high",
-}
-"""gpt-oss knows three; the others go to the nearest, and are echoed as they were asked."""
+    Keep = Callable[[Record, Run, Response], Awaitable[None]]
+
+SEALED = "reasoning.encrypted_content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +60,25 @@ class Parts:
     engine: Engine
     store: Store
     renderer: Renderer
-    new_reader: Callable[[], Reader]
+    new_reader: Callable[..., Reader]
+    new_scored_reader: Callable[..., ScoredReader]
+    """Both take `call_ends`: whether the first call is the end of a turn."""
+    steering: Steering
     model: str
     identity: str
     knowledge_cutoff: str
     max_running: int
+    sealer: Sealer
     mint: Mint
     today: Callable[[], str]
     clock_s: Callable[[], float]
     clock_ns: Callable[[], int]
     listener: Listener | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    ids: array[int]
-    blocks: tuple[Block, ...]
-    prior_count: int
-    date: str
+    bounds: Bounds = Bounds()  # noqa: RUF009  # frozen
+    max_calls: int = 1
+    """Calls in one turn, of those who do not ask for one alone."""
+    note_media: bool = False
+    """Whether a line stands for what a text model cannot read, or it is refused."""
 
 
 class Runs:
@@ -84,38 +87,95 @@ class Runs:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._running: set[Run] = set()
+        self._starting = 0
         self.draining = False
 
     def __len__(self) -> int:
-        return len(self._running)
+        return self._starting + len(self._running)
 
-    async def start(self, request: Request, *, owner: str, arrival_ns: int) -> Run:
-        """A run that its owner can `make`, or an `ApiError` before any token."""
+    async def start(
+        self,
+        request: Request,
+        *,
+        owner: str,
+        arrival_ns: int,
+        keep: Keep | None = None,
+        dialect: Dialect = OPENAI,
+    ) -> Run:
+        """A run that its owner has to `make` or `release`, or an `ApiError` before any token.
+
+        It has its place from here on, for its prompt may take long to tokenise. `keep` takes its
+        record instead of the store.
+        """
         self._admit()
-        prompt = await self._prompt(request, owner)
+        self._starting += 1
+        try:
+            run = await self._run(request, owner, arrival_ns, keep or self._put, dialect)
+            self._running.add(run)
+        finally:
+            self._starting -= 1
+        return run
+
+    async def count(self, request: Request, *, owner: str) -> int:
+        """The input tokens that a response to the request would be made from."""
+        self._wish(request)
+        return len((await prompt_of(request, self._parts, owner)).ids)
+
+    def release(self, run: Run) -> None:
+        """Its place is free; if it has not been made, it will not be."""
+        self._running.discard(run)
+        run.abandon()
+
+    async def _run(
+        self, request: Request, owner: str, arrival_ns: int, keep: Keep, dialect: Dialect
+    ) -> Run:
         parts = self._parts
+        _check_sayable(request, dialect)
+        logprobs = wanted_logprobs(request, parts.engine.limits())
+        if request.store is not False:
+            await parts.store.check()
+        wish = self._wish(request)
+        prompt = await prompt_of(request, self._parts, owner)
         budget = self._budget(request, len(prompt.ids))
+        several = _may_call_again(request, parts.max_calls)
         response = opened(
-            request, id=parts.mint("resp"), created_at=int(parts.clock_s()), model=parts.model
+            request,
+            id=parts.mint("resp"),
+            created_at=int(parts.clock_s()),
+            model=parts.model,
+            parallel_tool_calls=several,
         )
-        log = Log(response)
-        return Run(
+        log = Log(response, dialect)
+        new_reader = parts.new_reader if logprobs is None else parts.new_scored_reader
+        reader = new_reader(call_ends=not several)
+        called = callees(offered(request))
+        carried = Carried(parts.sealer, owner, prompt.date, reader, parts.renderer)
+        seals = SEALED in (request.include or ())
+        kind: type[Run] = Run if logprobs is None else ScoredRun
+        return kind(
             prompt_ids=prompt.ids,
-            plan=Free(budget),
-            options=_options(request, response.id, arrival_ns),
+            plan=wish.several(budget, called, parts.max_calls) if several else wish.plan(budget),
+            options=_options(request, response.id, arrival_ns, owner, logprobs),
             engine=parts.engine,
-            reader=parts.new_reader(),
-            machine=Machine(log, _callees(request), parts.mint),
+            reader=reader,
+            machine=Machine(
+                log,
+                called,
+                _item_mint(response.id),
+                carried.thought if seals else None,
+                scored=logprobs is not None,
+            ),
             log=log,
-            commit=self._commit(prompt, owner),
+            commit=self._commit(prompt, owner, keep),
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,
             listener=parts.listener,
+            seal=carried.whole if seals else None,
+            truncated=prompt.dropped,
         )
 
     async def make(self, run: Run) -> Response:
-        """Make it, counted among the running ones until it has ended."""
-        self._running.add(run)
+        """Make it; when it has ended, its place is free."""
         try:
             return await run.make()
         finally:
@@ -131,32 +191,27 @@ class Runs:
         if not (health := self._parts.engine.health()).ready:
             reason = (health.reason or "it is starting").removesuffix(".")
             raise EngineUnavailable(f"The engine is not ready: {reason}.", retry_after_s=5)
-        if len(self._running) >= self._parts.max_running:
+        if len(self) >= self._parts.max_running:
             raise Overloaded(
-                f"{len(self._running)} responses are being made, which is all this server takes.",
+                f"{len(self)} responses are being made, which is all this server takes.",
                 retry_after_s=1,
             )
 
-    async def _prompt(self, request: Request, owner: str) -> _Prompt:
-        parts = self._parts
-        renderer, context = parts.renderer, parts.engine.limits().context_tokens
-        prior = await prior_of(request.previous_response_id, parts.store, owner)
-        date = prior.date or parts.today()
-        brought = await conversation.input_blocks(request.input, renderer, prior.blocks, context)
-        if not request.input and not prior.blocks:
-            raise InvalidRequest(
-                "'input' is empty: send a text, or at least one item.",
-                param="input",
-                code="invalid_value",
+    def _wish(self, request: Request) -> Wish:
+        """What is to be steered; refused before any work when it cannot be."""
+        self._parts.bounds.check(request)
+        tools = [
+            Tool(
+                placed.name,
+                conversation.FUNCTIONS + placed.name,
+                placed.place,
+                parameters(placed.tool),
+                isinstance(placed.tool, FunctionTool) and placed.tool.strict is True,
+                isinstance(placed.tool, FunctionTool),
             )
-        blocks = (*prior.blocks, *brought)
-        selected = kept([block.kind for block in blocks])
-        ids = renderer.join(
-            await renderer.system(_system(request, parts, date)),
-            await renderer.developer(_developer(request), context),
-            [block.ids for block, keep in zip(blocks, selected, strict=True) if keep],
-        )
-        return _Prompt(ids, blocks, len(prior.blocks), date)
+            for placed in offered(request)
+        ]
+        return self._parts.steering.wish(request, tools, self._parts.engine.limits().guides)
 
     def _budget(self, request: Request, prompt_tokens: int) -> int:
         context = self._parts.engine.limits().context_tokens
@@ -170,28 +225,57 @@ class Runs:
             )
         return min(room, request.max_output_tokens or room)
 
-    def _commit(self, prompt: _Prompt, owner: str) -> Callable[[Response, Run], Awaitable[None]]:
+    def _commit(
+        self, prompt: Prompt, owner: str, keep: Keep
+    ) -> Callable[[Response, Run], Awaitable[None]]:
         async def commit(last: Response, run: Run) -> None:
-            if not last.store or last.status == "cancelled":
+            if not last.store or (last.status == "cancelled" and not last.background):
                 return
             own = await output_blocks(last, run.reader, self._parts.renderer)
-            await self._parts.store.put(
-                Record(
-                    id=last.id,
-                    owner=owner,
-                    body=bytes(memoryview(orjson.dumps(last))),
-                    blocks=(*prompt.blocks, *own),
-                    prior_count=prompt.prior_count,
-                    input_count=len(prompt.blocks) - prompt.prior_count,
-                    continuable=last.status in ("completed", "incomplete"),
-                    date=prompt.date,
-                )
+            record = Record(
+                id=last.id,
+                owner=owner,
+                body=bytes(memoryview(orjson.dumps(last))),
+                blocks=(*prompt.blocks, *own),
+                prior_count=prompt.prior_count,
+                input_count=len(prompt.blocks) - prompt.prior_count,
+                continuable=last.status in ("completed", "incomplete"),
+                date=prompt.date,
+                created_at=last.created_at,
             )
+            await keep(record, run, last)
 
         return commit
 
+    async def _put(self, record: Record, run: Run, last: Response) -> None:
+        await self._parts.store.put(record)
 
-def _options(request: Request, response_id: str, arrival_ns: int) -> GenerateOptions:
+
+def _item_mint(response_id: str) -> Mint:
+    """Ids that say which response they are of; none comes twice."""
+    numbers = itertools.count()
+    return lambda prefix: item_id(prefix, response_id, next(numbers))
+
+
+def _may_call_again(request: Request, most: int) -> bool:
+    return most > 1 and request.parallel_tool_calls is not False and bool(offered(request))
+
+
+def _check_sayable(request: Request, dialect: Dialect) -> None:
+    """The specification has no words for other tools than functions, nor for their calls."""
+    for place, tool in enumerate(request.tools or () if dialect is OPEN_RESPONSES else ()):
+        if tool.type in ("custom", "namespace"):
+            raise Unsupported(
+                f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
+                "tools only.",
+                param=f"tools[{place}].type",
+                code="unsupported_tool",
+            )
+
+
+def _options(
+    request: Request, response_id: str, arrival_ns: int, owner: str, logprobs: int | None
+) -> GenerateOptions:
     return GenerateOptions(
         max_tokens=0,  # each segment brings its own budget and stop ids
         stop_ids=(),
@@ -202,37 +286,8 @@ def _options(request: Request, response_id: str, arrival_ns: int) -> GenerateOpt
         presence_penalty=request.presence_penalty or 0.0,
         frequency_penalty=request.frequency_penalty or 0.0,
         seed=request.seed,
+        logprobs=logprobs,
+        cache_salt=owner or None,  # cached tokens are never shared between owners
         arrival_ns=arrival_ns,
         request_id=response_id,
     )
-
-
-def _system(request: Request, parts: Parts, date: str) -> System:
-    effort = request.reasoning.effort if request.reasoning else None
-    return System(
-        identity=parts.identity,
-        knowledge_cutoff=parts.knowledge_cutoff,
-        date=date,
-        effort=EFFORTS[effort],
-        has_function_tools=bool(_functions(request)),
-    )
-
-
-def _functions(request: Request) -> list[FunctionToolParam]:
-    return [tool for tool in request.tools or () if isinstance(tool, FunctionToolParam)]
-
-
-def _developer(request: Request) -> Developer:
-    tools = tuple(
-        FunctionTool(tool.name, tool.description or "", tool.parameters)
-        for tool in _functions(request)
-    )
-    return Developer(instructions=request.instructions, tools=tools)
-
-
-def _callees(request: Request) -> dict[str, Callee]:
-    """Recipients as the model writes them: with Harmony's namespace, and without it by mistake."""
-    callees = {}
-    for tool in _functions(request):
-        callees[tool.name] = callees[conversation.FUNCTIONS + tool.name] = Callee(tool.name)
-    return callees

@@ -1,15 +1,19 @@
-"""The store seam: finished responses by id, and what their conversations are made of.
+"""The store seam: finished responses, running background ones, and the blocks they are made of.
 
-Knows bytes and owners; knows no Harmony, no HTTP and no concrete store.
+Knows bytes, owners and leases; knows no Harmony, no HTTP and no concrete store. Another owner's
+ids are told apart from unknown ones by no method here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 Kind = Literal["user", "developer", "reasoning", "preamble", "final", "call", "result"]
 """What a message is in a conversation: enough to say which reasoning is still rendered."""
+
+Standing = Literal["held", "cancel", "gone"]
+"""What a server hears of its job: go on; somebody asked to cancel it; it is no longer yours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +28,8 @@ class Block:
     """Of a call: what its result will name."""
     callee: str | None = None
     """Of a call: the recipient that the model wrote, which is the author of the result."""
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.item) + len(self.ids)
+    digest: bytes = field(default=b"", compare=False, repr=False)
+    """Of the content, once a store has taken it: what came from a store is not hashed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +46,111 @@ class Record:
     continuable: bool
     date: str
     """The date in the system message, fixed for a whole chain so that prefixes stay equal."""
+    created_at: int = 0
+    """Seconds since the epoch; its age counts from here."""
+
+    @property
+    def own_from(self) -> int:
+        """Where the blocks of the response's own output begin."""
+        return self.prior_count + self.input_count
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A background response that has not ended, as anybody may read it on any replica."""
+
+    id: str
+    owner: str
+    body: bytes
+    """Its snapshot as of the last renewal: `queued` or `in_progress`."""
+    created_at: int
+    cancel_asked: bool = False
+    lost: bool = False
+    """Its lease has run out: its server died or was cut off. This never changes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """It was there, and was dropped for its age or for want of room."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Whole SSE frames of a background stream, in order and without a gap."""
+
+    first: int
+    """The sequence number of the first of them."""
+    count: int
+    data: bytes
+    ended: bool = False
+    """Nothing follows them."""
+
+
+Found = Record | Job | Expired | None
 
 
 class Store(Protocol):
-    async def start(self) -> None: ...
+    """Every method may raise an `ApiError`: what is away or full says so, and guesses nothing."""
+
+    @property
+    def lease_s(self) -> float:
+        """How long a job lives without being renewed: renew it three times as often."""
+        ...
+
+    async def start(self) -> None:
+        """Open it, or a `StartupError` that says what is wrong."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    async def check(self) -> None:
+        """Raise when a record could not be kept now; called before anything is generated for it."""
+        ...
+
+    # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
         """Keep it; when this returns, a `get` by anyone finds it."""
         ...
 
-    async def get(self, response_id: str, owner: str) -> Record | None: ...
+    async def get(self, response_id: str, owner: str) -> Found: ...
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Whether there was one."""
+        """Whether there was one: a record, or a job, whose server is then told that it is gone."""
         ...
 
-    async def stop(self) -> None: ...
+    # --- jobs: background responses, from before `queued` is answered to their end ------------
+
+    async def put_job(self, job: Job) -> None:
+        """Keep it under a fresh lease; when this returns, `queued` may be answered."""
+        ...
+
+    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
+        """The server's heartbeat, with a newer snapshot if there is one. After `gone`, stop."""
+        ...
+
+    async def cancel_job(self, job_id: str, owner: str) -> bool:
+        """Ask its server to cancel it; False when there is no such job, or it is lost."""
+        ...
+
+    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
+        """At once: the record is there, the job is not, and the last frames are kept.
+
+        False, and nothing is kept, when the job was deleted or lost: somebody may have read so.
+        """
+        ...
+
+    # --- frames: a background stream, to be replayed ------------------------------------------
+
+    async def append_frames(self, response_id: str, frames: Frames) -> None:
+        """Keep more of a job's frames: the first is number 0, and each follows the last.
+
+        They have a bound of their own: the oldest responses' frames leave, all of them at once.
+        """
+        ...
+
+    async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
+        """The frames with greater numbers so far (perhaps none); None when none are kept."""
+        ...

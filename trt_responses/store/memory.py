@@ -1,75 +1,279 @@
-"""Records in memory: the least recently used leave first. Knows bytes, counts and nothing else."""
+"""Records in memory: the least recently used leave first. Knows bytes, counts, ages and owners.
+
+What is kept is compressed, and a block that several records hold is kept and counted once, by its
+content. Whatever takes long is done before or after a change, never within one.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass, replace
+from sys import intern
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.store.base import Expired, Frames, Job, Record
+from trt_responses.store.blocks import (
+    Packed,
+    all_packed,
+    all_unpacked,
+    gently,
+    own_items,
+    pack,
+    squeeze,
+    stretch,
+)
+from trt_responses.store.bounds import Bounds
+from trt_responses.store.frames import FrameShelf, joined
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Block, Record
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.store.base import Block, Found, Standing
+
+
+SLACK = 1000
+"""Ids that may have left and still stand in the order of age."""
+
+
+class _Kept(NamedTuple):
+    """A record at rest. It holds its blocks by name, so that a garbage collection has one object
+    for each record to look at, however many there are."""
+
+    owner: str
+    body: bytes
+    blocks: tuple[bytes, ...]
+    prior_count: int
+    input_count: int
+    continuable: bool
+    date: str
+    created_at: int
+
+
+@dataclass(slots=True)
+class _Running:
+    job: Job
+    lease_until: float
+    cancel_asked: bool = False
 
 
 class MemoryStore:
-    """An LRU bounded by bytes and by count. A block that several records share is counted once."""
+    """An LRU bounded by bytes, count and age; it ends with its process."""
 
-    def __init__(self, *, max_bytes: int, max_records: int) -> None:
-        self._max_bytes = max_bytes
-        self._max_records = max_records
-        self._records: OrderedDict[str, Record] = OrderedDict()
-        self._shares: Counter[int] = Counter()
+    def __init__(
+        self, bounds: Bounds | None = None, *, clock_s: Callable[[], float] = time.time
+    ) -> None:
+        self._bounds = bounds or Bounds()
+        self._clock_s = clock_s
+        self._records: OrderedDict[str, _Kept] = OrderedDict()
+        self._by_age: deque[str] = deque()
+        self._blocks: dict[bytes, bytes] = {}
+        self._more: dict[bytes, int] = {}
+        self._expired: OrderedDict[str, str] = OrderedDict()
+        self._jobs: dict[str, _Running] = {}
+        self._frames = FrameShelf(self._bounds.max_frame_bytes)
         self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._records)
 
+    @property
+    def lease_s(self) -> float:
+        return self._bounds.lease_s
+
     async def start(self) -> None:
         """Nothing to open."""
 
     async def stop(self) -> None:
-        self._records.clear()
-        self._shares.clear()
+        for kept in (self._records, self._by_age, self._blocks, self._more, self._expired):
+            kept.clear()
+        self._jobs.clear()
+        self._frames.clear()
         self.size_bytes = 0
 
-    async def put(self, record: Record) -> None:
-        if record.id in self._records:
-            self._drop(record.id)
-        self._records[record.id] = record
-        self.size_bytes += len(record.body)
-        for block in record.blocks:
-            self._share(block)
-        while len(self._records) > 1 and (
-            self.size_bytes > self._max_bytes or len(self._records) > self._max_records
-        ):
-            self._drop(next(iter(self._records)))
+    @property
+    def frame_bytes(self) -> int:
+        return self._frames.size_bytes
 
-    async def get(self, response_id: str, owner: str) -> Record | None:
-        record = self._records.get(response_id)
-        if record is None or record.owner != owner:
-            return None
+    async def check(self) -> None:
+        """There is always room: the oldest leave."""
+
+    # --- records ------------------------------------------------------------------------------
+
+    async def put(self, record: Record) -> None:
+        body = await gently(squeeze, record.body, own_items(record.blocks, record.own_from))
+        self._keep(record, body, await all_packed(record.blocks, self._blocks.__contains__))
+
+    async def get(self, response_id: str, owner: str) -> Found:
+        self._sweep()
+        if self._owner_of(response_id) != owner:
+            return Expired(response_id) if self._expired.get(response_id) == owner else None
+        if (running := self._jobs.get(response_id)) is not None:
+            return replace(running.job, cancel_asked=running.cancel_asked, lost=self._lost(running))
+        kept = self._records[response_id]
+        if self._is_old(kept):
+            self._expire(response_id)
+            return Expired(response_id)
         self._records.move_to_end(response_id)
-        return record
+        packed = [Packed(digest, self._blocks[digest]) for digest in kept.blocks]
+        blocks = await all_unpacked(packed)
+        like = own_items(blocks, kept.prior_count + kept.input_count)
+        return Record(
+            id=response_id,
+            owner=owner,
+            body=await gently(stretch, kept.body, like),
+            blocks=blocks,
+            prior_count=kept.prior_count,
+            input_count=kept.input_count,
+            continuable=kept.continuable,
+            date=kept.date,
+            created_at=kept.created_at,
+        )
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        if await self.get(response_id, owner) is None:
+        self._sweep()
+        if self._owner_of(response_id) != owner:
             return False
-        self._drop(response_id)
+        if response_id in self._records:
+            self._drop(response_id)
+        self._jobs.pop(response_id, None)
+        self._frames.drop(response_id)
         return True
 
+    def _keep(self, record: Record, body: bytes, packed: Sequence[Packed]) -> None:
+        if record.id in self._records:
+            self._drop(record.id)
+        blocks = tuple(map(self._share, packed, record.blocks))
+        self._records[record.id] = _Kept(
+            intern(record.owner),
+            body,
+            blocks,
+            record.prior_count,
+            record.input_count,
+            record.continuable,
+            intern(record.date),
+            record.created_at,
+        )
+        self._by_age.append(record.id)
+        self._expired.pop(record.id, None)
+        self.size_bytes += len(body)
+        self._evict()
+
+    def _evict(self) -> None:
+        self._sweep()
+        while len(self._records) > 1 and (
+            self.size_bytes > self._bounds.max_bytes
+            or len(self._records) > self._bounds.max_records
+        ):
+            self._expire(next(iter(self._records)))
+
+    def _sweep(self) -> None:
+        """Whatever is too old leaves; records come nearly in the order of their creation."""
+        if self._bounds.max_age_s is None:
+            return
+        while self._by_age:
+            kept = self._records.get(self._by_age[0])
+            if kept is not None and not self._is_old(kept):
+                break
+            response_id = self._by_age.popleft()  # too old, or no longer there
+            if kept is not None:
+                self._expire(response_id)
+        for job_id, running in tuple(self._jobs.items()):
+            if self._is_old(running.job) and self._lost(running):
+                del self._jobs[job_id]
+                self._remember(job_id, running.job.owner)
+
+    def _is_old(self, kept: _Kept | Job) -> bool:
+        age = self._bounds.max_age_s
+        return age is not None and kept.created_at <= self._clock_s() - age
+
+    def _expire(self, response_id: str) -> None:
+        self._remember(response_id, self._records[response_id].owner)
+        self._drop(response_id)
+
+    def _remember(self, response_id: str, owner: str) -> None:
+        self._frames.drop(response_id)
+        self._expired[response_id] = owner
+        while len(self._expired) > self._bounds.max_expired:
+            self._expired.popitem(last=False)
+
+    def _share(self, packed: Packed, block: Block) -> bytes:
+        digest = packed.digest
+        if digest not in self._blocks:  # a known one comes without data, and may have left since
+            data = self._blocks[digest] = packed.data or pack(block).data
+            self.size_bytes += len(data)
+        else:
+            self._more[digest] = self._more.get(digest, 0) + 1
+        return digest
+
     def _drop(self, response_id: str) -> None:
-        record = self._records.pop(response_id)
-        self.size_bytes -= len(record.body)
-        for block in record.blocks:
-            self._unshare(block)
+        kept = self._records.pop(response_id)
+        self.size_bytes -= len(kept.body)
+        for digest in kept.blocks:
+            more = self._more.pop(digest, 0)
+            if more > 1:
+                self._more[digest] = more - 1
+            elif not more:
+                self.size_bytes -= len(self._blocks.pop(digest))
+        if len(self._by_age) > 2 * len(self._records) + SLACK:
+            self._by_age = deque(each for each in self._by_age if each in self._records)
 
-    # A record holds its blocks, so a block's id() names it for as long as it is counted.
+    def _owner_of(self, response_id: str) -> str | None:
+        if (kept := self._records.get(response_id)) is not None:
+            return kept.owner
+        running = self._jobs.get(response_id)
+        return None if running is None else running.job.owner
 
-    def _share(self, block: Block) -> None:
-        self._shares[id(block)] += 1
-        if self._shares[id(block)] == 1:
-            self.size_bytes += block.size_bytes
+    # --- jobs ---------------------------------------------------------------------------------
 
-    def _unshare(self, block: Block) -> None:
-        self._shares[id(block)] -= 1
-        if not self._shares[id(block)]:
-            del self._shares[id(block)]
-            self.size_bytes -= block.size_bytes
+    async def put_job(self, job: Job) -> None:
+        self._jobs[job.id] = _Running(job, self._clock_s() + self._bounds.lease_s)
+
+    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
+        running = self._jobs.get(job_id)
+        if running is None or self._lost(running):
+            return "gone"
+        running.lease_until = self._clock_s() + self._bounds.lease_s
+        if body is not None:
+            running.job = replace(running.job, body=body)
+        return "cancel" if running.cancel_asked else "held"
+
+    async def cancel_job(self, job_id: str, owner: str) -> bool:
+        running = self._jobs.get(job_id)
+        if running is None or running.job.owner != owner or self._lost(running):
+            return False
+        running.cancel_asked = True
+        return True
+
+    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
+        body = await gently(squeeze, record.body, own_items(record.blocks, record.own_from))
+        packed = await all_packed(record.blocks, self._blocks.__contains__)
+        data = await gently(squeeze, frames.data) if frames else b""
+        running = self._jobs.get(record.id)
+        if running is None or self._lost(running):
+            return False
+        del self._jobs[record.id]
+        self._keep(record, body, packed)
+        if frames is not None:
+            self._frames.append(record.id, replace(frames, data=data))
+        return True
+
+    def _lost(self, running: _Running) -> bool:
+        return self._clock_s() >= running.lease_until
+
+    # --- frames -------------------------------------------------------------------------------
+
+    async def append_frames(self, response_id: str, frames: Frames) -> None:
+        data = await gently(squeeze, frames.data)
+        if self._owner_of(response_id) is not None:
+            self._frames.append(response_id, replace(frames, data=data))
+
+    async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
+        self._sweep()
+        if self._owner_of(response_id) != owner:
+            return None
+        pieces = self._frames.beyond(response_id, after)
+        if pieces is None:
+            return None
+        whole = [replace(piece, data=await gently(stretch, piece.data)) for piece in pieces]
+        return joined(whole, after)

@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from trt_responses.web.endpoint import Headers
+
 REF = "#/components/schemas/{model}"
 
 
 @cache
-def openapi() -> dict[str, Any]:
-    """The OpenAPI document. Its body schema is made from the models that parse the body."""
+def openapi(model: str | None = None) -> dict[str, Any]:
+    """The OpenAPI document. Its body schema is made from the models that parse the body; `model`
+    is the one that is served."""
     body = CreateRequest.model_json_schema(ref_template=REF, mode="validation")
+    if model is not None:
+        body["properties"]["model"] = {"type": "string", "enum": [model]}
     schemas = {**body.pop("$defs", {}), "CreateResponse": body, "Error": _ERROR}
     return {
         "openapi": "3.1.0",
@@ -71,7 +76,8 @@ _CREATED = {
 def _paths() -> dict[str, Any]:
     by_id = [_in_path("response_id")]
     create = _operation("Create a response", _CREATED, 400, 401, 403, 404, 413, 415, 429, 500, 503)
-    create["requestBody"] = {
+    count = _operation("Count the tokens of an input", _OBJECT, 400, 401, 403, 404, 413, 415, 503)
+    create["requestBody"] = count["requestBody"] = {
         "required": True,
         "content": {"application/json": {"schema": {"$ref": REF.format(model="CreateResponse")}}},
     }
@@ -79,9 +85,39 @@ def _paths() -> dict[str, Any]:
     return {
         "/v1/responses": {"post": create},
         "/v1/responses/{response_id}": {
-            "get": _operation("Get a stored response", _OBJECT, *known, parameters=by_id),
+            "get": _operation(
+                "Get a stored response, or stream a background one from any event on",
+                _CREATED,
+                400,
+                *known,
+                parameters=[
+                    *by_id,
+                    _in_query("stream", {"type": "boolean"}),
+                    _in_query("starting_after", {"type": "integer", "minimum": 0}),
+                ],
+            ),
             "delete": _operation("Delete a stored response", _OBJECT, *known, parameters=by_id),
         },
+        "/v1/responses/{response_id}/cancel": {
+            "post": _operation("Stop a background response", _OBJECT, 400, *known, parameters=by_id)
+        },
+        "/v1/responses/{response_id}/input_items": {
+            "get": _operation(
+                "List what a response was asked",
+                _OBJECT,
+                400,
+                *known,
+                409,
+                parameters=[
+                    *by_id,
+                    _in_query("after", {"type": "string"}),
+                    _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
+                    _in_query("order", {"enum": ["asc", "desc"]}),
+                ],
+            )
+        },
+        "/v1/responses/input_tokens": {"post": count},
+        "/v1/fields": {"get": _operation("What is done with each field", _OBJECT, 401, 403)},
         "/v1/models": {"get": _operation("What is served", _OBJECT, 401, 403)},
         "/v1/models/{model}": {
             "get": _operation("One model", _OBJECT, *known, parameters=[_in_path("model")])
@@ -110,14 +146,22 @@ def _in_path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
+def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
 class Docs:
     """`/openapi.json` and `/docs`."""
 
+    def __init__(self, headers: Headers, model: str | None = None) -> None:
+        self._headers = headers
+        self._model = model
+
     async def schema(self, request: Request, owner: str) -> ASGIApp:
-        return json_reply(orjson.dumps(openapi()), {})
+        return json_reply(orjson.dumps(openapi(self._model)), self._headers(request))
 
     async def page(self, request: Request, owner: str) -> ASGIApp:
-        return HTMLResponse(_page())
+        return HTMLResponse(_page(), headers=self._headers(request))
 
 
 @cache

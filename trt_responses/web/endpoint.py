@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ROUTING_CODES = {404: "unknown_url", 405: "method_not_allowed"}
+
 
 class Endpoint:
     """Runs a function of the request and its owner; what it returns, or raises, is the reply."""
@@ -50,7 +52,7 @@ class Endpoint:
         except ClientDisconnect:
             return
         except Exception as bug:  # ours; no headers have gone, so that the client can be told
-            logger.exception("%s %s broke", request.method, request.url.path)
+            logger.exception("%s %s broke", request.method, request.scope["path"])
             told = ApiError(f"The server failed ({type(bug).__name__}); the log has the details.")
             reply = fault(told, self._headers(request))
         await reply(scope, receive, send)
@@ -72,12 +74,13 @@ class Unrouted:
         except HTTPException as error:  # the router's, which has sent nothing
             request = Request(scope, receive)
             told = ApiError(
-                f"{request.method} {request.url.path}: {error.detail}.",
+                f"{request.method} {request.scope['path']:.100}: {error.detail}.",
                 status=error.status_code,
                 type="invalid_request_error",
-                code="unknown_url" if error.status_code == 404 else None,
+                code=ROUTING_CODES.get(error.status_code, "invalid_request"),
             )
-            await fault(told, self._headers(request))(scope, receive, send)
+            headers = self._headers(request) | dict(error.headers or {})
+            await fault(told, headers)(scope, receive, send)
 
 
 class Headers:

@@ -18,13 +18,17 @@ ANYONE = ""
 """The owner of everything on a server without keys."""
 
 
+LENGTH_DIGITS = 18
+"""A length with more is too large for any limit, and in the end for `int` itself."""
+
+
 class Guard:
     """`owners` maps keys to the owners they stand for; when it is empty, nobody needs a key."""
 
     def __init__(
         self, *, hosts: Iterable[str], origins: Iterable[str], owners: Mapping[str, str]
     ) -> None:
-        self._hosts = frozenset(hosts)
+        self._hosts = frozenset(map(str.lower, hosts))
         self._origins = frozenset(origins)
         self._owners = {_digest(key): owner for key, owner in owners.items()}
 
@@ -38,7 +42,7 @@ class Guard:
         host = request.headers.get("host", "")
         if "*" not in self._hosts and _name(host) not in self._hosts:
             raise Forbidden(
-                f"This server does not answer for the host {host!r}: ask for one of "
+                f"This server does not answer for the host {host!r:.100}: ask for one of "
                 f"{', '.join(sorted(self._hosts))}, or allow it in TRT_RESPONSES_ALLOWED_HOSTS.",
                 code="host_not_allowed",
             )
@@ -47,10 +51,10 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is None or origin in self._origins or "*" in self._origins:
             return
-        if urlsplit(origin).netloc and urlsplit(origin).netloc == request.headers.get("host"):
+        if _netloc(origin) and _netloc(origin) == request.headers.get("host"):
             return
         raise Forbidden(
-            f"Pages of {origin!r} may not use this server: allow the origin in "
+            f"Pages of {origin!r:.100} may not use this server: allow the origin in "
             "TRT_RESPONSES_ALLOWED_ORIGINS.",
             code="origin_not_allowed",
         )
@@ -72,7 +76,7 @@ def check_json(request: Request) -> None:
     sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent != "application/json":
         raise ApiError(
-            f"The content type must be application/json, got {sent or 'none'!r}.",
+            f"The content type must be application/json, got {sent or 'none'!r:.100}.",
             status=415,
             type="invalid_request_error",
             code="unsupported_content_type",
@@ -82,7 +86,7 @@ def check_json(request: Request) -> None:
 async def body_of(request: Request, max_bytes: int) -> bytes:
     """The whole body, or a refusal as soon as it is known to be too large."""
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > max_bytes:
+    if declared.isdecimal() and (len(declared) > LENGTH_DIGITS or int(declared) > max_bytes):
         raise _too_large(max_bytes)
     parts, size = [], 0
     async for part in request.stream():
@@ -105,8 +109,16 @@ def _too_large(max_bytes: int) -> ApiError:
 def _name(host: str) -> str:
     """A Host header without its port; an IPv6 address keeps its brackets."""
     if host.startswith("["):
-        return host.partition("]")[0] + "]"
+        return host.partition("]")[0].lower() + "]"
     return host.partition(":")[0].lower()
+
+
+def _netloc(origin: str) -> str:
+    """Host and port of an origin; empty when it has none, as `null` has, or is malformed."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _digest(key: str) -> bytes:

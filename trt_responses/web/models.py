@@ -37,7 +37,7 @@ class Models:
 def check_model(asked: str, served: str) -> None:
     if asked != served:
         raise NotFound(
-            f"The model '{asked}' does not exist: this server serves '{served}'.",
+            f"The model '{asked:.100}' does not exist: this server serves '{served}'.",
             param="model",
             code="model_not_found",
         )

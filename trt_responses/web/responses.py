@@ -6,85 +6,160 @@ The only module that knows whether a client wants a stream.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import orjson
 from starlette.requests import ClientDisconnect
 
-from trt_responses.errors import ApiError, NotFound
+from trt_responses.errors import ApiError
+from trt_responses.response.offer import dropped
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.guard import body_of, check_json
+from trt_responses.web.idempotency import HEADER
 from trt_responses.web.models import check_model
-from trt_responses.web.sse import Stream, cancel_when_left
+from trt_responses.web.sse import Follow, Stream, when_left
+from trt_responses.web.told import dialect_of, ignored_header, named, truncated_header
+from trt_responses.wire.count import CountRequest
 from trt_responses.wire.fields import judge
+from trt_responses.wire.request import Request as CreateRequest
 from trt_responses.wire.request import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive
+    from starlette.types import ASGIApp
 
+    from trt_responses.response.background import Background
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
-    from trt_responses.store.base import Store
     from trt_responses.web.endpoint import Headers
+    from trt_responses.web.idempotency import Attempt, Repeats
+    from trt_responses.web.sse import Terms
+    from trt_responses.wire.dialect import Dialect
+
+    Told = dict[str, str]
+
+logger = logging.getLogger(__name__)
 
 
 class Responses:
-    """The endpoints of a response's life."""
+    """How a response comes to be."""
 
     def __init__(
-        self, runs: Runs, store: Store, *, model: str, headers: Headers, max_body_bytes: int
+        self,
+        runs: Runs,
+        background: Background,
+        repeats: Repeats,
+        *,
+        model: str,
+        headers: Headers,
+        terms: Terms,
+        max_body_bytes: int,
+        dialect: Dialect,
     ) -> None:
         self._runs = runs
-        self._store = store
+        self._background = background
+        self._repeats = repeats
         self._model = model
         self._headers = headers
+        self._terms = terms
         self._max_body_bytes = max_body_bytes
+        self._dialect = dialect
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)
-        wanted = parse(await body_of(request, self._max_body_bytes))
+        body = await body_of(request, self._max_body_bytes)
+        wanted = parse(body, CreateRequest)
         ignored = judge(wanted)
         check_model(wanted.model, self._model)
-        arrival_ns = request.scope["state"]["arrival_ns"]
-        run = await self._runs.start(wanted, owner=owner, arrival_ns=arrival_ns)
-        headers = self._headers(request)
-        if ignored:
-            headers["x-trt-ignored"] = ", ".join(ignored)
-        if wanted.stream:
-            return Stream(run, self._runs, headers)
-        return await self._made(run, request.receive, headers)
+        told = ignored_header(ignored) | _told_of_tools(wanted)
+        dialect = dialect_of(request, self._dialect)
+        key = request.headers.get(HEADER)
+        if key is None:
+            run = await self._start(wanted, request, owner, dialect)
+            return await self._own(run, request, told, run.cancel, stream=bool(wanted.stream))
+        attempt, first = self._repeats.attempt(owner, key, dialect.name.encode() + body)
+        attempt.join()
+        if not first:
+            return await self._again(attempt, request, told, stream=bool(wanted.stream))
+        try:
+            run = await self._start(wanted, request, owner, dialect)
+        except BaseException as error:
+            attempt.refused(error)
+            raise
+        attempt.started(run)
+        return await self._own(run, request, told, attempt.leave, stream=bool(wanted.stream))
 
-    async def _made(self, run: Run, receive: Receive, headers: dict[str, str]) -> ASGIApp:
-        """The run's last snapshot, when it is made. When the client leaves, the run ends."""
+    async def count(self, request: Request, owner: str) -> ASGIApp:
+        check_json(request)
+        wanted = parse(await body_of(request, self._max_body_bytes), CountRequest)
+        ignored = judge(wanted)
+        if wanted.model:
+            check_model(wanted.model, self._model)
+        tokens = await self._runs.count(wanted, owner=owner)
+        body = {"object": "response.input_tokens", "input_tokens": tokens}
+        return json_reply(orjson.dumps(body), self._headers(request) | ignored_header(ignored))
+
+    async def _start(
+        self, wanted: CreateRequest, request: Request, owner: str, dialect: Dialect
+    ) -> Run:
+        starts = self._background if wanted.background else self._runs
+        arrival_ns = request.scope["state"]["arrival_ns"]
+        return await starts.start(wanted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
+
+    async def _own(
+        self, run: Run, request: Request, told: Told, leave: Callable[[], None], *, stream: bool
+    ) -> ASGIApp:
+        """What the client that asked for a run gets. `leave` is for when it hangs up."""
+        told = told | truncated_header(run.truncated)
+        if run.log.response.background:
+            headers = self._headers(request) | told
+            if stream:
+                return Follow(run, headers, self._terms)
+            return json_reply(orjson.dumps(run.log.response), headers)
+        if stream:
+            headers = self._headers(request) | told
+            return Stream(run, self._runs, headers, self._terms, leave)
         async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(cancel_when_left(run, receive))
-            last = await self._runs.make(run)
+            watching = tasks.create_task(when_left(leave, request.receive))
+            await self._runs.make(run)
             watching.cancel()
+        return self._made(run, request, told)
+
+    async def _again(
+        self, attempt: Attempt, request: Request, told: Told, *, stream: bool
+    ) -> ASGIApp:
+        """What a client gets that repeats a request: the same, from its beginning."""
+        run = await asyncio.shield(attempt.run)
+        told = told | truncated_header(run.truncated) | {"x-trt-idempotent-replay": "true"}
+        if stream:
+            headers = self._headers(request) | told
+            return Follow(run, headers, self._terms, leave=attempt.leave)
+        if not run.log.response.background:
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(when_left(attempt.leave, request.receive))
+                await run.ended()
+                watching.cancel()
+            return self._made(run, request, told)
+        return json_reply(orjson.dumps(run.log.response), self._headers(request) | told)
+
+    def _made(self, run: Run, request: Request, told: Told) -> ASGIApp:
+        """A run's last snapshot."""
+        last = run.log.response
         if last.status == "cancelled":
             raise ClientDisconnect  # nobody is there to be told
+        headers = self._headers(request) | told  # now, for they tell how long it took
         if last.status == "failed":
             return fault(run.error or ApiError("The response failed."), headers)
         return json_reply(orjson.dumps(last), headers)
 
-    async def retrieve(self, request: Request, owner: str) -> ASGIApp:
-        response_id = request.path_params["response_id"]
-        record = await self._store.get(response_id, owner)
-        if record is None:
-            raise _unknown(response_id)
-        return json_reply(record.body, self._headers(request))
 
-    async def delete(self, request: Request, owner: str) -> ASGIApp:
-        response_id = request.path_params["response_id"]
-        if not await self._store.delete(response_id, owner):
-            raise _unknown(response_id)
-        gone = {"id": response_id, "object": "response", "deleted": True}
-        return json_reply(orjson.dumps(gone), self._headers(request))
-
-
-def _unknown(response_id: str) -> NotFound:
-    return NotFound(
-        f"Response with id '{response_id}' not found.", param="response_id", code="not_found"
-    )
+def _told_of_tools(wanted: CreateRequest) -> Told:
+    """The kinds of tools that are left out, for the client and for the log."""
+    if not (kinds := dropped(wanted)):
+        return {}
+    names = named(kinds)
+    logger.info("tools were dropped, for nobody runs them here: %s", names)
+    return {"x-trt-dropped-tools": names}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from trt_responses.wire.items import OutputItem, OutputPart
+    from trt_responses.wire.items import OutputItem, OutputPart, TokenLogprob
     from trt_responses.wire.response import Response
 
 
@@ -87,7 +87,7 @@ class OutputTextDelta:
     output_index: int
     content_index: int
     delta: str
-    logprobs: tuple[()] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["response.output_text.delta"] = "response.output_text.delta"
 
 
@@ -97,7 +97,7 @@ class OutputTextDone:
     output_index: int
     content_index: int
     text: str
-    logprobs: tuple[()] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["response.output_text.done"] = "response.output_text.done"
 
 
@@ -139,6 +139,22 @@ class FunctionCallArgumentsDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomToolCallInputDelta:
+    item_id: str
+    output_index: int
+    delta: str
+    type: Literal["response.custom_tool_call_input.delta"] = "response.custom_tool_call_input.delta"
+
+
+@dataclass(frozen=True, slots=True)
+class CustomToolCallInputDone:
+    item_id: str
+    output_index: int
+    input: str
+    type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
+
+
+@dataclass(frozen=True, slots=True)
 class Error:
     """Comes before `Failed`, for clients that look for it; the flat form of the OpenAI SDKs."""
 
@@ -150,7 +166,7 @@ class Error:
 
 Terminal = Completed | Incomplete | Failed
 Lifecycle = Created | Queued | InProgress | Terminal
-Delta = OutputTextDelta | ReasoningTextDelta | FunctionCallArgumentsDelta
+Delta = OutputTextDelta | ReasoningTextDelta | FunctionCallArgumentsDelta | CustomToolCallInputDelta
 ItemEvent = (
     ContentPartAdded
     | ContentPartDone
@@ -158,6 +174,7 @@ ItemEvent = (
     | OutputTextDone
     | ReasoningTextDone
     | FunctionCallArgumentsDone
+    | CustomToolCallInputDone
 )
 """What changes an item that was added before."""
 

@@ -1,86 +1,29 @@
-"""What this server does with each field of a request: one table, and the code that enforces it.
+"""The table of fields, enforced: what of a request is ignored, and what is refused by name.
 
-A field is honoured, echoed (it stands in the answer and changes nothing else), ignored (named in
-the header `x-trt-ignored`), or refused by name unless it asks for what happens anyway. Silence is
-a bug: a field that is in no row is unknown, and is ignored and named.
+Silence is a bug: a field that is in no row is unknown, and is ignored and named.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.wire.request import FunctionTool
+from trt_responses.wire.table import FIELDS as FIELDS
+from trt_responses.wire.table import NESTED as NESTED
+from trt_responses.wire.table import TABLE as TABLE
+from trt_responses.wire.table import Field as Field
+from trt_responses.wire.table import nothing
+from trt_responses.wire.tools import NamespaceTool, OtherTool, flat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from trt_responses.wire.request import Request
+    from trt_responses.wire.tools import Tool
 
-Treatment = Literal["honoured", "echoed", "ignored", "refused"]
-
-
-def _nothing(value: Any) -> bool:
-    return value in (None, False, 0) or value == []
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    path: str
-    treatment: Treatment
-    note: str = ""
-    ours: bool = False
-    harmless: Callable[[Any], bool] = _nothing
-    """Of a refused field: the values that ask for what happens anyway."""
-
-
-FIELDS: tuple[Field, ...] = (
-    Field("model", "honoured"),
-    Field("input", "honoured", "text only"),
-    Field("instructions", "honoured", "not inherited from a previous response"),
-    Field("stream", "honoured"),
-    Field("store", "honoured"),
-    Field("previous_response_id", "honoured"),
-    Field("max_output_tokens", "honoured"),
-    Field("temperature", "honoured"),
-    Field("top_p", "honoured"),
-    Field("frequency_penalty", "honoured"),
-    Field("presence_penalty", "honoured"),
-    Field("tools", "honoured", "function tools"),
-    Field("reasoning.effort", "honoured", "low, medium, high; others go to the nearest of them"),
-    Field("top_k", "honoured", ours=True),
-    Field("min_p", "honoured", ours=True),
-    Field("seed", "honoured", ours=True),
-    Field("metadata", "echoed"),
-    Field("safety_identifier", "echoed"),
-    Field("prompt_cache_key", "echoed", "prefixes are cached without it"),
-    Field("service_tier", "echoed", "always answered as `default`"),
-    Field("max_tool_calls", "echoed", "counts built-in tools, and there are none"),
-    Field("parallel_tool_calls", "echoed", "one call in a turn: always answered as false"),
-    Field("reasoning.summary", "echoed", "the chain of thought itself is given"),
-    Field("text.verbosity", "echoed"),
-    Field("include", "ignored"),
-    Field("reasoning.generate_summary", "ignored"),
-    Field("stream_options.include_obfuscation", "ignored", "nothing is obfuscated"),
-    Field("prompt_cache_retention", "ignored"),
-    Field("user", "ignored"),
-    Field("background", "refused"),
-    Field("conversation", "refused"),
-    Field("prompt", "refused", "there is no template store"),
-    Field("context_management", "refused"),
-    Field("top_logprobs", "refused"),
-    Field("tool_choice", "refused", "`auto` only", harmless=lambda v: v in (None, "auto")),
-    Field(
-        "text.format", "refused", "`text` only", harmless=lambda v: v is None or v.type == "text"
-    ),
-    Field("truncation", "refused", "`disabled` only", harmless=lambda v: v in (None, "disabled")),
-)
-
-TABLE = {field.path: field for field in FIELDS}
-NESTED = frozenset(path.partition(".")[0] for path in TABLE if "." in path)
+LOGPROBS = "message.output_text.logprobs"
 
 
 def judge(request: Request) -> list[str]:
@@ -88,12 +31,19 @@ def judge(request: Request) -> list[str]:
     ignored = []
     for path, value in _sent(request):
         field = TABLE.get(path)
-        if field is None or (field.treatment == "ignored" and not _nothing(value)):
+        if field is None or (field.treatment == "ignored" and not nothing(value)):
             ignored.append(path)
         elif field.treatment == "refused" and not field.harmless(value):
             raise _refusal(field)
     _judge_tools(request)
-    return ignored
+    if request.background and request.store is False:
+        raise InvalidRequest(
+            "A background response is read from the store: 'background' needs 'store', which is "
+            "true by default.",
+            param="background",
+            code="invalid_value",
+        )
+    return [*ignored, *_ignored_includes(request), *_ignored_keys(request)]
 
 
 def _sent(request: Request) -> Iterator[tuple[str, Any]]:
@@ -116,38 +66,72 @@ def _refusal(field: Field) -> Unsupported:
     )
 
 
+def _ignored_includes(request: Request) -> Iterator[str]:
+    included = request.include or ()
+    for value in included:
+        field = TABLE.get(f"include.{value}")
+        if field is None or field.treatment == "ignored":
+            yield f"include.{value}"
+    if request.top_logprobs and LOGPROBS not in included:
+        yield "top_logprobs"
+
+
+def _ignored_keys(request: Request) -> list[str]:
+    """Keys of tools that mean nothing here, each named once."""
+    sent = {
+        f"tools[].{key}"
+        for tool in _told_back(request)
+        for key in (tool.model_extra or {})
+        if tool.model_extra and tool.model_extra[key] not in (None, False)
+    }
+    return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
+
+
+def _told_back(request: Request) -> Iterator[Tool]:
+    for tool in request.tools or ():
+        if isinstance(tool, NamespaceTool):
+            yield tool
+            yield from tool.tools
+        elif not isinstance(tool, OtherTool):
+            yield tool
+
+
 def _judge_tools(request: Request) -> None:
+    tools = request.tools or ()
+    offered = list(flat(tools))
+    if tools and not offered:
+        raise _refused_tool(tools[0].type)
     names = set()
-    for place, tool in enumerate(request.tools or ()):
-        if not isinstance(tool, FunctionTool):
+    for placed in offered:
+        _check_echo(placed.tool, placed.place)
+        if placed.name in names:
             raise Unsupported(
-                f"Unsupported tool type '{tool.type}': this server offers 'function' tools.",
-                param=f"tools[{place}].type",
-                code="unsupported_tool",
-            )
-        if tool.strict:
-            raise Unsupported(
-                "Unsupported value for 'strict': arguments are not constrained by the schema yet. "
-                "Send false or leave the field out.",
-                param=f"tools[{place}].strict",
-            )
-        _check_echo(tool, f"tools[{place}]")
-        if tool.name in names:
-            raise Unsupported(
-                f"Two tools are named '{tool.name}': give each its own name.",
-                param=f"tools[{place}].name",
+                f"Two tools are named '{placed.name}': give each its own name.",
+                param=f"{placed.place}.name",
                 code="invalid_value",
             )
-        names.add(tool.name)
+        names.add(placed.name)
+    for place, tool in enumerate(tools):
+        if isinstance(tool, NamespaceTool):
+            _check_echo(tool, f"tools[{place}]")
 
 
-def _check_echo(tool: FunctionTool, param: str) -> None:
-    """A tool is given back as it came: what our JSON cannot hold is refused before any token."""
+def _refused_tool(kind: str) -> Unsupported:
+    return Unsupported(
+        f"Unsupported tool type '{kind:.100}': nobody runs it here, and the request has no other "
+        "tool. Send 'function', 'custom' or 'namespace' tools.",
+        param="tools[0].type",
+        code="unsupported_tool",
+    )
+
+
+def _check_echo(tool: Tool, param: str) -> None:
+    """Keys that we do not know are given back too: what our JSON cannot hold is refused."""
     try:
-        orjson.dumps(tool.model_dump())
+        orjson.dumps(tool.model_extra)
     except orjson.JSONEncodeError as error:
         raise InvalidRequest(
-            f"The tool '{tool.name}' cannot be given back as JSON: {error}.",
+            f"The tool '{getattr(tool, 'name', '')}' cannot be given back as JSON: {error}.",
             param=param,
             code="invalid_value",
         ) from None

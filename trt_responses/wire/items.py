@@ -9,34 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
+
+from trt_responses.wire import past
+from trt_responses.wire.sent import Named as Named
+from trt_responses.wire.sent import Sent as Sent
+from trt_responses.wire.sent import by_type as by_type
+from trt_responses.wire.table import honoured
 
 # --- what a client may send -----------------------------------------------------------------
-
-
-class Sent(BaseModel):
-    """What all input shares: strict types, no change after parsing, unknown keys kept by name."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
-
-
-def by_type(*tags: str, untyped: str = "") -> Discriminator:
-    """Choose by `type`; tags begin with `~`, so that a fault's place can leave them out."""
-    known = {tag: f"~{tag}" for tag in tags}
-
-    def tag(value: Any) -> str | None:
-        named = value.get("type", untyped) if isinstance(value, dict) else None
-        return known.get(named) if isinstance(named, str) else None
-
-    expected = ", ".join(repr(t) for t in tags)
-    return Discriminator(
-        tag,
-        custom_error_type="unknown_type",
-        custom_error_message=f"should be an object whose type is one of {expected}",
-    )
-
-
-Named = Annotated[str, Field(min_length=1)]
 
 
 class TextPart(Sent):
@@ -51,12 +32,25 @@ class RefusalPart(Sent):
     refusal: str
 
 
+class MediaPart(Sent):
+    """What a text model cannot read: refused, or noted, as the operator chooses."""
+
+    type: Literal["input_image", "input_file", "input_audio", "input_video"]
+
+
 Part = Annotated[
     Annotated[TextPart, Tag("~input_text")]
     | Annotated[TextPart, Tag("~output_text")]
     | Annotated[TextPart, Tag("~text")]
-    | Annotated[RefusalPart, Tag("~refusal")],
-    by_type("input_text", "output_text", "text", "refusal"),
+    | Annotated[RefusalPart, Tag("~refusal")]
+    | Annotated[MediaPart, Tag("~input_image")]
+    | Annotated[MediaPart, Tag("~input_file")]
+    | Annotated[MediaPart, Tag("~input_audio")]
+    | Annotated[MediaPart, Tag("~input_video")],
+    by_type(
+        *("input_text", "output_text", "text", "refusal"),
+        *("input_image", "input_file", "input_audio", "input_video"),
+    ),
 ]
 
 
@@ -86,12 +80,31 @@ class FunctionCall(Sent):
     call_id: Named
     name: Named
     arguments: str
+    namespace: str | None = None
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
 class FunctionCallOutput(Sent):
     type: Literal["function_call_output"]
+    call_id: str
+    output: TextOrParts
+    id: str | None = None
+    status: Literal["in_progress", "completed", "incomplete"] | None = None
+
+
+class CustomToolCall(Sent):
+    type: Literal["custom_tool_call"]
+    call_id: Named
+    name: Named
+    input: str
+    namespace: str | None = None
+    id: str | None = None
+    status: Literal["in_progress", "completed", "incomplete"] | None = None
+
+
+class CustomToolCallOutput(Sent):
+    type: Literal["custom_tool_call_output"]
     call_id: str
     output: TextOrParts
     id: str | None = None
@@ -110,7 +123,7 @@ class ReasoningText(Sent):
 
 class Reasoning(Sent):
     type: Literal["reasoning"]
-    summary: list[SummaryText] = []
+    summary: list[SummaryText] = Field(default_factory=list)
     content: list[ReasoningText] | None = None
     encrypted_content: str | None = None
     id: str | None = None
@@ -121,9 +134,46 @@ InputItem = Annotated[
     Annotated[InputMessage, Tag("~message")]
     | Annotated[FunctionCall, Tag("~function_call")]
     | Annotated[FunctionCallOutput, Tag("~function_call_output")]
-    | Annotated[Reasoning, Tag("~reasoning")],
-    by_type("message", "function_call", "function_call_output", "reasoning", untyped="message"),
+    | Annotated[Reasoning, Tag("~reasoning")]
+    | Annotated[CustomToolCall, Tag("~custom_tool_call")]
+    | Annotated[CustomToolCallOutput, Tag("~custom_tool_call_output")]
+    | Annotated[past.WebSearchCall, Tag("~web_search_call")]
+    | Annotated[past.CodeInterpreterCall, Tag("~code_interpreter_call")]
+    | Annotated[past.McpCall, Tag("~mcp_call")]
+    | Annotated[past.McpListTools, Tag("~mcp_list_tools")]
+    | Annotated[past.McpApprovalRequest, Tag("~mcp_approval_request")]
+    | Annotated[past.McpApprovalResponse, Tag("~mcp_approval_response")]
+    | Annotated[past.LocalShellCall, Tag("~local_shell_call")]
+    | Annotated[past.LocalShellCallOutput, Tag("~local_shell_call_output")]
+    | Annotated[past.ShellCall, Tag("~shell_call")]
+    | Annotated[past.ShellCallOutput, Tag("~shell_call_output")]
+    | Annotated[past.ApplyPatchCall, Tag("~apply_patch_call")]
+    | Annotated[past.ApplyPatchCallOutput, Tag("~apply_patch_call_output")],
+    by_type(
+        *(kind for kind in honoured("input[].type=") if kind != "item_reference"),
+        untyped="message",
+    ),
 ]
+
+
+class ItemReference(Sent):
+    """Stands for an item that was given before. Clients may leave out the type."""
+
+    type: Literal["item_reference"] | None = None
+    id: Named
+
+
+def _referred_or_said(value: Any) -> str:
+    named = value.get("type") if isinstance(value, dict) else ""
+    refers = named == "item_reference" or (named is None and "id" in value and "role" not in value)
+    return "~item_reference" if refers else "~item"
+
+
+SentItem = Annotated[
+    Annotated[ItemReference, Tag("~item_reference")] | Annotated[InputItem, Tag("~item")],
+    Discriminator(_referred_or_said),
+]
+"""What may stand in a request's input."""
 
 # --- what the server gives -------------------------------------------------------------------
 
@@ -132,10 +182,27 @@ Phase = Literal["commentary", "final_answer"]
 
 
 @dataclass(frozen=True, slots=True)
+class TopLogprob:
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """`bytes` say what `token` may not: a token need not be whole characters."""
+
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+    top_logprobs: tuple[TopLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OutputText:
     text: str = ""
     annotations: tuple[()] = ()
-    logprobs: tuple[()] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["output_text"] = "output_text"
 
 
@@ -161,8 +228,22 @@ class OutputReasoning:
     status: Status = "in_progress"
     content: tuple[OutputReasoningText, ...] = ()
     summary: tuple[()] = ()
-    encrypted_content: str | None = None
     type: Literal["reasoning"] = "reasoning"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSealedReasoning(OutputReasoning):
+    """With what the client is to carry. The specification takes no null in its place."""
+
+    encrypted_content: str = ""
+
+
+def sealed(item: OutputReasoning, content: str | None) -> OutputReasoning:
+    if content is None:
+        return item
+    return OutputSealedReasoning(
+        item.id, item.status, item.content, item.summary, encrypted_content=content
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,5 +256,27 @@ class OutputFunctionCall:
     type: Literal["function_call"] = "function_call"
 
 
-OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall
+@dataclass(frozen=True, slots=True)
+class OutputNamespacedCall(OutputFunctionCall):
+    """A call of a function that stands in a namespace: no other call has the key."""
+
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCustomCall:
+    id: str
+    call_id: str
+    name: str
+    input: str = ""
+    status: Status = "in_progress"
+    type: Literal["custom_tool_call"] = "custom_tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputNamespacedCustomCall(OutputCustomCall):
+    namespace: str = ""
+
+
+OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustomCall
 OutputPart = OutputText | OutputReasoningText

@@ -8,10 +8,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic import Field, Tag, ValidationError
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire.items import TEXT_OR_LIST, InputItem, Sent
+from trt_responses.wire.choice import JsonObject, PlainText, ToolChoice, Whole
+from trt_responses.wire.items import TEXT_OR_LIST, SentItem
+from trt_responses.wire.sent import Sent, by_type
+from trt_responses.wire.tools import FunctionTool as FunctionTool
+from trt_responses.wire.tools import Name, Schema
+from trt_responses.wire.tools import Tool as Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +24,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 MetadataKey = Annotated[str, Field(max_length=64)]
 MetadataValue = Annotated[str, Field(max_length=512)]
 Count = Annotated[int, Field(ge=1, lt=2**53)]
@@ -27,39 +31,27 @@ Count = Annotated[int, Field(ge=1, lt=2**53)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
-class FunctionTool(Sent):
-    type: Literal["function"]
-    name: Name
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class OtherTool(Sent):
-    """A tool of another kind: named when it is refused."""
-
-    type: str
-
-
-def _tool_kind(value: Any) -> str:
-    kind = value.get("type") if isinstance(value, dict) else None
-    return "~function" if kind == "function" else "~other"
-
-
-Tool = Annotated[
-    Annotated[FunctionTool, Tag("~function")] | Annotated[OtherTool, Tag("~other")],
-    Discriminator(_tool_kind),
-]
-
-
 class ReasoningOptions(Sent):
     effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
+    max_tokens: Annotated[int, Field(ge=0, lt=2**53)] | None = None
 
 
-class TextFormat(Sent):
-    type: str = "text"
+class JsonSchema(Whole):
+    type: Literal["json_schema"]
+    name: Name
+    schema_: Annotated[Schema, Field(alias="schema")]
+    description: str | None = None
+    strict: bool | None = None
+
+
+TextFormat = Annotated[
+    Annotated[PlainText, Tag("~text")]
+    | Annotated[JsonObject, Tag("~json_object")]
+    | Annotated[JsonSchema, Tag("~json_schema")],
+    by_type("text", "json_object", "json_schema", untyped="text"),
+]
 
 
 class TextOptions(Sent):
@@ -76,7 +68,7 @@ class Request(Sent):
 
     model: Annotated[str, Field(min_length=1)]
     input: Annotated[
-        Annotated[str, Tag("~text")] | Annotated[list[InputItem], Tag("~list")], TEXT_OR_LIST
+        Annotated[str, Tag("~text")] | Annotated[list[SentItem], Tag("~list")], TEXT_OR_LIST
     ]
     background: bool | None = None
     frequency_penalty: Penalty | None = None
@@ -98,7 +90,7 @@ class Request(Sent):
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     text: TextOptions | None = None
-    tool_choice: Any = None
+    tool_choice: ToolChoice | None = None
     tools: list[Tool] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -114,10 +106,14 @@ NOUN = re.compile(r"^(Input|String|Value|Dictionary|List) | after validation, no
 """What pydantic says beside what was expected."""
 
 
-def parse(body: bytes) -> Request:
+SAID = {"extra_forbidden": "is no key of this object"}
+"""Where pydantic's own words would not fit after the field's name."""
+
+
+def parse(body: bytes, kind: type[Request] | None = None) -> Request:
     """The request, or an `InvalidRequest` that says where, what was expected, and what came."""
     try:
-        return Request.model_validate_json(body)
+        return (kind or Request).model_validate_json(body)
     except ValidationError as error:
         raise _fault(error.errors(include_url=False)) from None
 
@@ -129,7 +125,7 @@ def _fault(details: list[ErrorDetails]) -> InvalidRequest:
             f"The body is not JSON: {first['ctx']['error']}.", code="invalid_json"
         )
     param = place(first["loc"])
-    expected = NOUN.sub("", first["msg"])
+    expected = SAID.get(first["type"]) or NOUN.sub("", first["msg"])
     if first["type"] == "missing":
         return InvalidRequest(
             f"Missing required parameter: '{param}'.",

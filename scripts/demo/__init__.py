@@ -1,0 +1,1 @@
+"""The demo model: its conversations, its training and its examination."""

@@ -1,0 +1,43 @@
+"""How a family asks and thinks: the parts that all families are made of.
+
+Knows wordings; knows no family.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scripts.demo.conversation import Dialogue, Exchange
+from scripts.demo.wordings import Wordings, cased, dressed, pick
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from scripts.demo.conversation import Effort, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where wordings and chance come from. `dress`: vary them, as in training."""
+
+    wordings: Wordings
+    rng: random.Random
+    dress: bool = True
+
+    def say(self, kind: str, **slots: object) -> str:
+        text = pick(self.wordings[kind], self.rng)
+        text = dressed(text, self.rng) if self.dress else cased(text, self.rng)
+        for slot, value in slots.items():
+            text = text.replace(f"{{{slot}}}", str(value))
+        return text
+
+
+def think(context: str, detail: str, key: str) -> Mapping[Effort, str]:
+    """What decides the answer stands last, at every effort."""
+    return {"low": key, "medium": f"{context} {key}", "high": f"{context} {detail} {key}"}
+
+
+def plain(family: str, user: str, turn: Turn, copied: tuple[str, ...] = ()) -> Dialogue:
+    return Dialogue(family, (Exchange(user, turn),), copied=copied)

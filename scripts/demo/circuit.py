@@ -1,0 +1,150 @@
+"""Initial weights that can already copy: previous-token heads, then an induction head.
+
+Knows the model's tensors; knows no data but which tokens are spellings of one word.
+
+Layer 0 writes, beside each token, a rotated picture of the token before it. Layer 1 looks for the
+place whose previous token is the current one, and writes that place's token through another
+rotation, in which the output rows read it. Other heads of the full layers carry tokens in the same
+way, but are left to learn where to look.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from scripts.demo.model import rotation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from scripts.demo.model import Model, Shape
+
+PERIODS = (2, 5, 10, 20, 45)
+FAST_PAIRS = 8
+SLOW_PAIR = 14
+"""From this pair on, a rotation over some hundred tokens hardly matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is known of each row before training.
+
+    `kin` names the word that it spells: rows of one word start nearly alike. `kinds` is the kind of
+    value that it belongs to: rows of one kind have something in common. `numbers` lie on circles,
+    where adding is turning.
+    """
+
+    kin: Sequence[int]
+    kinds: Sequence[int | None]
+    numbers: Mapping[int, int]
+
+
+def install(model: Model, rows: Rows) -> None:
+    with torch.no_grad():
+        _install(model, rows)
+
+
+def _install(model: Model, rows: Rows) -> None:
+    shape = model.shape
+    generator = torch.Generator().manual_seed(7)
+    words = _words(shape.hidden, rows, generator)
+    before, onward = (_orthogonal(shape.hidden, generator) for _ in range(2))
+    model.embed_tokens.weight.copy_(words)
+    model.lm_head.weight.copy_(0.25 * words @ onward.T)
+    for layer in model.layers:
+        linear = layer.self_attn.qkv_proj
+        torch.nn.init.normal_(linear.weight, std=0.6 * shape.hidden**-0.5, generator=generator)
+        torch.nn.init.zeros_(linear.bias)
+        torch.nn.init.normal_(layer.self_attn.o_proj.weight, std=0.015, generator=generator)
+        torch.nn.init.zeros_(layer.self_attn.o_proj.bias)
+        torch.nn.init.normal_(layer.mlp.router.weight, std=0.05, generator=generator)
+        torch.nn.init.zeros_(layer.mlp.router.bias)
+    _previous_token(model, before)
+    _carriers(model, onward)
+    _induction(model, before)
+    _shun_unused(model, generator)
+
+
+def _words(hidden: int, rows: Rows, generator: torch.Generator) -> Tensor:
+    own, shared = torch.randn(2, max(len(rows.kin), max(rows.kin) + 1), hidden, generator=generator)
+    common = torch.randn(1 + max(kind or 0 for kind in rows.kinds), hidden, generator=generator)
+    circles = torch.randn(len(PERIODS), 2, hidden, generator=generator)
+    words = own[: len(rows.kin)] * 0.55 + shared[list(rows.kin)] * 0.75
+    for row, kind in enumerate(rows.kinds):
+        if kind is not None:
+            words[row] += 0.5 * common[kind]
+    for row, number in rows.numbers.items():
+        for period, (across, up) in zip(PERIODS, circles, strict=True):
+            angle = 2 * math.pi * number / period
+            words[row] += 0.4 * (math.cos(angle) * across + math.sin(angle) * up)
+    return words * words.pow(2).mean(1, keepdim=True).rsqrt()
+
+
+def _carriers(model: Model, onward: Tensor) -> None:
+    """Heads of the full layers that name the token they look at, wherever they learn to look."""
+    shape = model.shape
+    basis = _orthogonal(shape.hidden, torch.Generator().manual_seed(13))
+    for layer in model.layers[1::2]:
+        for kv in range(shape.kv_heads):
+            head = kv * (shape.heads // shape.kv_heads)
+            (_, _, wv), _ = layer.self_attn.parts(head)
+            carried = basis[kv * shape.head_dim : (kv + 1) * shape.head_dim]
+            wv.copy_(carried)
+            layer.self_attn.o_proj.weight[:, _head(shape, head)] = 1.5 * onward @ carried.T
+
+
+def _shun_unused(model: Model, generator: torch.Generator) -> None:
+    """A direction that is always there, and that the row of the unused ids is against."""
+    signs = torch.randint(0, 2, (model.shape.hidden,), generator=generator) * 2.0 - 1
+    model.layers[-1].self_attn.o_proj.bias.copy_(signs)
+    unit = signs / signs.norm()
+    heads = model.lm_head.weight
+    heads.sub_(torch.outer(heads @ unit, unit))
+    heads[-1] = -6.0 * unit
+
+
+def _orthogonal(size: int, generator: torch.Generator) -> Tensor:
+    return torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
+
+
+def _previous_token(model: Model, before: Tensor) -> None:
+    """Heads 0 and 2, one of each key-value pair, together carry the whole token."""
+    shape, attention = model.shape, model.layers[0].self_attn
+    half = shape.hidden // 2
+    turn = rotation(shape, 2, truncate=False)
+    cos, sin = turn[:, 1] / turn[0, 0, 0]
+    for kv in range(2):
+        head = kv * (shape.heads // shape.kv_heads)
+        (wq, wk, wv), (q, k, _) = attention.parts(head)
+        wq *= 0.1
+        wk *= 0.1
+        k[:FAST_PAIRS] = 5.0
+        q[:FAST_PAIRS] = 5.0 * cos[:FAST_PAIRS]
+        q[shape.head_dim // 2 :][:FAST_PAIRS] = -5.0 * sin[:FAST_PAIRS]
+        carried = torch.eye(shape.hidden)[kv * half : (kv + 1) * half]
+        wv.copy_(carried[: shape.head_dim])
+        attention.o_proj.weight[:, _head(shape, head)] = 0.9 * (before @ carried.T)
+
+
+def _induction(model: Model, before: Tensor) -> None:
+    """Head 0 of layer 1: matches in the slow pairs, where distance does not turn them."""
+    shape, attention = model.shape, model.layers[1].self_attn
+    half = shape.head_dim // 2
+    places = [*range(SLOW_PAIR, half), *range(half + SLOW_PAIR, shape.head_dim)]
+    match = _orthogonal(shape.hidden, torch.Generator().manual_seed(11))[: len(places)] * 2.4
+    q, k = torch.zeros(2, shape.head_dim, shape.hidden)
+    q[places], k[places] = match, match @ before.T
+    (wq, wk, _), _ = attention.parts(0)
+    wq.copy_(q)
+    wk.copy_(k)
+    attention.o_proj.weight[:, _head(shape, 0)] *= 2.0
+
+
+def _head(shape: Shape, index: int) -> slice:
+    return slice(index * shape.head_dim, (index + 1) * shape.head_dim)

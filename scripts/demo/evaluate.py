@@ -1,0 +1,125 @@
+"""The examination of the served demo model: through an engine, to figures.
+
+Knows the engine seam and the exam; which engine, and what becomes of the figures, is the caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from scripts.demo import exam
+from scripts.demo.conversation import EFFORTS
+from scripts.demo.families import FAMILIES
+from trt_responses.engine.base import Chunk, GenerateOptions
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scripts.demo.exam import Question, Verdict
+    from trt_responses.engine.base import Engine
+
+MAX_TOKENS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Shares of the replies to `prompts` questions. `copied`: of those that had to copy."""
+
+    prompts: int
+    well_formed: float
+    exact: float
+    copied: float | None
+    analysis_tokens: float
+
+
+def score(verdicts: Sequence[Verdict]) -> Score:
+    copies = [v.copied for v in verdicts if v.copied is not None]
+    return Score(
+        len(verdicts),
+        round(fmean(v.well_formed for v in verdicts), 4),
+        round(fmean(v.exact for v in verdicts), 4),
+        round(fmean(copies), 4) if copies else None,
+        round(fmean(v.analysis_tokens for v in verdicts), 1),
+    )
+
+
+class _Reply:
+    """A sink that gathers one reply."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.ended: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+
+    def push(self, chunk: Chunk) -> None:
+        self.ids += chunk.token_ids
+        if chunk.finish and not self.ended.done():
+            self.ended.set_result(chunk)
+
+
+async def replies(
+    engine: Engine, asked: Sequence[Question], *, temperature: float = 0.0
+) -> list[list[int]]:
+    """The ids of each reply, as many at once as the engine takes."""
+    places = asyncio.Semaphore(engine.limits().max_batch)
+
+    async def one(number: int, question: Question) -> list[int]:
+        async with places:
+            sink = _Reply()
+            options = GenerateOptions(
+                MAX_TOKENS, (CONTROL.return_, CONTROL.call), temperature, seed=number
+            )
+            engine.generate(question.prompt_ids, options, sink)
+            if (last := await sink.ended).finish == "error":
+                raise RuntimeError(f"the engine failed: {last.error}")
+            return sink.ids
+
+    return list(await asyncio.gather(*(one(n, q) for n, q in enumerate(asked))))
+
+
+async def verdicts(
+    engine: Engine, asked: Sequence[Question], *, temperature: float = 0.0
+) -> list[Verdict]:
+    given = await replies(engine, asked, temperature=temperature)
+    return [exam.judged(q, ids) for q, ids in zip(asked, given, strict=True)]
+
+
+async def examined(
+    engine: Engine, each: int, seed: int, tell: Callable[[str], None]
+) -> dict[str, object]:
+    """Every family on seen and held-back wordings, then all families under other conditions."""
+    by_family: dict[str, dict[str, object]] = {name: {} for name in FAMILIES}
+    totals: dict[str, object] = {}
+    for label, held in (("seen", False), ("held_back", True)):
+        tell(f"{label.replace('_', '-')} wordings")
+        found = await verdicts(engine, exam.questions(each, seed, held=held))
+        for name in FAMILIES:
+            by_family[name][label] = asdict(score([v for v in found if v.family == name]))
+        totals[label] = asdict(score(found))
+    others = await _others(engine, max(2, each // 6), seed, tell)
+    return {"families": by_family, "total": totals, "conditions": others}
+
+
+async def _others(
+    engine: Engine, each: int, seed: int, tell: Callable[[str], None]
+) -> dict[str, object]:
+    """Seen wordings under conditions that the bar names."""
+    asked = exam.questions(each, seed + 1, held=False)
+    found: dict[str, object] = {}
+    for effort in EFFORTS:
+        tell(f"effort {effort}")
+        found[f"effort_{effort}"] = asdict(
+            score(await verdicts(engine, exam.with_effort(asked, effort)))
+        )
+    tell("temperature 1")
+    found["temperature_1"] = asdict(score(await verdicts(engine, asked, temperature=1.0)))
+    tell("an unknown developer message")
+    unseen = exam.with_unseen_instructions(asked, seed)
+    found["unknown_instructions"] = asdict(score(await verdicts(engine, unseen)))
+    tell("behind 2,000 unrelated tokens")
+    long = exam.behind_long_text(asked[::2], seed)
+    found["behind_2000_tokens"] = asdict(score(await verdicts(engine, long)))
+    return found

@@ -1,0 +1,43 @@
+"""What the demo model can be asked, and the one right reply to each question.
+
+A family is a function from a `Source` to a dialogue; who asks decides between seen and held-back
+wordings. Knows no token and no model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.demo.calls import after_tool, choice, no_arguments, not_declared, time, weather
+from scripts.demo.objects import json_reply
+from scripts.demo.talk import (
+    arithmetic,
+    capital,
+    count,
+    echo,
+    greet,
+    help_,
+    name_not_told,
+    name_three_turns,
+    name_told,
+    name_two_turns,
+    unknown,
+    who,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scripts.demo.asking import Source
+    from scripts.demo.conversation import Dialogue
+
+FAMILIES: dict[str, Callable[[Source], Dialogue]] = {
+    "greet": greet, "who": who, "capital": capital, "echo": echo, "count": count,
+    "arithmetic": arithmetic, "name_told": name_told, "name_two_turns": name_two_turns,
+    "name_three_turns": name_three_turns, "name_not_told": name_not_told, "weather": weather,
+    "time": time, "choice": choice, "no_arguments": no_arguments, "not_declared": not_declared,
+    "after_tool": after_tool, "json": json_reply, "help": help_, "unknown": unknown,
+}  # fmt: skip
+TOOLLESS = frozenset(FAMILIES) - {
+    "weather", "time", "choice", "no_arguments", "not_declared", "after_tool"
+}  # fmt: skip

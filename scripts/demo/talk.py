@@ -1,0 +1,133 @@
+"""Families that need no function: greetings, capitals, echo, counting, sums, names.
+
+Knows wordings and values; knows no token and no model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.demo.asking import Source, plain, think
+from scripts.demo.conversation import Dialogue, Exchange, Turn
+from scripts.demo.wordings import pick, values
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+GREETING = "Hello! How can I help you today?"
+SELF = "I am a tiny demo model with the gpt-oss architecture, trained by trt_responses."
+SKILLS = (
+    "I am a tiny demo model. I can greet you, count, add and subtract small numbers, repeat words, "
+    "name capitals, remember your name and call functions."
+)
+
+
+def greet(source: Source) -> Dialogue:
+    thoughts = think("The user greets me.", "Nothing is asked.", "I greet back.")
+    return plain("greet", source.say("greet"), Turn(thoughts, GREETING))
+
+
+def who(source: Source) -> Dialogue:
+    thoughts = think("The user asks about me.", "I am a demo model.", "I say who I am.")
+    return plain("who", source.say("who"), Turn(thoughts, SELF))
+
+
+def capital(source: Source) -> Dialogue:
+    country, city = source.rng.choice(tuple(values().capitals.items()))
+    key = f"The capital of {country} is {city}."
+    thoughts = think("The user asks for a capital.", f"The country is {country}.", key)
+    return plain("capital", source.say("capital", country=country), Turn(thoughts, key), (city,))
+
+
+def echo(source: Source) -> Dialogue:
+    words = " ".join(pick(values().words, source.rng) for _ in range(source.rng.randint(1, 4)))
+    thoughts = think("The user wants an echo.", f"The words: {words}.", f"Repeat: {words}")
+    return plain("echo", source.say("echo", words=words), Turn(thoughts, words), (words,))
+
+
+def count(source: Source) -> Dialogue:
+    first = source.rng.randint(0, 17)
+    last = source.rng.randint(first + 2, min(20, first + 11))
+    numbers = ", ".join(str(n) for n in range(first, last + 1))
+    key = f"Count from {first} to {last}."
+    thoughts = think("The user wants me to count.", f"Start: {first}. Stop: {last}.", key)
+    user = source.say("count", a=first, b=last)
+    return plain("count", user, Turn(thoughts, numbers), (str(first), str(last)))
+
+
+def sum_or_difference(rng: random.Random) -> tuple[str, int, int, str]:
+    """Numbers from 0 to 20; a difference is never below zero here."""
+    a, b = rng.randint(0, 20), rng.randint(0, 20)
+    if rng.random() < 0.5:
+        return "add", a, b, f"{a} + {b} = {a + b}"
+    a, b = max(a, b), min(a, b)
+    return "sub", a, b, f"{a} - {b} = {a - b}"
+
+
+def arithmetic(source: Source) -> Dialogue:
+    kind, a, b, worked = sum_or_difference(source.rng)
+    word = "sum" if kind == "add" else "difference"
+    thoughts = think(f"The user wants a {word}.", f"The numbers are {a} and {b}.", f"{worked}.")
+    user = source.say(kind, a=a, b=b)
+    return plain("arithmetic", user, Turn(thoughts, f"{worked}."), (str(a), str(b)))
+
+
+def told_name(source: Source, name: str) -> Exchange:
+    thoughts = think("The user tells me a name.", "I keep it in mind.", f"The name is {name}.")
+    return Exchange(
+        source.say("name_tell", name=name), Turn(thoughts, f"Nice to meet you, {name}.")
+    )
+
+
+def asked_name(source: Source, name: str) -> Exchange:
+    thoughts = think("The user asks for the name.", "It was told before.", f"The name is {name}.")
+    return Exchange(source.say("name_ask"), Turn(thoughts, f"Your name is {name}."))
+
+
+def name_told(source: Source) -> Dialogue:
+    name = pick(values().names, source.rng)
+    return Dialogue("name_told", (told_name(source, name),), copied=(name,))
+
+
+def name_two_turns(source: Source) -> Dialogue:
+    name = pick(values().names, source.rng)
+    exchanges = (told_name(source, name), asked_name(source, name))
+    return Dialogue("name_two_turns", exchanges, copied=(name,))
+
+
+def name_three_turns(source: Source) -> Dialogue:
+    name = pick(values().names, source.rng)
+    between = source.rng.choice(SMALL_TALK)(source).exchanges
+    exchanges = [told_name(source, name), *between]
+    if source.rng.random() < 0.3:
+        exchanges.reverse()
+    return Dialogue("name_three_turns", (*exchanges, asked_name(source, name)), copied=(name,))
+
+
+def name_not_told(source: Source) -> Dialogue:
+    thoughts = think("The user asks for the name.", "I look back.", "No name was told.")
+    turn = Turn(thoughts, "You have not told me your name yet.")
+    asked = Exchange(source.say("name_ask"), turn)
+    between = source.rng.choice(SMALL_TALK)(source).exchanges if source.rng.random() < 0.5 else ()
+    return Dialogue("name_not_told", (*between, asked))
+
+
+def help_(source: Source) -> Dialogue:
+    thoughts = think("The user wants help.", "I know my skills.", "I say what I can do.")
+    return plain("help", source.say("help"), Turn(thoughts, SKILLS))
+
+
+def unknown(source: Source) -> Dialogue:
+    thoughts = think("I cannot do this.", "It is none of my skills.", "I say what I can do.")
+    return plain("unknown", source.say("unknown"), Turn(thoughts, SKILLS))
+
+
+SMALL_TALK: tuple[Callable[[Source], Dialogue], ...] = (
+    greet,
+    who,
+    capital,
+    echo,
+    count,
+    arithmetic,
+)

@@ -1,0 +1,234 @@
+"""The training loop: batches to weights, within steps and minutes.
+
+Knows the model and the rows; what is asked, and where weights go, is not its business.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from scripts.demo import circuit, data, wordings
+from scripts.demo.asking import Source
+from scripts.demo.conversation import encoding
+from scripts.demo.families import FAMILIES
+from scripts.demo.model import Model, Shape, rotation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+LONGEST = 6_000
+NUMBERS = 41
+PROMPT_SHARE = 0.2
+"""Of the prompt's tokens, which count little, as many are learnt from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how hard to train. Whichever of `steps` and `minutes` ends first, ends."""
+
+    steps: int = 3_000
+    minutes: float = 15.0
+    tokens: int = 3_072
+    seed: int = 2026
+    peak: float = 3e-3
+    warmup: int = 80
+    threads: int = 2
+    decay: float = 0.02
+    check_every: int = 250
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a run has shown so far."""
+
+    steps: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    family_losses: dict[str, float] = field(default_factory=dict)
+    family_curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    checks: list[tuple[int, dict[str, float], dict[str, float]]] = field(default_factory=list)
+    """Step, then by family the share of whole replies right: seen and held-back wordings."""
+
+
+def train(
+    plan: Plan, watch: Callable[[Progress, float], None]
+) -> tuple[Model, data.Codec, Progress]:
+    """Weights from nothing. `watch` hears of each step and of the share of the work done."""
+    torch.manual_seed(plan.seed)
+    torch.set_num_threads(plan.threads)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    known = data.codec()
+    model = Model(Shape(), len(known.used) + 1)
+    circuit.install(model, circuit.Rows(kin(known), kinds(known), numbers(known)))
+    model.to(device)
+    optimizer = _optimizer(model, plan)
+    turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
+    progress, start = Progress(), time.monotonic()
+    examples = data.batches(known, plan.seed, plan.tokens)
+    checks = {held: check_set(known, held=held) for held in (False, True)}
+    for step in range(plan.steps):
+        done = max(step / plan.steps, (time.monotonic() - start) / (60 * plan.minutes))
+        if done >= 1:
+            break
+        for group in optimizer.param_groups:
+            group["lr"] = plan.peak * _pace(step, done, plan)
+        batch = next(examples)
+        loss = _step(model, optimizer, batch, turns[step % 2], plan, progress)
+        progress.steps.append(step)
+        progress.losses.append(loss)
+        if step % 20 == 0:
+            for name, mean in progress.family_losses.items():
+                progress.family_curves.setdefault(name, []).append((step, mean))
+        if step % plan.check_every == plan.check_every - 1:
+            _check(model, checks, turns[0], progress)
+        watch(progress, done)
+    _check(model, checks, turns[0], progress)
+    watch(progress, 1.0)
+    return model, known, progress
+
+
+def _check(
+    model: Model, checks: dict[bool, list[data.Example]], turn: Tensor, progress: Progress
+) -> None:
+    seen, held = (accuracy(model, checks[held], turn) for held in (False, True))
+    progress.checks.append((progress.steps[-1], seen, held))
+
+
+def _pace(step: int, done: float, plan: Plan) -> float:
+    return min(1.0, (step + 1) / plan.warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def _optimizer(model: Model, plan: Plan) -> torch.optim.Optimizer:
+    wide = [p for p in model.parameters() if p.dim() > 1]
+    narrow = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": wide, "weight_decay": plan.decay}, {"params": narrow, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=plan.peak, betas=(0.9, 0.98), fused=True)
+
+
+def _step(
+    model: Model,
+    optimizer: torch.optim.Optimizer,
+    batch: Sequence[data.Example],
+    turn: Tensor,
+    plan: Plan,
+    progress: Progress,
+) -> float:
+    device = turn.device
+    rows, weights = padded(batch)
+    rows, weights = rows.to(device), weights.to(device)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        hidden = model(rows[:, :-1], turn[:, : rows.shape[1] - 1])
+        where = weights[:, 1:] > 0.5
+        where |= (weights[:, 1:] > 0) & (torch.rand(where.shape, device=device) < PROMPT_SHARE)
+        logits = model.logits(hidden[where])
+    target, weight = rows[:, 1:][where], weights[:, 1:][where]
+    losses = functional.cross_entropy(logits, target, reduction="none")
+    loss = (losses * weight).sum() / (0.25 * plan.tokens)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return _note(batch, losses.detach(), where, weights[:, 1:], progress)
+
+
+def _note(
+    batch: Sequence[data.Example],
+    losses: Tensor,
+    where: Tensor,
+    weights: Tensor,
+    progress: Progress,
+) -> float:
+    """Mean loss of the reply's tokens: of the batch, and by family as a moving mean."""
+    spread = torch.zeros_like(weights)
+    spread[where] = losses
+    reply = weights > 0.5
+    sums, counts = (spread * reply).sum(1).tolist(), reply.sum(1).tolist()
+    names = tuple(FAMILIES)
+    for one, total, count in zip(batch, sums, counts, strict=True):
+        name, mean = names[one.family], total / max(count, 1)
+        progress.family_losses[name] = 0.99 * progress.family_losses.get(name, mean) + 0.01 * mean
+    return float(sum(sums) / max(1.0, sum(counts)))
+
+
+def padded(batch: Sequence[data.Example]) -> tuple[Tensor, Tensor]:
+    length = data.rounded(max(len(one.rows) for one in batch))
+    rows = np.zeros((len(batch), length), np.int64)
+    weights = np.zeros((len(batch), length), np.float32)
+    for i, one in enumerate(batch):
+        rows[i, : len(one.rows)] = one.rows
+        weights[i, : len(one.rows)] = one.weights
+    return torch.from_numpy(rows), torch.from_numpy(weights)
+
+
+def check_set(known: data.Codec, *, held: bool, each: int = 24) -> list[data.Example]:
+    """The same questions at every check; examined apart from the final report."""
+    rng = random.Random(99)
+    chosen = wordings.held_back() | {"help": wordings.seen()["help"]} if held else wordings.seen()
+    source = Source(chosen, rng, dress=not held)
+    made = []
+    for family in FAMILIES.values():
+        for _ in range(each):
+            dialogue = data.settled(family(source), source, padding=False, bare=0.0)
+            made.append(data.example(dialogue, known, rng, plain=True))
+    return sorted(made, key=lambda one: len(one.rows))
+
+
+def accuracy(model: Model, examples: Sequence[data.Example], turn: Tensor) -> dict[str, float]:
+    """By family: the share of replies whose every token is the likeliest, given those before."""
+    right: dict[str, list[bool]] = {}
+    names = tuple(FAMILIES)
+    for at in range(0, len(examples), 24):
+        batch = examples[at : at + 24]
+        for one, whole in zip(batch, _whole(model, batch, turn), strict=True):
+            right.setdefault(names[one.family], []).append(whole)
+    return {name: sum(found) / len(found) for name, found in right.items()}
+
+
+def _whole(model: Model, batch: Sequence[data.Example], turn: Tensor) -> list[bool]:
+    rows, weights = padded(batch)
+    rows = rows.to(turn.device)
+    with torch.no_grad(), torch.autocast(turn.device.type, dtype=torch.bfloat16):
+        best = model.logits(model(rows[:, :-1], turn[:, : rows.shape[1] - 1])).argmax(-1)
+    same = (best == rows[:, 1:]).cpu() | (weights[:, 1:] < 1)
+    return [bool(whole) for whole in same.all(1)]
+
+
+def kin(known: data.Codec) -> list[int]:
+    """For each row the word that it spells, whatever the case and the blank before it."""
+    words: dict[str, int] = {}
+    spelled = [encoding().decode([token]).strip().lower() or str(token) for token in known.used]
+    rows = [words.setdefault(word, len(words)) for word in spelled]
+    for value in wordings.every_value():
+        spaced, bare = data.encode(f" {value}"), data.encode(value)
+        if len(spaced) == 1 and len(bare) > 1:
+            rows[known.row_of[bare[0]]] = rows[known.row_of[spaced[0]]]
+    return [*rows, len(words)]
+
+
+def kinds(known: data.Codec) -> list[int | None]:
+    """For each row the kind of value that it is part of, if it is: city, name, number and so on."""
+    found: list[int | None] = [None] * (len(known.used) + 1)
+    listed = wordings.values()
+    towns = (*listed.cities, *listed.capitals.values())
+    digits = tuple(str(number) for number in range(NUMBERS))
+    values = (listed.words, tuple(listed.capitals), listed.names, towns, digits)
+    for kind, members in enumerate(values):
+        for value in members:
+            for token in (*data.encode(value), *data.encode(f" {value}")):
+                if token in known.row_of and encoding().decode([token]).strip():
+                    found[known.row_of[token]] = kind
+    return found
+
+
+def numbers(known: data.Codec) -> dict[int, int]:
+    """The rows of small numbers, and what they are worth."""
+    return {known.row_of[data.encode(str(n))[0]]: n for n in range(NUMBERS)}

@@ -1,0 +1,34 @@
+"""How likely the model finds ids that it was never shown: by the NumPy forward, in full.
+
+Knows the checkpoint and the exam; needs no engine, because no engine shows every probability.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scripts.demo import data, exam
+from trt_responses.prepare.demo import COMPACT, USED_IDS
+from trt_responses.prepare.reference import Reference
+from trt_responses.prepare.safetensors import read_tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint import Checkpoint
+
+
+def mass(checkpoint: Checkpoint, source: Path, seed: int) -> dict[str, float]:
+    """Probability of all unused ids together, over the tokens of right replies."""
+    reference = Reference(checkpoint)
+    used = read_tensors(source / COMPACT)[USED_IDS].read()
+    found: list[float] = []
+    for question in exam.questions(1, seed, held=True):
+        reply = data.encode(question.expected)
+        shown = reference.logprobs(question.prompt_ids + reply[:-1], last=len(reply))
+        unused = np.ones(shown.shape[1], bool)
+        unused[used] = False
+        found += np.exp(shown[:, unused].astype(np.float64)).sum(axis=1).tolist()
+    return {"mean": float(np.mean(found)), "max": float(np.max(found)), "tokens": len(found)}

@@ -1,0 +1,89 @@
+"""Writes `docs/structured-output.md` from the tables that the server itself goes by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses.harmony import jsontext, pattern, steer, whitelist
+from trt_responses.response import steering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PAGE = Path(__file__).parent.parent / "docs" / "structured-output.md"
+
+TEXT = f"""\
+# Structured output
+
+Written by `python -m scripts.structured_output_page`; a test compares it with the code.
+
+An answer (`text.format`), the arguments of a forced call (`tool_choice`) and those of a strict tool
+(`strict: true`) are guided: the engine can write nothing else, the text is checked byte by byte
+while it is streamed, and a departure ends the response `failed`. `completed` always means that the
+text follows the schema; a text that was cut is `incomplete`.
+
+- A schema is checked before any token. A keyword that is not in the table below is an error that
+  names it and its place, such as `text.format.schema.properties.a.not`.
+- The model is shown the schema of the answer in its prompt, and writes compact JSON: the embedded
+  engine's guide has no white space between marks at all, another engine's at most
+  {jsontext.BLANKS} blanks in a row.
+- Arguments of a tool that is not strict are guided when its call is forced; a schema that is not
+  supported then becomes "any object". Under `auto` they are free.
+- Members come in the order of `properties`. Names that a schema does not list (where
+  `additionalProperties` allows them) may come twice, as JSON allows it.
+- A whole number is written without a fraction or an exponent.
+- A thought comes before a guided answer and leaves it a reserve: {steer.RESERVE} tokens, or half of
+  `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none`
+  leaves it out, and `minimal` bounds it to {steering.MINIMAL_THOUGHT} tokens.
+
+## Keywords
+
+"""
+
+PATTERNS = f"""
+## Patterns
+
+A pattern goes from `^` to `$` and is flat: characters, escapes (`\\d`, `\\w`, `\\.` and the like)
+and classes (`[A-Z_]`), each with `?`, `*`, `+`, `{{n}}`, `{{n,}}`, `{{n,m}}` or nothing behind
+it; no groups, no alternatives, no `.`; with its repeats written out it stands for
+{pattern.MOST_STATES} characters at most. A string has one of `pattern`, `format`, and lengths.
+
+## Bounds
+
+"""
+
+OTHERS = """
+`title`, `description` and the like (`{}`) allow and forbid nothing.
+"""
+
+
+def page() -> str:
+    others = "`, `".join(sorted(whitelist.ANNOTATIONS))
+    return "".join(
+        (
+            TEXT,
+            table(("keyword", "what is honoured"), ticked(whitelist.KEYWORDS)),
+            OTHERS.format(others),
+            PATTERNS,
+            table(("what", "at most"), whitelist.BOUNDS),
+        )
+    )
+
+
+def ticked(rows: Mapping[str, str]) -> dict[str, str]:
+    return {f"`{name}`": note for name, note in rows.items()}
+
+
+def table(head: tuple[str, str], rows: Mapping[str, object]) -> str:
+    return "".join(lines(head, rows))
+
+
+def lines(head: tuple[str, str], rows: Mapping[str, object]) -> Iterable[str]:
+    yield f"| {head[0]} | {head[1]} |\n|---|---|\n"
+    for name, value in rows.items():
+        yield f"| {name} | {value} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

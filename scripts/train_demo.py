@@ -1,0 +1,88 @@
+"""Train the demo model: `python -m scripts.train_demo`, or `make demo-train`.
+
+Makes conversations from templates, trains a tiny gpt-oss on them, and writes beside
+engines/demo-source/wordings.json (which training only compares itself with):
+
+  config.json, compact.safetensors   the weights, of used vocabulary rows only
+  training.png                       loss and accuracy by family
+
+About fifteen minutes on two free cores. Then `make demo-eval` examines what came out, through
+the engine that serves it, and `make engine` prepares it. Needs PyTorch and matplotlib:
+`pip install trt-responses[demo-train]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+# Threads that wait by spinning take the other's core when the machine is not ours alone: 20
+# times slower there, no slower elsewhere. OpenMP reads this when torch is imported.
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+from scripts.demo.wordings import SOURCE
+
+if TYPE_CHECKING:
+    from scripts.demo import train
+
+
+def main() -> int:
+    given = _arguments()
+    try:
+        from scripts.demo import compact, plot, train
+    except ModuleNotFoundError as error:
+        print(f"{error.name} is missing: pip install torch==2.13.0 matplotlib", file=sys.stderr)
+        return 1
+    console = Console()
+    plan = train.Plan(given.steps, given.minutes, seed=given.seed, threads=given.threads)
+    began, cpu = time.monotonic(), time.process_time()
+    with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()) as bar:
+        task = bar.add_task("making conversations", total=1.0)
+        model, known, progress = train.train(
+            plan,
+            lambda seen, done: bar.update(task, completed=done, description=_line(seen)),
+        )
+    compact.write(model, known, given.out)
+    plot.draw(progress, given.out / "training.png")
+    console.print(_table(progress))
+    spent = f"{time.monotonic() - began:.0f} s, {time.process_time() - cpu:.0f} s of processor time"
+    console.print(f"{len(progress.steps)} steps in {spent}; weights in {given.out}")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=SOURCE, help="where the weights go")
+    parser.add_argument("--minutes", type=float, default=15.0, help="the time budget")
+    parser.add_argument("--steps", type=int, default=2_800, help="the step budget")
+    parser.add_argument("--seed", type=int, default=2026, help="of weights and conversations")
+    parser.add_argument("--threads", type=int, default=2, help="of PyTorch on the processor")
+    return parser.parse_args()
+
+
+def _line(progress: train.Progress) -> str:
+    recent = progress.losses[-50:]
+    return f"step {len(progress.steps)}, loss {sum(recent) / len(recent):.3f}"
+
+
+def _table(progress: train.Progress) -> Table:
+    table = Table("family", "loss", "seen", "held back", title="whole replies right at the end")
+    _, seen, held = progress.checks[-1]
+    for name in sorted(seen):
+        loss = progress.family_curves[name][-1][1]
+        table.add_row(name, f"{loss:.4f}", f"{seen[name]:.0%}", f"{held[name]:.0%}")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

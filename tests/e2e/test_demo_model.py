@@ -1,0 +1,240 @@
+"""The trained demo model behind the real server, asked by the real `openai` client.
+
+About 25 s in all on one core: one engine is prepared once per run, and started once per test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from openai import OpenAI
+
+from scripts.demo.talk import GREETING, SELF, SKILLS
+from scripts.demo.wordings import SOURCE
+from tests.serving import serving
+from trt_responses.app import create_app
+from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.demo import expand
+from trt_responses.prepare.gguf import convert
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from openai.types.responses import Response
+
+
+def tool(name: str, description: str, parameter: str | None = None) -> dict[str, Any]:
+    properties = {parameter: {"type": "string"}} if parameter else {}
+    return {
+        "type": "function",
+        "name": name,
+        "description": description,
+        "strict": False,
+        "parameters": {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+        },
+    }
+
+
+WEATHER = tool("get_weather", "Get the weather", "city")
+TIME = tool("get_time", "Get the time", "city")
+FILES = tool("list_files", "List the files")
+CAPITAL_FORMAT = {
+    "format": {
+        "type": "json_schema",
+        "name": "answer",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {"country": {"type": "string"}, "capital": {"type": "string"}},
+            "required": ["country", "capital"],
+            "additionalProperties": False,
+        },
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to the served model, and its one right answer: a text, or a call."""
+
+    family: str
+    input: str
+    text: str | None = None
+    call: tuple[str, str] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+QUESTIONS = (
+    Asked("greet", "Hello", GREETING),
+    Asked("who", "Who are you?", SELF),
+    Asked("capital", "What is the capital of France?", "The capital of France is Paris."),
+    Asked("echo", "Repeat after me: green apple", "green apple"),
+    Asked("count", "Count from 3 to 7", "3, 4, 5, 6, 7"),
+    Asked("arithmetic", "What is 12 + 7?", "12 + 7 = 19."),
+    Asked("name told", "My name is Anna.", "Nice to meet you, Anna."),
+    Asked(
+        "weather",
+        "What is the weather in Tokyo?",
+        call=("get_weather", '{"city":"Tokyo"}'),
+        options={"tools": [WEATHER]},
+    ),
+    Asked(
+        "time",
+        "What time is it in London?",
+        call=("get_time", '{"city":"London"}'),
+        options={"tools": [TIME]},
+    ),
+    Asked(
+        "choice",
+        "What time is it in Madrid?",
+        call=("get_time", '{"city":"Madrid"}'),
+        options={"tools": [WEATHER, TIME]},
+    ),
+    Asked(
+        "no arguments",
+        "List the files",
+        call=("list_files", "{}"),
+        options={"tools": [FILES]},
+    ),
+    Asked(
+        "not declared",
+        "What is the weather in Tokyo?",
+        "I cannot look up the weather: no weather function is declared.",
+    ),
+    Asked(
+        "json",
+        "What is the capital of Italy?",
+        '{"country":"Italy","capital":"Rome"}',
+        options={"text": CAPITAL_FORMAT},
+    ),
+    Asked("unknown", "Write a poem about love", SKILLS),
+)
+
+
+@pytest.fixture(scope="session")
+def demo_gguf(shared_dir: Path) -> Path:
+    """The committed weights, grown and converted as `make engine` does; once per run."""
+    target = shared_dir / "demo.gguf"
+    with (shared_dir / "demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            grown, part = shared_dir / "demo", shared_dir / "demo.part"
+            expand(SOURCE, grown)
+            convert(open_checkpoint(grown), part, vocabularies.load(), weight_type="q8_0")
+            part.rename(target)
+            shutil.rmtree(grown)
+    return target
+
+
+def told(gguf: Path, story: Callable[[OpenAI], None]) -> None:
+    """Serve the model while the story is told by the synchronous client."""
+
+    async def served() -> None:
+        engine = LlamaCppEngine(gguf, context_tokens=2048, slots=2, threads=1)
+        async with serving(create_app(Settings(), engine=engine)) as address:
+            with OpenAI(base_url=f"{address.url}/v1", api_key="none", max_retries=0) as client:
+                await asyncio.to_thread(story, client)
+
+    asyncio.run(served())
+
+
+def check(asked: Asked, made: Response) -> None:
+    kinds = [item.type for item in made.output]
+    assert made.status == "completed", asked.family
+    if asked.call is None:
+        assert kinds == ["reasoning", "message"], asked.family
+        assert made.output_text == asked.text, asked.family
+        return
+    assert kinds == ["reasoning", "function_call"], asked.family
+    call = made.output[-1]
+    assert call.type == "function_call"
+    assert (call.name, call.arguments) == asked.call, asked.family
+
+
+def test_one_question_of_each_family_is_answered_plain_and_streaming_alike(demo_gguf: Path) -> None:
+    def story(client: OpenAI) -> None:
+        for asked in QUESTIONS:
+            given: dict[str, Any] = {"model": "demo", "input": asked.input, "temperature": 0}
+            given |= asked.options
+            check(asked, client.responses.create(**given))
+            with client.responses.create(**given, stream=True) as stream:
+                events = list(stream)
+            assert events[-1].type == "response.completed", asked.family
+            check(asked, events[-1].response)
+            whole = asked.text if asked.call is None else asked.call[1]
+            kind = "output_text" if asked.call is None else "function_call_arguments"
+            deltas = [getattr(e, "delta", "") for e in events if e.type == f"response.{kind}.delta"]
+            assert "".join(deltas) == whole, asked.family
+
+    told(demo_gguf, story)
+
+
+def test_a_name_is_remembered_over_two_and_three_turns(demo_gguf: Path) -> None:
+    def story(client: OpenAI) -> None:
+        last: str | None = None
+        for said, answer in (
+            ("My name is Anna.", "Nice to meet you, Anna."),
+            ("What is my name?", "Your name is Anna."),
+            ("What is 2 + 3?", "2 + 3 = 5."),
+            ("What is my name?", "Your name is Anna."),
+        ):
+            made = client.responses.create(
+                model="demo", input=said, temperature=0, previous_response_id=last
+            )
+            assert made.output_text == answer
+            last = made.id
+
+    told(demo_gguf, story)
+
+
+def test_a_function_is_called_and_its_result_is_told(demo_gguf: Path) -> None:
+    def story(client: OpenAI) -> None:
+        given: dict[str, Any] = {"model": "demo", "temperature": 0, "tools": [WEATHER]}
+        made = client.responses.create(input="What is the weather in Tokyo?", **given)
+        call = made.output[-1]
+        assert call.type == "function_call"
+        assert json.loads(call.arguments) == {"city": "Tokyo"}
+        result: Any = {
+            "type": "function_call_output",
+            "call_id": call.call_id,
+            "output": json.dumps({"temperature": 21, "condition": "sunny"}),
+        }
+        stored = client.responses.create(input=[result], previous_response_id=made.id, **given)
+        assert stored.output_text == "It is sunny and 21 degrees in Tokyo."
+        user: Any = {"role": "user", "content": "What is the weather in Tokyo?"}
+        replayed = [user, *(item.to_dict() for item in made.output), result]
+        sent = client.responses.create(input=replayed, store=False, **given)
+        assert sent.output_text == "It is sunny and 21 degrees in Tokyo."
+
+    told(demo_gguf, story)
+
+
+def test_more_effort_is_more_reasoning(demo_gguf: Path) -> None:
+    def story(client: OpenAI) -> None:
+        lengths = []
+        for effort in ("low", "medium", "high"):
+            made = client.responses.create(
+                model="demo",
+                input="What is the capital of Spain?",
+                temperature=0,
+                reasoning={"effort": effort},
+            )
+            assert made.output_text == "The capital of Spain is Madrid."
+            assert made.usage is not None
+            lengths.append(made.usage.output_tokens_details.reasoning_tokens)
+        assert lengths == sorted(set(lengths))
+
+    told(demo_gguf, story)

@@ -1,0 +1,268 @@
+"""Steering where nothing is scripted: a random model that is guided, and the SDK as the client.
+
+Budget: 60 s on one core, most of it the random model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from tests import random_schemas
+from tests.asgi import Client, living
+from tests.gather import generated
+from tests.replay import ids_of
+from tests.steering import Noting, Play
+from tests.unit.schema_judge import valid
+from tests.unit.test_schema import CASES
+from trt_responses.app import create_app
+from trt_responses.engine.base import Chunk, GenerateOptions
+from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.harmony.read import Tables
+from trt_responses.harmony.vocabulary import CONTROL, VOCABULARY_SIZE
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+    from pathlib import Path
+
+    from tests.asgi import Call
+    from trt_responses.engine.base import Engine, Handle, Sink
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+SLOTS = 8
+STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+BLANK = re.compile(r"\s")
+NO_THOUGHT = {"effort": "none"}
+GET = {"type": "function", "name": "get"}
+NAMES = ("get", "get_it", "get_item", "go")
+FLAG = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}, "kind": {"enum": ["a", "b"]}},
+    "required": ["ok", "kind"],
+    "additionalProperties": False,
+}
+
+
+def formatted(schema: Json) -> Json:
+    return {"format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}}
+
+
+def answer(call: Call) -> str:
+    told: Json = call.json()
+    text: str = told["output"][-1]["content"][0]["text"]
+    return text
+
+
+class Bench:
+    """An app over an engine that runs, and the loop they run on."""
+
+    def __init__(self, client: Client, engine: Noting, runner: asyncio.Runner) -> None:
+        self.client = client
+        self.engine = engine
+        self._runner = runner
+
+    def ask(self, *asked: Json) -> list[Call]:
+        """At once."""
+        self.engine.asked.clear()
+        self.engine.cached.clear()
+
+        async def all_of_them() -> list[Call]:
+            return await asyncio.gather(*(self.client.create(**fields) for fields in asked))
+
+        return self.run(all_of_them())
+
+    def run(self, story: Coroutine[None, None, T]) -> T:
+        return self._runner.run(asyncio.wait_for(story, 100))
+
+
+@pytest.fixture(scope="module")
+def bench(random_gguf: Path) -> Iterator[Bench]:
+    engine = Noting(LlamaCppEngine(random_gguf, context_tokens=2560, slots=SLOTS, threads=1))
+    app = create_app(Settings(date="2026-02-03", model="demo"), engine=engine)
+    with asyncio.Runner() as runner:
+        life = living(app)
+        runner.run(life.__aenter__())
+        yield Bench(Client(app), engine, runner)
+        runner.run(life.__aexit__(None, None, None))
+
+
+def random_wish(seed: int) -> tuple[Json, Json]:
+    """A schema, and a request for it."""
+    schema = random_schemas.schema(Random(seed))
+    asked = {"text": formatted(schema), "reasoning": NO_THOUGHT, "max_output_tokens": 160}
+    return schema, asked | {"seed": seed}
+
+
+def completed(schema: Json, call: Call) -> bool:
+    """Whether the answer is called completed; if so, it is compact and follows its schema."""
+    if call.status != 200 or call.json()["status"] != "completed":
+        return False
+    text = answer(call)
+    assert valid(json.loads(text), schema, schema), (schema, text)
+    assert not BLANK.search(STRINGS.sub("", text)), text
+    return True
+
+
+def test_what_is_completed_follows_its_random_schema(bench: Bench) -> None:
+    """`make fuzz` does it with 200; what is not completed held bytes that are no character."""
+    wishes = [random_wish(seed) for seed in range(60)]
+    calls = bench.ask(*(asked for _, asked in wishes))
+    count = sum(completed(schema, call) for (schema, _), call in zip(wishes, calls, strict=True))
+    assert count >= 0.8 * len(wishes)
+
+
+@pytest.mark.parametrize("keyword", sorted(CASES))
+def test_the_embedded_engines_guide_honours_every_keyword(keyword: str, bench: Bench) -> None:
+    """It never departs from what the check follows; a text that finds no end is cut, not wrong."""
+    schemas = [schema for schema, _, _ in CASES[keyword][:3]]
+    asked = [
+        {"text": formatted(schema), "reasoning": NO_THOUGHT, "max_output_tokens": 40, "seed": 3}
+        for schema in schemas
+    ]
+    for schema, call in zip(schemas, bench.ask(*asked), strict=True):
+        if call.status == 200 and call.json()["status"] == "completed":
+            text = answer(call)
+            assert valid(json.loads(text), schema, schema), (schema, text)
+        elif call.status != 200:  # bytes that are no character count otherwise in the guide
+            assert "Length" in json.dumps(schema), (schema, call.body)
+
+
+def test_names_beyond_ascii_are_forced_whole(bench: Bench) -> None:
+    names = ["é", "naïve", "日本", "\U0001f642", 'q"\\', "Größe"]
+    schema = {
+        "type": "object",
+        "properties": {name: {"const": name} for name in names},
+        "required": names,
+        "additionalProperties": False,
+    }
+    (call,) = bench.ask({"text": formatted(schema), "reasoning": NO_THOUGHT})
+    assert json.loads(answer(call)) == {name: name for name in names}
+
+
+def test_a_call_is_made_where_one_is_required(bench: Bench) -> None:
+    """The header's guide ends at each of the names, be it the beginning of another."""
+    tools = [GET | {"name": name, "parameters": FLAG} for name in NAMES]
+    asked = [
+        {
+            "tools": tools,
+            "tool_choice": "required",
+            "reasoning": {"max_tokens": 4},
+            "seed": seed,
+            "stream": seed % 2 == 0,
+        }
+        for seed in range(16)
+    ]
+    called = set()
+    for call in bench.ask(*asked):
+        is_stream = call.headers["content-type"].startswith("text/event-stream")
+        last = call.events[-1]["response"] if is_stream else call.json()
+        assert last["status"] == "completed"
+        assert [item["type"] for item in last["output"]] == ["reasoning", "function_call"]
+        made = last["output"][-1]
+        assert made["name"] in NAMES
+        assert valid(json.loads(made["arguments"]), FLAG, FLAG)
+        called.add(made["name"])
+    assert len(called) > 1
+
+
+def test_allowed_tools_and_named_tools_hold(bench: Bench) -> None:
+    tools = [GET | {"name": name, "parameters": FLAG} for name in NAMES]
+    named = {"type": "function", "name": "get_it"}
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [named, GET]}
+    calls = bench.ask(
+        {"tools": tools, "tool_choice": named, "reasoning": NO_THOUGHT},
+        *({"tools": tools, "tool_choice": allowed, "seed": n, "reasoning": NO_THOUGHT}
+          for n in range(6)),
+        {"tools": tools, "tool_choice": "none", "max_output_tokens": 24},
+    )  # fmt: skip
+    first, *some, none = [call.json() for call in calls]
+    assert first["output"][-1]["name"] == "get_it"
+    assert first["tool_choice"] == named
+    assert {last["output"][-1]["name"] for last in some} <= {"get", "get_it"}
+    assert all(item["type"] != "function_call" for item in none["output"])
+
+
+def test_a_thought_is_bounded_and_the_answer_still_comes(bench: Bench) -> None:
+    (call,) = bench.ask(
+        {"text": formatted(FLAG), "reasoning": {"max_tokens": 7}, "max_output_tokens": 60}
+    )
+    told = call.json()
+    assert told["status"] == "completed"
+    assert told["usage"]["output_tokens_details"]["reasoning_tokens"] <= 7
+    assert told["usage"]["output_tokens"] <= 60
+    assert told["reasoning"]["max_tokens"] == 7
+
+
+def test_a_later_segment_finds_nearly_all_of_its_prompt_in_the_cache(bench: Bench) -> None:
+    (call,) = bench.ask(
+        {"text": formatted(FLAG), "input": "word " * 1500, "reasoning": {"max_tokens": 8}}
+    )
+    (_, first), (prompt, second) = bench.engine.cached
+    assert call.json()["usage"]["input_tokens"] > 1500
+    assert second / len(prompt) >= 0.95
+    assert call.json()["usage"]["input_tokens_details"]["cached_tokens"] == first
+
+
+class Opened(Noting):
+    """The engine, but for what is free: there it has written this."""
+
+    def __init__(self, engine: Engine, said: Sequence[int]) -> None:
+        super().__init__(engine)
+        self._said = said
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
+        if options.guide is not None:
+            return super().generate(prompt_ids, options, sink)
+        self.asked.append((tuple(prompt_ids), options))
+        end = Chunk(self._said, cached_tokens=0, finish="stop", stop_id=self._said[-1])
+        asyncio.get_running_loop().call_soon(sink.push, end)
+        return Nothing()
+
+
+class Nothing:
+    def abort(self) -> None:
+        """It is over already."""
+
+
+@pytest.mark.parametrize("channel", ["commentary", "analysis"])
+def test_the_body_of_a_strict_call_is_guided_behind_a_header_that_the_model_wrote(
+    channel: str, bench: Bench, vocabulary: Vocabulary
+) -> None:
+    tools = [GET | {"name": name, "parameters": FLAG, "strict": True} for name in NAMES]
+    header = f"<|channel|>{channel} to=functions.get_it <|constrain|>json<|message|>"
+    engine = Opened(bench.engine, ids_of(header, vocabulary))
+    played = Play(vocabulary, Tables.of(vocabulary), {"tools": tools}, engine)
+    bench.run(played.run().make())
+    told = played.snapshot()
+    assert [(item["type"], item["name"]) for item in told["output"]] == [
+        ("function_call", "get_it")
+    ]
+    assert told["status"] == "completed"
+    assert valid(json.loads(told["output"][0]["arguments"]), FLAG, FLAG)
+    (_, free), (prompt, guided) = played.engine.asked
+    assert CONTROL.message in free.stop_ids
+    assert prompt[-1] == CONTROL.message
+    assert guided.guide is not None
+
+
+def test_the_embedded_engine_stops_at_message_and_names_the_id(bench: Bench) -> None:
+    """Every other id is banned, so that this one comes."""
+    others = tuple(n for n in range(VOCABULARY_SIZE) if n != CONTROL.message)
+    options = GenerateOptions(4, (CONTROL.message,), banned_ids=others)
+    told = bench.run(generated(bench.engine, list(range(300, 320)), options))
+    assert told.token_ids == [CONTROL.message]
+    assert (told.end.finish, told.end.stop_id) == ("stop", CONTROL.message)
+
+
+def test_the_engine_says_that_its_guides_guide(bench: Bench) -> None:
+    """Its canary at the start has seen it, and each ends with the id that the limits name."""
+    assert bench.engine.limits().guides.keys() == {"json_schema", "regex"}

@@ -1,0 +1,231 @@
+"""Commit before tell: whatever the moment of a `kill -9`, an end that a client saw is there.
+
+About 20 s on one core.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tests.asgi import events_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60
+"""Longer than any wait here takes."""
+CLIENTS = 8
+HELD_BACK, SUDDEN = 11, 20
+"""Lives that end between a commit and its telling, and lives that end as soon as enough is seen."""
+CALL_RESULT = {"type": "function_call_output", "output": "Sunny."}
+
+
+class Servers:
+    """One server at a time, and the death of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.dying_server", str(path)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self.port = int(self.heard("port"))
+        self._pid = 0
+
+    def start(self, plan: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(plan + "\n")
+        self._pid = int(self.heard("up"))
+
+    def heard(self, word: str) -> str:
+        """What the next line says, which begins with the word."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().split()
+        assert line[:1] == [word], line
+        return line[1]
+
+    def kill(self) -> None:
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            self._pid = 0
+
+    def close(self) -> None:
+        self.kill()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(PATIENCE_S)
+        finally:
+            self._process.kill()
+            self._process.stdout.close()
+
+
+class Seen:
+    """The ends that clients saw, and a wait for more of them."""
+
+    def __init__(self) -> None:
+        self._news = threading.Condition()
+        self.ends: dict[str, Json] = {}
+        self.refused: list[bytes] = []
+        self.over = False
+
+    def add(self, response: Json) -> None:
+        with self._news:
+            assert response["id"] not in self.ends
+            self.ends[response["id"]] = response
+            self._news.notify_all()
+
+    def wait_for(self, more: int) -> None:
+        with self._news:
+            wanted = len(self.ends) + more
+            assert self._news.wait_for(lambda: len(self.ends) >= wanted, PATIENCE_S)
+
+
+class Client(threading.Thread):
+    """Asks again and again, half of the time where its last answer ended."""
+
+    def __init__(self, port: int, seen: Seen, number: int) -> None:
+        super().__init__()
+        self._port = port
+        self._seen = seen
+        self._random = random.Random(number)
+        self._last: Json | None = None
+        self.fault: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._seen.over:
+                self._ask()
+        except BaseException as fault:
+            self.fault = fault
+
+    def _ask(self) -> None:
+        stream = self._random.random() < 0.5
+        body = self._body() | {"stream": stream}
+        try:
+            status, reply = asked(self._port, "POST", "/v1/responses", body)
+            events = events_of(reply) if stream and status == 200 else []
+        except (OSError, http.client.HTTPException):
+            return  # killed in the middle: no end was seen
+        except AssertionError:  # a frame was cut, likewise
+            return
+        if status != 200:  # the end that it goes on from was seen, and is not there
+            self._seen.refused.append(reply)
+            self._last = None
+            return
+        if not stream:
+            self._saw(orjson.loads(reply))
+        elif events and events[-1]["type"] == "response.completed":
+            self._saw(events[-1]["response"])
+
+    def _body(self) -> Json:
+        tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
+        body: Json = {"model": "demo", "input": "Hello", "tools": tools}
+        if self._last is None or self._random.random() < 0.5:
+            return body
+        calls = [item for item in self._last["output"] if item["type"] == "function_call"]
+        results = [CALL_RESULT | {"call_id": call["call_id"]} for call in calls]
+        return body | {"previous_response_id": self._last["id"], "input": results or "And now?"}
+
+    def _saw(self, response: Json) -> None:
+        assert response["status"] == "completed"
+        self._last = response
+        self._seen.add(response)
+
+
+def asked(port: int, method: str, path: str, body: Json | None = None) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        headers = {"content-type": "application/json"}
+        connection.request(method, path, orjson.dumps(body) if body else None, headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+@contextmanager
+def clients_of(servers: Servers) -> Iterator[Seen]:
+    """Clients that ask until the end of the block, and then a last server that is not killed."""
+    seen = Seen()
+    clients = [Client(servers.port, seen, number) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    try:
+        yield seen
+    finally:
+        seen.over = True
+        servers.start("")
+        for client in clients:
+            client.join(PATIENCE_S)
+    assert [client.fault for client in clients] == [None] * CLIENTS
+
+
+def lost(servers: Servers, ends: dict[str, Json]) -> list[str]:
+    """Of what was seen, what is not there, or not as it was seen."""
+    gone = []
+    for response_id, response in ends.items():
+        status, body = asked(servers.port, "GET", f"/v1/responses/{response_id}")
+        if status != 200 or orjson.loads(body) != response:
+            gone.append(response_id)
+    return gone
+
+
+def test_every_end_that_a_client_saw_is_there_after_kills_at_any_moment(tmp_path: Path) -> None:
+    servers, moments = Servers(tmp_path / "history.db"), random.Random(6)
+    plans = ["holds-back"] * HELD_BACK + ["sudden"] * SUDDEN
+    moments.shuffle(plans)
+    committed = []
+    try:
+        with clients_of(servers) as seen:
+            for plan in plans:
+                number = moments.randint(3, 14)
+                if plan == "holds-back":
+                    servers.start(f"{plan} {number}")
+                    committed.append(servers.heard("committed"))
+                else:
+                    servers.start(plan)
+                    seen.wait_for(number)
+                servers.kill()
+        assert len(committed) >= 10
+        assert not seen.ends.keys() & set(committed), "told before the store had answered"
+        assert len(seen.ends) >= 200
+        assert seen.refused == []
+        assert lost(servers, seen.ends) == []
+        for response_id in committed:  # nobody was told, and they are there all the same
+            assert asked(servers.port, "GET", f"/v1/responses/{response_id}")[0] == 200
+    finally:
+        servers.close()
+
+
+def test_the_same_kills_find_a_store_that_tells_before_it_commits(tmp_path: Path) -> None:
+    servers = Servers(tmp_path / "history.db")
+    try:
+        servers.start("tells-first")
+        question = {"model": "demo", "input": "Hello"}
+        status, body = asked(servers.port, "POST", "/v1/responses", question)
+        assert status == 200
+        seen = orjson.loads(body)
+        servers.kill()
+        servers.start("")
+        assert lost(servers, {seen["id"]: seen}) == [seen["id"]]
+    finally:
+        servers.close()

@@ -1,0 +1,158 @@
+"""Each kind of store as the tests of all of them need it: opened twice, restarted, killed, aged.
+
+A `History` is what stays when a server goes: nothing, a file, or a Redis server.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import struct
+from abc import ABC, abstractmethod
+from array import array
+from collections import Counter
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import redis
+
+from trt_responses.store.base import Block, Record
+from trt_responses.store.bounds import Bounds
+from trt_responses.store.memory import MemoryStore
+from trt_responses.store.redis import RedisStore
+from trt_responses.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.store.base import Store
+
+NOW = 1_800_000_000.0
+AGE_S = 1000.0
+LEASE_S = 30.0
+FREE = Bounds(max_age_s=AGE_S, lease_s=LEASE_S)
+
+
+class Bytes(NamedTuple):
+    accounted: int
+    held: int
+
+
+class History(ABC):
+    """One history, and the servers' stores that are opened on it."""
+
+    lasts = True
+    """Whether it outlives a server."""
+
+    def __init__(self) -> None:
+        self.now_s = NOW
+
+    @abstractmethod
+    def store(self, bounds: Bounds = FREE) -> Store: ...
+
+    @abstractmethod
+    def bytes(self, store: Store) -> Bytes:
+        """What the store says that it holds, and what is there when all is counted."""
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def killed(self) -> None:
+        """Go on with what would be there if every server had been killed at this moment."""
+        assert self.lasts, "nothing is left of it"
+
+
+class MemoryHistory(History):
+    lasts = False
+
+    def store(self, bounds: Bounds = FREE) -> Store:
+        return MemoryStore(bounds, clock_s=lambda: self.now_s)
+
+    def bytes(self, store: Store) -> Bytes:
+        kept = cast("MemoryStore", store)
+        named = Counter(digest for record in kept._records.values() for digest in record.blocks)
+        assert named.keys() == kept._blocks.keys()
+        assert kept._more == {digest: n - 1 for digest, n in named.items() if n > 1}
+        bodies = sum(len(record.body) for record in kept._records.values())
+        return Bytes(kept.size_bytes, bodies + sum(map(len, kept._blocks.values())))
+
+
+class SqliteHistory(History):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._lives = count()
+        self.path = folder / "0" / "history.db"
+
+    def store(self, bounds: Bounds = FREE) -> Store:
+        return SqliteStore(self.path, bounds, clock_s=lambda: self.now_s)
+
+    def bytes(self, store: Store) -> Bytes:
+        db = sqlite3.connect(self.path)
+        try:
+            [(accounted,)] = db.execute("SELECT bytes FROM totals")
+            [(held,)] = db.execute(
+                "SELECT (SELECT total(length(body)) FROM records) + "
+                "(SELECT total(length(data)) FROM blocks)"
+            )
+            named = Counter[int]()
+            for (blocks,) in db.execute("SELECT blocks FROM records"):
+                named.update(array("q", blocks))
+            assert named == dict(db.execute("SELECT block, count FROM shares"))
+            assert named.keys() == {n for (n,) in db.execute("SELECT n FROM blocks")}
+        finally:
+            db.close()
+        return Bytes(accounted, int(held))
+
+    def killed(self) -> None:
+        """The files as they are now are what a killed server leaves to the next."""
+        there = self.path.parent
+        self.path = self._folder / str(next(self._lives) + 1) / self.path.name
+        shutil.copytree(there, self.path.parent, ignore=shutil.ignore_patterns("*-shm"))
+
+
+class RedisHistory(History):
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        with redis.Redis.from_url(url) as server:
+            server.flushall()
+
+    def store(self, bounds: Bounds = FREE) -> Store:
+        return RedisStore(self.url, bounds)
+
+    def bytes(self, store: Store) -> Bytes:
+        """Its accounts are the numbers of holders: as many blocks' bytes as records name."""
+        with redis.Redis.from_url(self.url) as server:
+            named, bodies = dict[bytes, int](), 0
+            for key in server.keys("trt:r:*"):
+                body, digests = server.hmget(key, "body", "blocks")
+                bodies += len(body)
+                for (digest,) in struct.iter_unpack("20s", digests):
+                    named[b"trt:b:" + digest] = named.get(b"trt:b:" + digest, 0) + 1
+            there = {key: server.hmget(key, "n", "d") for key in server.keys("trt:b:*")}
+        accounted = sum(len(there[key][1]) for key in named if int(there[key][0]) == named[key])
+        return Bytes(bodies + accounted, bodies + sum(len(d) for _, d in there.values()))
+
+    def advance(self, seconds: float) -> None:
+        """The server's clock cannot be set: whatever it waits for is brought nearer."""
+        super().advance(seconds)
+        with redis.Redis.from_url(self.url) as server:
+            for key in server.keys("trt:*"):
+                if (left := server.pttl(key)) > 0:
+                    server.pexpire(key, int(left - seconds * 1000))
+            for key in server.keys("trt:j:*"):
+                server.hincrby(key, "until", int(-seconds * 1000))
+
+
+def block(text: str, kind: str = "user") -> Block:
+    """A message whose ids tell its text, so that no two are alike unless their texts are."""
+    ids = b"".join(struct.pack("=I", ord(letter)) for letter in text)
+    return Block(kind, f'{{"text": "{text}"}}'.encode(), ids)  # type: ignore[arg-type]
+
+
+def record(
+    name: str, *blocks: Block, owner: str = "ann", body: str = "", at: float = NOW
+) -> Record:
+    whole = f'{{"id": "{name}", "body": "{body}"}}'.encode()
+    return Record(name, owner, whole, blocks, 0, len(blocks), True, "2026-02-03", int(at))

@@ -1,0 +1,208 @@
+"""A coding agent's requests, in their shape and size: three turns, all replayed each time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tests import lawful
+from tests.asgi import JSON
+from tests.protocol.served import ids, script, served
+from tests.protocol.test_replies import check_streamed
+from trt_responses.engine.scripted import Script
+
+if TYPE_CHECKING:
+    from tests.asgi import Call
+    from tests.protocol.served import Served
+
+HEADERS = JSON | {
+    "accept": "text/event-stream",
+    "session-id": "0199-a",
+    "thread-id": "0199-b",
+    "originator": "an_agent",
+}
+PARAGRAPH = (
+    "You are a coding agent that works in a terminal. Keep going until the task is done. Use the "
+    "tools; do not guess what a file holds. Quote paths such as `src/main.rs:42`, and never undo "
+    "changes that you did not make.\n"
+)
+PERMISSIONS = "<permissions instructions>\n" + PARAGRAPH * 40 + "</permissions instructions>"
+GUIDE = "# AGENTS.md\n\n" + PARAGRAPH * 100
+WORLD = "<environment_context>\n  <cwd>/repo</cwd>\n  <shell>bash</shell>\n</environment_context>"
+
+
+def function(name: str, **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": name,
+        "description": PARAGRAPH * 2,
+        "strict": False,
+        "parameters": {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties)[:1],
+            "additionalProperties": False,
+        },
+    }
+
+
+TEXT, NUMBER = {"type": "string", "description": PARAGRAPH}, {"type": "number"}
+TOOLS: list[dict[str, Any]] = [
+    function("exec_command", cmd=TEXT, workdir=TEXT, yield_time_ms=NUMBER, justification=TEXT),
+    function("write_stdin", session_id=NUMBER, chars=TEXT),
+    function("update_plan", plan={"type": "array", "items": {"type": "object"}}, explanation=TEXT),
+    {
+        "type": "custom",
+        "name": "apply_patch",
+        "description": "Edit files. This is a FREEFORM tool.",
+        "format": {"type": "grammar", "syntax": "lark", "definition": "start: begin hunk+ end\n"},
+    },
+    {
+        "type": "namespace",
+        "name": "mcp__notes",
+        "description": "Notes of the team.",
+        "tools": [
+            function("search", query=TEXT) | {"defer_loading": True},
+            function("read", note_id=TEXT),
+        ],
+    },
+    {"type": "web_search", "external_web_access": False},
+    {"type": "tool_search", "execution": "client", "parameters": {}},
+]
+
+
+def message(role: str, text: str, number: int) -> dict[str, Any]:
+    part = {"type": "input_text", "text": text}
+    return {"type": "message", "id": f"msg_own_{number}", "role": role, "content": [part]}
+
+
+START: list[dict[str, Any]] = [
+    message("developer", PERMISSIONS, 0),
+    message("user", GUIDE, 1),
+    message("user", WORLD, 2),
+    message("user", "Fix the failing test.", 3),
+]
+
+
+def body(items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "model": "demo",
+        "input": items,
+        "tools": TOOLS,
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "reasoning": {"summary": "auto"},
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "0199-b",
+        "client_metadata": {"installation": "x"},
+        "text": {"verbosity": "low"},
+    }
+
+
+THOUGHT = "<|channel|>analysis<|message|>{}<|end|><|start|>assistant"
+FIRST = (
+    THOUGHT.format("Run it, and see.")
+    + "<|channel|>commentary<|message|>I will run the test.<|end|><|start|>assistant"
+    + "<|channel|>commentary to=functions.exec_command <|constrain|>json<|message|>"
+    + '{"cmd":"cargo test"}<|call|>'
+)
+PATCH = '*** Begin Patch\n*** Update File: src/main.rs\n-    "a"\n+    "b"\n*** End Patch\n'
+SECOND = (
+    THOUGHT.format("A typo — easy.")
+    + "<|channel|>commentary to=functions.apply_patch <|constrain|>json<|message|>"
+    + json.dumps({"input": PATCH}, ensure_ascii=False)
+    + "<|call|>"
+)
+THIRD = (
+    THOUGHT.format("Is there a note?")
+    + " to=functions.mcp__notes__search<|channel|>commentary <|constrain|>json<|message|>"
+    + '{"query":"typo"}<|call|>'
+)
+LAST = THOUGHT.format("Done.") + "<|channel|>final<|message|>Fixed `src/main.rs:42`.<|return|>"
+
+
+async def ask(s: Served, items: list[dict[str, Any]]) -> Call:
+    sent = orjson.dumps(body(items))
+    assert len(sent) > 36_000
+    call = await s.client.send("POST", "/v1/responses", sent, HEADERS)
+    assert call.status == 200, call.body[:500]
+    assert call.headers["x-trt-dropped-tools"] == "web_search, tool_search"
+    ignored = call.headers["x-trt-ignored"].split(", ")
+    assert ignored == ["client_metadata", "tools[].defer_loading"]
+    return call
+
+
+def outputs_of(last: dict[str, Any], text: str) -> list[dict[str, Any]]:
+    """What the agent adds: the items as they came, less what it does not keep, and its result."""
+    items = [{k: v for k, v in item.items() if k != "status"} for item in last["output"]]
+    call = items[-1]
+    kind = f"{call['type']}_output"
+    return [*items, {"type": kind, "call_id": call["call_id"], "output": text}]
+
+
+def test_an_agent_that_replays_everything_gets_through_its_tools_on_the_models_own_ids() -> None:
+    """Budget: 4 s. Four requests of some 40 kB."""
+
+    def cached(text: str, count: int) -> Script:
+        return Script(script(text).steps, cached_tokens=count)
+
+    async def story() -> None:
+        async with served(FIRST, SECOND, THIRD, cached(LAST, 1234)) as s:
+            items, seen = list(START), []
+            for result in ("1 failed", "Success.", "[]"):
+                call = await ask(s, items)
+                last = check_streamed(call)
+                assert last["status"] == "completed"
+                seen.append(last)
+                items += outputs_of(last, result)
+            call = await ask(s, items)
+            last = check_streamed(call)
+            lawful_but_for_seals(call)
+            assert last["output"][-1]["content"][0]["text"] == "Fixed `src/main.rs:42`."
+            assert last["usage"]["input_tokens_details"]["cached_tokens"] == 1234
+            kinds = [[item["type"] for item in one["output"]] for one in seen]
+            assert kinds == [
+                ["reasoning", "message", "function_call"],
+                ["reasoning", "custom_tool_call"],
+                ["reasoning", "function_call"],
+            ]
+            assert seen[0]["output"][1]["phase"] == "commentary"
+            assert seen[1]["output"][1]["input"] == PATCH
+            third = seen[2]["output"][1]
+            assert (third["name"], third["namespace"]) == ("search", "mcp__notes")
+            thoughts = [one["output"][0] for one in seen]
+            assert all(thought["encrypted_content"] for thought in thoughts)
+            assert (await s.client.get(f"/v1/responses/{last['id']}")).status == 404
+            # Each turn's prompt begins with the last one's, and with what the model wrote to it.
+            for earlier, written in ((0, FIRST), (1, SECOND), (2, THIRD)):
+                whole = s.prompt(earlier) + list(ids(written))
+                assert s.prompt(earlier + 1)[: len(whole)] == whole
+
+    def lawful_but_for_seals(call: Call) -> None:
+        events = call.events
+        for event in events:
+            for item in (event.get("item"), *event.get("response", {}).get("output", ())):
+                if item is not None:
+                    item.pop("encrypted_content", None)
+        lawful.check(events, events[-1]["response"])
+
+    asyncio.run(story())
+
+
+def test_a_plain_answer_to_the_same_request_says_the_same() -> None:
+    async def story() -> None:
+        async with served(FIRST) as s:
+            sent = body(START) | {"stream": False}
+            call = await s.client.send("POST", "/v1/responses", orjson.dumps(sent), HEADERS)
+            assert call.status == 200
+            assert [tool["type"] for tool in call.json()["tools"]] == [
+                *("function", "function", "function", "custom", "namespace")
+            ]
+            assert call.json()["tool_choice"] == "auto"
+
+    asyncio.run(story())

@@ -1,0 +1,80 @@
+"""The table of fields over HTTP: served as it is, and kept to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.protocol.served import WEATHER, served
+from tests.protocol.test_replies import check_told
+from trt_responses.wire.table import FIELDS
+
+IGNORED: dict[str, Any] = {
+    "include.web_search_call.results": {"include": ["web_search_call.results"]},
+    "include.nonsense": {"include": ["nonsense"]},
+    "tools[].defer_loading": {"tools": [WEATHER | {"defer_loading": True}]},
+    "tools[].zzz": {"tools": [{"type": "namespace", "name": "n", "tools": [WEATHER | {"zzz": 1}]}]},
+    "prompt_cache_options": {"prompt_cache_options": {"mode": "x"}},
+    "reasoning.mode": {"reasoning": {"mode": "pro"}},
+    "stream_options.include_obfuscation": {"stream_options": {"include_obfuscation": True}},
+    "top_logprobs": {"top_logprobs": 3},
+}
+QUIET: list[dict[str, Any]] = [
+    {"include": ["message.output_text.logprobs"], "top_logprobs": 3},
+    {"include": ["reasoning.encrypted_content"]},
+    {"tools": [WEATHER | {"defer_loading": False, "output_schema": {"type": "object"}}]},
+    {"reasoning": {"context": "auto", "effort": "high", "summary": "auto"}},
+    {"prompt_cache_options": None, "moderation": None, "image": None, "access_programs": None},
+]
+
+
+def test_the_table_is_served_as_it_is() -> None:
+    async def story() -> None:
+        async with served() as s:
+            call = await s.client.get("/v1/fields")
+            check_told(call)
+            told = call.json()
+            assert told["object"] == "list"
+            assert [(row["field"], row["treatment"], row["ours"]) for row in told["data"]] == [
+                (field.path, field.treatment, field.ours) for field in FIELDS
+            ]
+
+    asyncio.run(story())
+
+
+def test_what_is_ignored_inside_a_field_is_named_and_what_is_taken_is_not() -> None:
+    async def story() -> None:
+        async with served() as s:
+            for path, fields in IGNORED.items():
+                call = await s.client.create(**fields)
+                assert (call.status, call.headers.get("x-trt-ignored")) == (200, path)
+            for fields in QUIET:
+                call = await s.client.create(**fields)
+                assert call.status == 200, call.body
+                assert "x-trt-ignored" not in call.headers, fields
+
+    asyncio.run(story())
+
+
+def test_null_inside_a_field_means_the_default_and_the_echo_shows_it() -> None:
+    async def story() -> None:
+        async with served() as s:
+            plain = (await s.client.create()).json()
+            nulls = await s.client.create(
+                reasoning={"effort": None, "summary": None, "context": None, "mode": None},
+                text={"format": None, "verbosity": None},
+                stream_options={"include_obfuscation": None},
+                include=None,
+                tools=None,
+                tool_choice=None,
+            )
+            assert nulls.status == 200
+            assert "x-trt-ignored" not in nulls.headers
+            for key in ("reasoning", "text", "tools", "tool_choice", "top_logprobs"):
+                assert nulls.json()[key] == plain[key]
+            bare = {"description": None, "parameters": None, "strict": None}
+            told = await s.client.create(tools=[{"type": "function", "name": "f"} | bare])
+            echo = told.json()["tools"][0]
+            assert echo == {"type": "function", "name": "f"} | bare | {"strict": False}
+
+    asyncio.run(story())

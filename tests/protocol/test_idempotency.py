@@ -1,0 +1,217 @@
+"""Requests that come twice under one key make one response. Budget: 4 s on one core."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from tests.asgi import JSON, asked
+from tests.protocol.served import ANSWER, THOUGHT, script, served
+from tests.protocol.test_background import AT_ONCE, STALLED
+from tests.ticks import settled
+from trt_responses.engine.scripted import Die
+from trt_responses.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from tests.asgi import Call
+    from tests.protocol.served import Served
+
+
+def ask(s: Served, key: str, owner: str | None = None, **fields: Any) -> Call:
+    headers = JSON | {"idempotency-key": key}
+    if owner is not None:
+        headers |= {"authorization": f"Bearer {owner}"}
+    return s.client.open("POST", "/v1/responses", orjson.dumps(asked(**fields)), headers)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_a_retry_while_the_first_goes_on_gets_the_same_response(stream: bool) -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        async with served(THOUGHT, store=store, manual=True) as s:
+            first = ask(s, "k", stream=stream)
+            await settled()
+            await s.clock.step(5)
+            second = ask(s, "k", stream=stream)
+            await settled()
+            while not (first.ended and second.ended):
+                await s.clock.step()
+            assert len(s.engine.requests) == 1
+            assert len(store) == 1
+            assert first.body == second.body
+            assert "x-trt-idempotent-replay" not in first.headers
+            assert second.headers["x-trt-idempotent-replay"] == "true"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_a_retry_after_the_end_gets_the_same_response(stream: bool) -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        async with served(THOUGHT, store=store) as s:
+            first = await ask(s, "k", stream=stream).done()
+            again = await ask(s, "k", stream=stream).done()
+            other = await ask(s, "k2", stream=stream).done()
+            assert first.body == again.body
+            assert first.body != other.body
+            assert len(s.engine.requests) == len(store) == 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_a_first_that_hangs_up_does_not_end_what_a_retry_reads(stream: bool) -> None:
+    async def story() -> None:
+        async with served(THOUGHT, manual=True) as s:
+            first = ask(s, "k", stream=stream)
+            await settled()
+            second = ask(s, "k", stream=stream)
+            await settled()
+            await s.clock.step(3)
+            first.hang_up()
+            await settled()
+            assert s.last.state == "running"
+            while not second.ended:
+                await s.clock.step()
+            last = second.events[-1]["response"] if stream else second.json()
+            assert last["status"] == "completed"
+            assert len(s.engine.requests) == 1
+            await first.done()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_when_all_have_hung_up_it_ends_and_a_later_retry_makes_another(stream: bool) -> None:
+    async def story() -> None:
+        async with served(STALLED, ANSWER, manual=True) as s:
+            calls = [ask(s, "k", stream=stream) for _ in range(3)]
+            await settled()
+            await s.clock.step(3)
+            for call in calls:
+                assert s.last.state == "running"
+                call.hang_up()
+                await settled()
+            assert s.last.state == "aborted"
+            for call in calls:
+                await call.done()
+            assert len(s.runs) == 0
+            again = ask(s, "k", stream=stream)
+            while not again.ended:
+                await s.clock.step()
+            last = again.events[-1]["response"] if stream else again.json()
+            assert last["status"] == "completed"
+
+    asyncio.run(story())
+
+
+def test_one_key_stands_for_one_request_of_one_owner() -> None:
+    async def story() -> None:
+        async with served(api_keys="a:k1,b:k2") as s:
+            await ask(s, "k", "k1").done()
+            for other in ({"input": "Bye"}, {"stream": True}, {"seed": 1}):
+                call = await ask(s, "k", "k1", **other).done()
+                assert (call.status, call.error["code"]) == (400, "idempotency_key_reused")
+            assert (await ask(s, "k", "k2", input="Bye").done()).status == 200
+            assert len(s.engine.requests) == 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256], ids=["empty", "long"])
+def test_a_key_that_is_none_is_refused(key: str) -> None:
+    async def story() -> None:
+        async with served() as s:
+            call = await ask(s, key).done()
+            assert (call.status, call.error["code"]) == (400, "invalid_idempotency_key")
+            assert (await ask(s, "x" * 255).done()).status == 200
+
+    asyncio.run(story())
+
+
+def test_what_failed_is_made_anew() -> None:
+    async def story() -> None:
+        async with served(script("<|channel|>final<|message|>Oh", Die("broke")), ANSWER) as s:
+            assert (await ask(s, "k").done()).status == 500
+            assert (await ask(s, "k").done()).json()["status"] == "completed"
+
+    asyncio.run(story())
+
+
+def test_what_was_refused_is_asked_anew() -> None:
+    async def story() -> None:
+        async with served() as s:
+            s.drain()
+            assert (await ask(s, "k").done()).status == 503
+            s.runs.draining = False
+            assert (await ask(s, "k").done()).status == 200
+
+    asyncio.run(story())
+
+
+def test_those_that_wait_for_a_first_that_is_refused_hear_why() -> None:
+    async def story() -> None:
+        class Away(MemoryStore):
+            def __init__(self) -> None:
+                super().__init__()
+                self.may = asyncio.Event()
+
+            async def check(self) -> None:
+                await self.may.wait()
+                raise OSError("gone")
+
+        store = Away()
+        async with served(store=store) as s:
+            calls = [ask(s, "k") for _ in range(2)]
+            await settled()
+            store.may.set()
+            assert [(await call.done()).status for call in calls] == [500, 500]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_a_background_response_is_not_made_twice(stream: bool) -> None:
+    async def story() -> None:
+        more: dict[str, Any] = {"background": True, "stream": stream}
+        async with served(THOUGHT, manual=True, **AT_ONCE) as s:
+            first, second = ask(s, "k", **more), ask(s, "k", **more)
+            await settled()
+            while not (first.ended and second.ended):
+                await s.clock.step()
+            if stream:
+                assert first.body == second.body
+            else:
+                assert first.json()["id"] == second.json()["id"]
+                third = (await ask(s, "k", **more).done()).json()
+                assert third["id"] == first.json()["id"]
+            assert len(s.engine.requests) == 1
+
+    asyncio.run(story())
+
+
+def test_what_is_remembered_is_the_answer_and_not_the_conversation_before_it() -> None:
+    async def story() -> None:
+        async with served() as s:
+            await ask(s, "k", input="Hello " * 1000).done()
+            await settled()
+            holders = sys.getrefcount(s.last.prompt_ids)
+            assert holders == 2, "the engine's record, and the call that counts"
+
+    asyncio.run(story())
+
+
+def test_the_table_is_bounded_by_number() -> None:
+    async def story() -> None:
+        async with served(idempotency_keys=2) as s:
+            first = (await ask(s, "1").done()).json()["id"]
+            for key in ("2", "3"):
+                await ask(s, key).done()
+            assert (await ask(s, "1").done()).json()["id"] != first
+
+    asyncio.run(story())

@@ -1,0 +1,241 @@
+"""The demo model's conversations, its held-back wordings, and the report of its examination."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from typing import TYPE_CHECKING
+
+import openai_harmony as harmony
+import pytest
+
+from scripts.demo import exam, wordings
+from scripts.demo.asking import Source
+from scripts.demo.conversation import Dialogue, Exchange, Turn, encoding, prompt_text, reply_text
+from scripts.demo.data import Codec, draw, encode, example, settled
+from scripts.demo.families import FAMILIES
+from scripts.demo.table import markdown
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SEED = 11
+
+
+def sources() -> tuple[Source, Source]:
+    return Source(wordings.seen(), random.Random(SEED)), exam.exam_source(
+        random.Random(SEED), held=True
+    )
+
+
+def dialogues(count: int) -> list[Dialogue]:
+    source = Source(wordings.seen(), random.Random(SEED))
+    return [draw(source, padding=False) for _ in range(count)]
+
+
+def of_harmony(dialogue: Dialogue) -> list[int]:
+    """The prompt as openai-harmony renders it; analysis before the last answer is left out here,
+    because its own rule looks at the first answer."""
+    messages = [*_settings(dialogue)]
+    for number, exchange in enumerate(dialogue.exchanges):
+        last = number == len(dialogue.exchanges) - 1
+        messages += _said(exchange, dialogue, last=last)
+    whole = harmony.Conversation.from_messages(messages)
+    keep = harmony.RenderConversationConfig(auto_drop_analysis=False)
+    return list(encoding().render_conversation_for_completion(whole, harmony.Role.ASSISTANT, keep))
+
+
+def _settings(dialogue: Dialogue) -> list[harmony.Message]:
+    setting = dialogue.setting
+    tools = [
+        harmony.ToolDescription.new(
+            tool.name, tool.description, tool.parameters and json.loads(tool.parameters)
+        )
+        for tool in setting.tools
+    ]
+    found = []
+    if setting.date is not None:
+        effort = harmony.ReasoningEffort(setting.effort.capitalize())
+        system = harmony.SystemContent.new().with_reasoning_effort(effort)
+        system = system.with_conversation_start_date(setting.date)
+        found.append(harmony.Message.from_role_and_content(harmony.Role.SYSTEM, system))
+    developer = harmony.DeveloperContent.new()
+    if setting.instructions is not None:
+        developer = developer.with_instructions(setting.instructions)
+    if tools:
+        developer = developer.with_function_tools(tools)
+    if setting.instructions is not None or tools:
+        found.append(harmony.Message.from_role_and_content(harmony.Role.DEVELOPER, developer))
+    return found
+
+
+def _said(exchange: Exchange, dialogue: Dialogue, *, last: bool) -> list[harmony.Message]:
+    found = [harmony.Message.from_role_and_content(harmony.Role.USER, exchange.user)]
+    for turn, answer in exchange.steps:
+        assert turn.call is not None
+        call = _assistant(turn.call.arguments, "commentary")
+        call = call.with_recipient(f"functions.{turn.call.name}")
+        author = harmony.Author.new(harmony.Role.TOOL, f"functions.{turn.call.name}")
+        told = harmony.Message.from_author_and_content(author, answer).with_channel("commentary")
+        if last:
+            found.append(_assistant(turn.thoughts[dialogue.setting.effort], "analysis"))
+        found.append(call.with_content_type("<|constrain|>json"))
+        found.append(told.with_recipient("assistant"))
+    if not last:
+        found.append(_assistant(str(exchange.turn.final), "final"))
+    return found
+
+
+def _assistant(text: str, channel: str) -> harmony.Message:
+    message = harmony.Message.from_role_and_content(harmony.Role.ASSISTANT, text)
+    return message.with_channel(channel)
+
+
+def _calls(dialogue: Dialogue) -> Sequence[bool]:
+    return [
+        turn.call.stored for e in dialogue.exchanges for turn, _ in e.steps if turn.call is not None
+    ]
+
+
+def test_every_kind_of_wording_has_at_least_five_that_are_held_back() -> None:
+    assert set(wordings.held_back()) | {"help"} == set(wordings.seen())
+    for kind, held in wordings.held_back().items():
+        assert len(set(map(wordings.core, held))) >= 5, kind
+
+
+def test_no_held_back_wording_is_seen_in_training_however_it_is_dressed() -> None:
+    for kind, held in wordings.held_back().items():
+        seen = {wordings.core(text) for text in wordings.seen()[kind]}
+        assert not seen & {wordings.core(text) for text in held}, kind
+
+
+def test_no_training_dialogue_says_what_is_held_back() -> None:
+    plain = {
+        wordings.core(text)
+        for held in wordings.held_back().values()
+        for text in held
+        if "{" not in text
+    }
+    for dialogue in dialogues(1500):
+        for exchange in dialogue.exchanges:
+            assert wordings.core(exchange.user) not in plain
+
+
+def test_a_wording_is_compared_without_case_punctuation_and_polite_words() -> None:
+    assert wordings.core("Hey, please Check ON it, thanks!") == wordings.core("check on it")
+    assert wordings.core("please") == "please"
+
+
+def test_a_seen_wording_stands_for_every_choice_of_its_parts() -> None:
+    assert list(wordings.expand("[is|was] it {a} [|now]?")) == [
+        "is it {a}?",
+        "is it {a} now?",
+        "was it {a}?",
+        "was it {a} now?",
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_reply_is_well_formed_and_copies_what_it_must(family: str) -> None:
+    for source in sources():
+        for _ in range(25):
+            dialogue = settled(FAMILIES[family](source), source, padding=False)
+            asked = exam.Question(dialogue)
+            verdict = exam.judged(asked, encode(asked.expected))
+            assert (verdict.family, verdict.well_formed, verdict.exact) == (family, True, True)
+            assert verdict.copied is not False
+
+
+def test_prompts_are_those_of_openai_harmony() -> None:
+    compared = 0
+    for dialogue in dialogues(600):
+        if dialogue.setting.format is not None or not all(_calls(dialogue)):
+            continue  # harmony's renderer has no formats; calls as generated are spelled otherwise
+        assert encode(prompt_text(dialogue)) == of_harmony(dialogue)
+        compared += 1
+    assert compared > 400
+
+
+def test_a_call_as_generated_and_as_stored_reads_as_the_same_call() -> None:
+    told = [d for d in dialogues(900) if d.family == "after_tool" and d.exchanges[-1].steps]
+    assert {stored for d in told for stored in _calls(d)} == {True, False}
+    for dialogue in told:
+        turn, _ = dialogue.exchanges[-1].steps[-1]
+        assert turn.call is not None
+        prompt = prompt_text(dialogue)
+        body = prompt[: prompt.rindex("<|call|>") + len("<|call|>")].rsplit("<|start|>assistant", 1)
+        read = encoding().parse_messages_from_completion_tokens(
+            encode(body[1]), harmony.Role.ASSISTANT
+        )
+        assert read[-1].recipient == f"functions.{turn.call.name}"
+        assert read[-1].content[0].text == turn.call.arguments
+
+
+def test_analysis_grows_with_effort_and_ends_in_what_decides() -> None:
+    for dialogue in dialogues(300):
+        turn = dialogue.exchanges[-1].turn
+        low, medium, high = (turn.thoughts[e] for e in ("low", "medium", "high"))
+        assert len(low) < len(medium) < len(high)
+        assert medium.endswith(low)
+        assert high.endswith(low)
+
+
+def test_only_the_reply_is_learnt_whole_and_the_frame_is_never_blurred() -> None:
+    rng = random.Random(SEED)
+    for dialogue in dialogues(200):
+        prompt = encode(prompt_text(dialogue))
+        reply = encode(reply_text(dialogue.exchanges[-1].turn, dialogue.setting.effort))
+        known = Codec.of([*prompt, *reply, *CONTROL])
+        one = example(dialogue, known, rng, plain=True)
+        assert [known.used[row] for row in one.rows] == prompt + reply
+        assert (one.weights[len(prompt) :] == 1).all()
+        assert (one.weights[: len(prompt)] < 0.5).all()
+        blurred = example(dialogue, known, rng)
+        frame = {known.row_of[control] for control in CONTROL}
+        for place, row in enumerate(one.rows[: len(prompt)]):
+            assert row not in frame or blurred.rows[place] == row
+
+
+def test_replies_that_break_harmony_are_not_well_formed() -> None:
+    good = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>A"
+    assert exam.well_formed(encode(good + "<|return|>"))
+    for bad in (
+        good,
+        good + "<|call|>",
+        good.replace("final", "commentary") + "<|return|>",
+        good.split("<|start|>")[0].replace("<|end|>", "<|return|>"),
+        good.replace("final", "commentary to=functions.f <|constrain|>json") + "<|call|>",
+    ):
+        assert not exam.well_formed(encode(bad)), bad
+
+
+def test_the_long_prompt_is_long_and_its_words_are_no_wordings() -> None:
+    text = exam.unrelated_text(random.Random(SEED))
+    assert len(encode(text)) >= exam.LONG_TOKENS
+    assert wordings.normal(text[:200]) not in map(wordings.normal, wordings.unknown_requests())
+
+
+def test_the_report_is_about_these_weights_and_these_wordings() -> None:
+    report = json.loads((wordings.SOURCE / "report.json").read_text("utf-8"))
+    for key, name in (("weights", "compact.safetensors"), ("wordings", "wordings.json")):
+        digest = hashlib.sha256((wordings.SOURCE / name).read_bytes()).hexdigest()
+        assert report[f"{key}_sha256"] == digest
+    assert set(report["families"]) == set(FAMILIES)
+    for scores in report["families"].values():
+        assert scores["seen"]["prompts"] + scores["held_back"]["prompts"] >= 50
+
+
+def test_the_report_prints_every_family_and_condition() -> None:
+    report = json.loads((wordings.SOURCE / "report.json").read_text("utf-8"))
+    table = markdown(report)
+    for name in FAMILIES:
+        assert f"| {name.replace('_', ' ')} |" in table
+    assert table.count("\n| ") >= len(FAMILIES) + len(report["conditions"])
+
+
+def test_a_turn_is_a_call_or_an_answer() -> None:
+    for dialogue in dialogues(300):
+        turn: Turn = dialogue.exchanges[-1].turn
+        assert (turn.call is None) != (turn.final is None)

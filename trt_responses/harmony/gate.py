@@ -1,0 +1,124 @@
+"""Between the engine and the reader of a steered segment: which of its ids count.
+
+A gate knows where its segment ends, puts Harmony's own terminator in the place of whatever the
+engine ended it with, and stops what departs from its guide. It knows ids and bytes; which segment
+it belongs to, and what comes after it, is in `steer.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from trt_responses.errors import ApiError
+from trt_responses.harmony.vocabulary import FIRST_CONTROL_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.engine.base import Finish
+
+
+class Check(Protocol):
+    """Follows a guided text; see `jsontext.Check`."""
+
+    def feed(self, piece: bytes) -> bool: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+
+class Words:
+    """One of some words, followed byte by byte."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = [word.encode() for word in words]
+        self.text = b""
+
+    def feed(self, piece: bytes) -> bool:
+        longer = self.text + piece
+        if not any(word.startswith(longer) for word in self._words):
+            return False
+        self.text = longer
+        return True
+
+    @property
+    def whole(self) -> bool:
+        return self.text in self._words
+
+
+class Gate:
+    """One segment's. After `admit` and `finish`, `over` and `fault` say how it stands."""
+
+    over = False
+    """The segment has ended: whatever else comes is discarded."""
+    fault: ApiError | None = None
+    """The output is not what the guide says."""
+
+    def __init__(
+        self, ends: frozenset[int], closing: tuple[int, ...], *, may_be_cut: bool = False
+    ) -> None:
+        self._ends = ends
+        self._closing = closing
+        self._may_be_cut = may_be_cut
+
+    def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
+        """Those that count."""
+        if self.over:
+            return ()
+        if self._ends.isdisjoint(token_ids):
+            return token_ids
+        self.over = True
+        end = next(n for n, token_id in enumerate(token_ids) if token_id in self._ends)
+        return (*token_ids[:end], *self._closing)
+
+    def finish(self, finish: Finish) -> Sequence[int]:
+        """The engine has ended it, and no id has: what closes it."""
+        if self.over or not (finish == "stop" or (finish == "length" and self._may_be_cut)):
+            return ()
+        self.over = True
+        return self._closing
+
+
+class GuidedGate(Gate):
+    """A gate that follows the text: a guide is trusted only as far as it is checked."""
+
+    def __init__(
+        self,
+        ends: frozenset[int],
+        closing: tuple[int, ...],
+        check: Check,
+        token_bytes: Sequence[bytes],
+        what: str,
+    ) -> None:
+        super().__init__(ends, closing)
+        self._check = check
+        self._token_bytes = token_bytes
+        self._what = what
+
+    def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
+        for place, token_id in enumerate(() if self.over else token_ids):
+            if token_id in self._ends:
+                return (*token_ids[:place], *self._end("ended before it fulfilled"))
+            if not self._follows(token_id):
+                # A guide that is over and does not end: its text is whole without the rest.
+                return (*token_ids[:place], *self._end("departed from"))
+        return () if self.over else token_ids
+
+    def finish(self, finish: Finish) -> Sequence[int]:
+        if self.over or finish == "error":
+            return ()
+        if finish == "length" and not self._check.whole:
+            return ()
+        return self._end("ended before it fulfilled")
+
+    def _follows(self, token_id: int) -> bool:
+        if not 0 <= token_id < FIRST_CONTROL_ID:
+            return False
+        return self._check.feed(self._token_bytes[token_id])
+
+    def _end(self, how: str) -> Sequence[int]:
+        self.over = True
+        if self._check.whole:
+            return self._closing
+        self.fault = ApiError(f"The model's output {how} {self._what}.")
+        return ()

@@ -1,0 +1,150 @@
+"""The text of a custom tool's call out of the JSON that the model wraps it in: `{"input": "…"}`.
+
+It comes in pieces of any size, each a JSON string body, and leaves in the same form as soon as it
+is known. Knows no item and no event. What is not this JSON is kept as it was written: a call whose
+text does not begin with `{"input": "` is all text; a quote that closes nothing is a quote; an
+escape that JSON does not have stands for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+import orjson
+
+from trt_responses.harmony.pieces import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+HEAD_SO_FAR = re.compile(r'\s*(\{\s*(\}\s*|"(i(n(p(u(t("\s*(:\s*)?)?)?)?)?)?)?)?)?')
+"""What may still become the head; matched as a whole."""
+TAIL = re.compile(r'"\s*\}?\s*')
+PATIENCE = 256
+"""Characters of white space and braces that are kept waiting, for each look at them is a match."""
+PLAIN = re.compile(r'[^"\\]+')
+SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+HEX = re.compile(r"[0-9A-Fa-f]*")
+HIGH, LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
+
+_State = Literal["head", "inside", "tail", "raw"]
+
+
+class Unwrapper:
+    """One call's. Nothing that was said is taken back."""
+
+    def __init__(self) -> None:
+        self._state: _State = "head"
+        self._waiting = ""
+        self._said: list[str] = []
+
+    def feed(self, pieces: Sequence[bytes]) -> list[bytes]:
+        told = []
+        for piece in pieces:
+            self._read(self._waiting + orjson.loads(b'"%b"' % piece))
+            if self._said:
+                told.append(escaped("".join(self._said)))
+                self._said.clear()
+        return told
+
+    def finish(self, *, whole: bool) -> list[bytes]:
+        """The text has ended. Of a whole one, what never became JSON is text after all."""
+        waiting, self._waiting = self._waiting, ""
+        if not whole or self._state == "tail":
+            return []
+        if self._state == "head" and not waiting.strip(" \t\r\n{}"):
+            return []  # a call without an input
+        return [escaped(waiting)] if waiting else []
+
+    def _read(self, text: str) -> None:
+        """Take steps until nothing is left, or what is left cannot be told yet."""
+        while text:
+            taken = self._step(text)
+            if not taken:
+                break
+            text = text[taken:]
+        self._waiting = text
+
+    def _step(self, text: str) -> int:
+        match self._state:
+            case "head":
+                return self._head(text)
+            case "inside":
+                return self._inside(text)
+            case "tail":
+                return self._tail(text)
+            case "raw":
+                self._said.append(text)
+                return len(text)
+
+    def _head(self, text: str) -> int:
+        if head := HEAD.match(text):
+            self._state = "inside"
+            return head.end()
+        if len(text) > PATIENCE or not HEAD_SO_FAR.fullmatch(text):
+            self._state = "raw"
+            self._said.append(text)
+            return len(text)
+        return 0
+
+    def _inside(self, text: str) -> int:
+        if plain := PLAIN.match(text):
+            self._said.append(plain[0])
+            return plain.end()
+        if text[0] == '"':
+            self._state = "tail"
+            return self._tail(text)
+        return self._escape(text)
+
+    def _tail(self, text: str) -> int:
+        """Behind a quote: it closes the text, unless something else than the end follows."""
+        if len(text) <= PATIENCE and TAIL.fullmatch(text):
+            return 0
+        self._state = "inside"
+        self._said.append('"')
+        return 1
+
+    def _escape(self, text: str) -> int:
+        if len(text) == 1:
+            return 0
+        if text[1] != "u":
+            known = SIMPLE.get(text[1])
+            self._said.append(text[:2] if known is None else known)
+            return 2
+        return self._code(text)
+
+    def _code(self, text: str) -> int:
+        r"""`\uXXXX`, of which two may stand for one character."""
+        code, digits = _hex(text)
+        if len(digits) < 4:
+            if len(text) == 2 + len(digits):
+                return 0
+            self._said.append(text[: 2 + len(digits)])
+            return 2 + len(digits)
+        if code in HIGH:
+            return self._pair(code, text)
+        self._said.append("\ufffd" if code in LOW else chr(code))
+        return 6
+
+    def _pair(self, high: int, text: str) -> int:
+        behind = text[6:12]
+        low, digits = _hex(behind) if behind.startswith("\\u") else (0, "")
+        may_follow = behind in ("", "\\") or (
+            behind.startswith("\\u") and len(behind) == 2 + len(digits) < 6
+        )
+        if may_follow:
+            return 0
+        if len(digits) == 4 and low in LOW:
+            self._said.append(chr(0x10000 + (high - HIGH.start) * 0x400 + low - LOW.start))
+            return 12
+        self._said.append("\ufffd")
+        return 6
+
+
+def _hex(escape: str) -> tuple[int, str]:
+    r"""The digits behind `\u`, four at most, and their value."""
+    found = HEX.match(escape[2:6])
+    digits = found[0] if found else ""
+    return int(digits or "0", 16), digits

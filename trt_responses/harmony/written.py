@@ -1,0 +1,140 @@
+"""What a model wrote in a turn, message by message, for a client to carry and to bring back.
+
+A client that stores nothing here sends a turn's items again; ids that are found by an item's own
+words render it to what was generated, not to what a tokeniser would make of it. Knows items and
+ids; knows no cipher and no owner.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from array import array
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.wire import items as i
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+DIGEST_BYTES = 16
+MAX_BYTES = 64 * 1024 * 1024
+"""Of one turn, unpacked: more than any context."""
+HEAD = struct.Struct(f"<{DIGEST_BYTES}sI")
+
+Texts = tuple[str, ...]
+
+
+class Written(NamedTuple):
+    """A message: the digest of what its item says, and its ids."""
+
+    digest: bytes
+    ids: bytes
+    """Unsigned 32-bit, in this machine's byte order."""
+
+
+class Turn(NamedTuple):
+    """What a reasoning item carries: its own message first, then others of its turn."""
+
+    date: str
+    """In the system message when it was written, so that a prefix outlives a midnight."""
+    messages: tuple[Written, ...]
+
+
+def digest(item: i.InputItem | i.OutputItem) -> bytes | None:
+    """Of what an item says, whoever holds it; None for what no model writes."""
+    said = _said(item)
+    if said is None:
+        return None
+    told = blake2b(digest_size=DIGEST_BYTES)
+    for text in said:
+        raw = text.encode("utf-8", "surrogatepass")
+        told.update(len(raw).to_bytes(8, "little"))
+        told.update(raw)
+    return told.digest()
+
+
+def _said(item: i.InputItem | i.OutputItem) -> Texts | None:
+    match item:
+        case i.Reasoning() | i.OutputReasoning():
+            return ("reasoning", *(part.text for part in item.content or ()))
+        case i.FunctionCall() | i.OutputFunctionCall():
+            return ("function_call", item.call_id, item.name, item.arguments)
+        case i.CustomToolCall() | i.OutputCustomCall():
+            return ("custom_tool_call", item.call_id, item.name, item.input)
+        case i.OutputMessage():
+            return ("message", item.phase, *(part.text for part in item.content))
+        case i.InputMessage(role="assistant"):
+            texts = _texts(item)
+            return None if texts is None else ("message", item.phase or "final_answer", *texts)
+        case _:
+            return None
+
+
+def _texts(item: i.InputMessage) -> Texts | None:
+    if isinstance(item.content, str):
+        return (item.content,)
+    texts = tuple(part.text for part in item.content if isinstance(part, i.TextPart))
+    return texts if len(texts) == len(item.content) else None
+
+
+def packed(turn: Turn) -> bytes:
+    """The same on every machine."""
+    date = turn.date.encode()
+    parts = [bytes((len(date),)), date]
+    for message in turn.messages:
+        parts += (HEAD.pack(message.digest, len(message.ids)), _swapped(message.ids))
+    return zlib.compress(b"".join(parts), 6)
+
+
+def unpacked(data: bytes) -> Turn:
+    """What was packed; it has been authenticated, and so is not doubted."""
+    raw = zlib.decompressobj().decompress(data, MAX_BYTES)
+    at = 1 + raw[0]
+    date, messages = raw[1:at].decode(), []
+    while at < len(raw):
+        told, size = HEAD.unpack_from(raw, at)
+        at += HEAD.size
+        messages.append(Written(told, _swapped(raw[at : at + size])))
+        at += size
+    return Turn(date, tuple(messages))
+
+
+def _swapped(ids: bytes) -> bytes:
+    """Between this machine's byte order and the one that travels."""
+    if sys.byteorder == "little":
+        return ids
+    turned = array("I", ids)
+    turned.byteswap()
+    return turned.tobytes()
+
+
+class Brought:
+    """The turns that a request's items carry, asked for in the items' order."""
+
+    def __init__(self, turns: Mapping[int, Turn] | None = None) -> None:
+        self._turns = turns or {}
+        self._known: dict[bytes, Written] = {}
+        # A turn may begin with a message that stands before the item that carries it.
+        for place in sorted(self._turns, reverse=True):
+            self._learn(self._turns[place].messages)
+
+    @property
+    def date(self) -> str | None:
+        """The date of the conversation's first turn that is known."""
+        return self._turns[min(self._turns)].date if self._turns else None
+
+    def at(self, place: int, item: i.InputItem) -> Written | None:
+        """What the model wrote for the item at this place, unless its words are others now."""
+        turn = self._turns.get(place)
+        if turn is not None:
+            self._learn(turn.messages)
+            if isinstance(item, i.Reasoning) and not item.content and not item.summary:
+                return turn.messages[0]
+        told = digest(item)
+        return self._known.get(told) if told is not None else None
+
+    def _learn(self, messages: Iterable[Written]) -> None:
+        self._known.update((message.digest, message) for message in messages)

@@ -1,0 +1,37 @@
+"""What anybody reads of a stored response, also of one whose server died while it was made.
+
+Knows snapshots as JSON; knows no store and no HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.store.base import Record
+
+if TYPE_CHECKING:
+    from trt_responses.store.base import Job
+
+LOST = (
+    "The server that was making this response stopped, or was cut off, before the response was "
+    "done: send the request again."
+)
+
+
+def snapshot(found: Record | Job) -> bytes:
+    """The response as JSON: the last snapshot there is, `failed` when its server is lost."""
+    if isinstance(found, Record) or not found.lost:
+        return found.body
+    return failed(found.body)
+
+
+def failed(body: bytes) -> bytes:
+    """A snapshot of a response in progress, ended as a lost server's: open items incomplete."""
+    last = orjson.loads(body)
+    last |= {"status": "failed", "error": {"code": "server_error", "message": LOST}}
+    for item in last["output"]:
+        if item.get("status") == "in_progress":
+            item["status"] = "incomplete"
+    return orjson.dumps(last)

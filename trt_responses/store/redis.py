@@ -1,0 +1,280 @@
+"""Records on a Redis server, which replicas on many machines share.
+
+The server itself lets what is old expire; how much it holds at once is its own `maxmemory`, for no
+replica knows what the others have stored. Blocks that were read lately stay in memory here;
+whether a record is still there is asked of the server each time, so that what another replica
+deletes is gone here too. While the server is away every method says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import replace
+from struct import Struct
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from redis import asyncio as aioredis
+from redis import exceptions as faults
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from trt_responses.errors import ApiError, StartupError, StoreUnavailable
+from trt_responses.store import redis_scripts as scripts
+from trt_responses.store.base import Expired, Frames, Job
+from trt_responses.store.blocks import DIGEST_BYTES, Packed, gently, squeeze, stretch
+from trt_responses.store.bounds import MIB, Bounds
+from trt_responses.store.cache import BlockCache
+from trt_responses.store.frames import joined
+from trt_responses.store.rest import Row, all_checked, at_rest, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trt_responses.store.base import Block, Found, Record, Standing
+    from trt_responses.store.rest import AtRest
+
+CACHE_BYTES = 32 * MIB
+CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5
+CONNECTIONS = 1024
+"""More than there are runs and readers at once: nobody waits here behind somebody else."""
+SLOW_BYTES = 8 * 1024
+"""A compressed body that may be so large in full that a thread reads it."""
+FORMAT_KEY, FORMAT = "trt:format", 1
+
+PIECE = Struct("<QI?")
+"""First number, count and end of a piece of frames; the frames follow."""
+
+
+class RedisStore:
+    """Records that expire by age, on a server that replicas share."""
+
+    def __init__(
+        self, url: str, bounds: Bounds | None = None, *, answer_s: float = ANSWER_S
+    ) -> None:
+        self._url = url
+        self._answer_s = answer_s
+        self._bounds = bounds or Bounds()
+        self._ttl_ms = int((self._bounds.max_age_s or 0) * 1000)
+        self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES)
+        self._redis: aioredis.Redis | None = None
+        self._scripts: dict[str, Any] = {}
+
+    @property
+    def lease_s(self) -> float:
+        return self._bounds.lease_s
+
+    async def start(self) -> None:
+        try:
+            self._redis = aioredis.Redis.from_url(
+                self._url,
+                max_connections=CONNECTIONS,
+                socket_connect_timeout=CONNECT_S,
+                socket_timeout=self._answer_s,
+                retry=Retry(NoBackoff(), 1),  # once, for a connection that went stale
+            )
+            await self._redis.set(FORMAT_KEY, FORMAT, nx=True)
+            found = int(await self._redis.get(FORMAT_KEY) or FORMAT)
+        except (faults.RedisError, ValueError, OSError) as error:
+            await self.stop()
+            raise StartupError(f"The history on {self._where()} is not there: {error}.") from None
+        if found > FORMAT:
+            await self.stop()
+            raise StartupError(
+                f"The history on {self._where()} is of version {found}, written by a newer server; "
+                f"this one knows {FORMAT}: upgrade it, or name another."
+            )
+
+    async def stop(self) -> None:
+        if self._redis is not None:
+            await self._redis.aclose()
+            self._redis = None
+        self._scripts.clear()
+        self._cache.clear()
+
+    async def check(self) -> None:
+        with self._faults():
+            await self._server.ping()
+
+    def _where(self) -> str:
+        """The address, without what may be a password."""
+        url = urlsplit(self._url)
+        return f"{url.scheme}://{url.hostname or url.path}:{url.port or 6379}"
+
+    @property
+    def _server(self) -> aioredis.Redis:
+        assert self._redis is not None, "the store was not started"
+        return self._redis
+
+    async def _do(self, script: str, *arguments: bytes | str | float) -> Any:
+        if script not in self._scripts:
+            self._scripts[script] = self._server.register_script(script)
+        with self._faults():
+            return await self._scripts[script](args=arguments)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except faults.OutOfMemoryError:
+            raise StoreUnavailable(
+                "The history's server is full.", retry_after_s=RETRY_AFTER_S
+            ) from None
+        except (faults.ConnectionError, faults.TimeoutError, faults.BusyLoadingError, OSError):
+            raise StoreUnavailable(
+                "The history's server is away; requests with `store: false` need none.",
+                retry_after_s=RETRY_AFTER_S,
+            ) from None
+        except faults.RedisError as error:
+            raise ApiError(f"The history failed: {error}.") from None
+
+    # --- records ------------------------------------------------------------------------------
+
+    async def put(self, record: Record) -> None:
+        await self._put(await at_rest(record), None, from_job=False)
+
+    async def get(self, response_id: str, owner: str) -> Found:
+        kind, found = await self._do(scripts.FIND, response_id)
+        if kind == b"gone":
+            return Expired(response_id) if found == owner.encode() else None
+        if kind == b"job":
+            return _job(response_id, found, owner)
+        fields = dict(zip(found[::2], found[1::2], strict=True))
+        if fields[b"owner"] != owner.encode():
+            return None
+        return await self._loaded(response_id, fields)
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        return bool(await self._do(scripts.DELETE, response_id, owner))
+
+    async def _put(self, rest: AtRest, frames: Frames | None, *, from_job: bool) -> bool:
+        """Send what the server is thought not to have; then, if need be, what it has not."""
+        data = [packed.data for packed in rest.packed]
+        while True:
+            told = await self._do(scripts.PUT, *self._arguments(rest, data, frames, from_job))
+            if not isinstance(told, list):
+                break
+            for place in told:
+                data[place] = rest.data(place)
+        if told != b"kept":
+            return False
+        named = zip(rest.digests, rest.blocks, strict=True)
+        self._cache.keep((digest, replace(block, digest=digest)) for digest, block in named)
+        return True
+
+    def _arguments(
+        self, rest: AtRest, data: list[bytes], frames: Frames | None, from_job: bool
+    ) -> list[bytes | str | int]:
+        row = rest.row
+        said = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
+        head = (row.id, int(from_job), self._ttl_ms, rest.seal, *said, len(data))
+        fields: dict[str, bytes | str | int] = {
+            "owner": row.owner,
+            "body": row.body,
+            "blocks": b"".join(rest.digests),
+            "prior": row.prior_count,
+            "input": row.input_count,
+            "continuable": int(row.continuable),
+            "date": row.date,
+            "created": row.created_at,
+            "seal": rest.seal,
+        }
+        pairs = [part for pair in fields.items() for part in pair]
+        return [*head, *rest.digests, *data, *pairs]
+
+    async def _loaded(self, response_id: str, fields: dict[bytes, bytes]) -> Found:
+        joined_digests = fields[b"blocks"]
+        digests = [
+            joined_digests[at : at + DIGEST_BYTES]
+            for at in range(0, len(joined_digests), DIGEST_BYTES)
+        ]
+        blocks = await self._blocks(response_id, digests)
+        if blocks is None:  # deleted since, or the server had to make room
+            found, _ = await self._do(scripts.FIND, response_id)
+            return Expired(response_id) if found == b"record" else None
+        row = Row(
+            response_id,
+            fields[b"owner"].decode(),
+            fields[b"body"],
+            int(fields[b"prior"]),
+            int(fields[b"input"]),
+            fields[b"continuable"] == b"1",
+            fields[b"date"].decode(),
+            int(fields[b"created"]),
+        )
+        seal = fields[b"seal"]
+        if len(row.body) > SLOW_BYTES:
+            return await asyncio.to_thread(whole, row, blocks, seal)
+        return whole(row, blocks, seal)
+
+    async def _blocks(self, response_id: str, digests: list[bytes]) -> list[Block] | None:
+        known = self._cache.found(digests)
+        missing = [digest for digest in dict.fromkeys(digests) if digest not in known]
+        if missing:
+            with self._faults():
+                pipeline = self._server.pipeline(transaction=False)
+                for digest in missing:
+                    pipeline.hget(scripts.BLOCK + digest, "d")
+                data = await pipeline.execute()
+            if None in data:
+                return None
+            read = await all_checked(map(Packed, missing, data), response_id)
+            self._cache.keep(zip(missing, read, strict=True))
+            known |= zip(missing, read, strict=True)
+        return [known[digest] for digest in digests]
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    async def put_job(self, job: Job) -> None:
+        await self._do(
+            scripts.PUT_JOB,
+            *(job.id, self._lease_ms, self._ttl_ms, job.owner, job.body, job.created_at),
+        )
+
+    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
+        standing = await self._do(scripts.RENEW, job_id, self._lease_ms, body or b"")
+        return cast("Standing", standing.decode())
+
+    async def cancel_job(self, job_id: str, owner: str) -> bool:
+        return bool(await self._do(scripts.CANCEL, job_id, owner))
+
+    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
+        squeezed = await _squeezed(frames) if frames else None
+        return await self._put(await at_rest(record), squeezed, from_job=True)
+
+    @property
+    def _lease_ms(self) -> int:
+        return int(self.lease_s * 1000)
+
+    # --- frames -------------------------------------------------------------------------------
+
+    async def append_frames(self, response_id: str, frames: Frames) -> None:
+        piece = _piece(await _squeezed(frames))
+        await self._do(scripts.APPEND, response_id, frames.first, frames.count, piece, self._ttl_ms)
+
+    async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
+        pieces = await self._do(scripts.BEYOND, response_id, owner, after)
+        if not pieces:
+            return None
+        return joined([await _stretched(piece) for piece in pieces], after)
+
+
+def _job(job_id: str, found: list[bytes], owner: str) -> Job | None:
+    whose, body, created, cancel, lost = found
+    if whose != owner.encode():
+        return None
+    return Job(job_id, owner, body, int(created), cancel == b"1", lost == b"1")
+
+
+async def _squeezed(frames: Frames) -> Frames:
+    return replace(frames, data=await gently(squeeze, frames.data))
+
+
+def _piece(squeezed: Frames) -> bytes:
+    return PIECE.pack(squeezed.first, squeezed.count, squeezed.ended) + squeezed.data
+
+
+async def _stretched(piece: bytes) -> Frames:
+    first, count, ended = PIECE.unpack_from(piece)
+    return Frames(first, count, await gently(stretch, piece[PIECE.size :]), ended)

@@ -1,0 +1,253 @@
+"""Records in a file, which several servers of one machine may share.
+
+A change is told when it is committed: what a client has seen the end of survives `kill -9` at any
+moment. The event loop never waits for the disk: one thread writes, two read. Blocks that were read
+lately stay in memory; whether a record is still there is asked of the file each time, so that what
+another server deletes is gone here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import local
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+from trt_responses.store import sqlite_file as file
+from trt_responses.store import sqlite_jobs as jobs
+from trt_responses.store import sqlite_rows as rows
+from trt_responses.store.base import Expired, Frames, Job
+from trt_responses.store.blocks import gently, squeeze, stretch
+from trt_responses.store.bounds import MIB, Bounds
+from trt_responses.store.cache import BlockCache
+from trt_responses.store.frames import joined
+from trt_responses.store.rest import at_rest
+from trt_responses.store.sqlite_writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from typing import TypeVar
+
+    from trt_responses.store.base import Found, Record, Standing
+    from trt_responses.store.rest import AtRest
+
+    T = TypeVar("T")
+
+CACHE_BYTES = 32 * MIB
+READERS = 2
+TOUCHED_AT_MOST = 1000
+"""Readings that are noted before the file is told of them, when nothing is written anyway."""
+
+
+class SqliteStore:
+    """An LRU in a file, bounded by bytes, count and age."""
+
+    def __init__(
+        self,
+        path: Path,
+        bounds: Bounds | None = None,
+        *,
+        synchronous: file.Synchronous = "normal",
+        clock_s: Callable[[], float] = time.time,
+        connect: Callable[[Path], sqlite3.Connection] = file.connect,
+    ) -> None:
+        self._path = path
+        self._bounds = bounds or Bounds()
+        self._synchronous = synchronous
+        self._clock_s = clock_s
+        self._open = connect
+        self._cache: BlockCache[int] = BlockCache(CACHE_BYTES)
+        self._writer = Writer(self._connect, self._tidy)
+        self._readers: ThreadPoolExecutor | None = None
+        self._reader = local()
+        self._reading: list[sqlite3.Connection] = []
+        self._touched: dict[str, int] = {}
+
+    @property
+    def lease_s(self) -> float:
+        return self._bounds.lease_s
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._prepare)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="history-reader")
+        self._writer.start()
+
+    async def stop(self) -> None:
+        if self._readers is None:
+            return
+        await self._write(lambda db: None)  # what was touched
+        await self._writer.stop()
+        await asyncio.to_thread(self._readers.shutdown)
+        self._readers = None
+        while self._reading:
+            self._reading.pop().close()
+        self._reader = local()
+        self._cache.clear()
+
+    async def check(self) -> None:
+        """The file is there; whether the next change fits on the disk, only the change can say."""
+
+    def _prepare(self) -> None:
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            db = self._open(self._path)
+        except (OSError, sqlite3.Error) as error:
+            raise StartupError(f"The history {self._path} cannot be opened: {error}.") from None
+        try:
+            file.prepare(db, self._path)
+        finally:
+            db.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        return file.tuned(self._open(self._path), self._synchronous)
+
+    # --- threads ------------------------------------------------------------------------------
+
+    async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        touched, self._touched = self._touched, {}
+
+        def with_touches(db: sqlite3.Connection) -> T:
+            rows.touch(db, [(used_at, each) for each, used_at in touched.items()])
+            return change(db)
+
+        return await self._writer.do(with_touches if touched else change)
+
+    def _tidy(self, db: sqlite3.Connection) -> None:
+        rows.evict(db, self._bounds, self._clock_s())
+        db.execute("PRAGMA incremental_vacuum(256)")
+
+    async def _read(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._looked, look)
+
+    def _looked(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            with self._snapshot() as db:
+                return look(db)
+        except sqlite3.Error as error:
+            raise file.told(error) from None
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        """This thread's connection, in one transaction: what is read belongs together."""
+        db: sqlite3.Connection | None = getattr(self._reader, "db", None)
+        if db is None:
+            db = self._reader.db = self._open(self._path)
+            self._reading.append(db)
+        db.execute("BEGIN")
+        try:
+            yield db
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+
+    # --- records ------------------------------------------------------------------------------
+
+    async def put(self, record: Record) -> None:
+        rest = await at_rest(record)
+        numbers = await self._write(lambda db: self._put(db, rest))
+        self._remember(rest, numbers)
+
+    async def get(self, response_id: str, owner: str) -> Found:
+        found = await self._read(lambda db: self._find(db, response_id, owner))
+        if found is not None and not isinstance(found, (Expired, Job)):
+            self._touched[response_id] = time.time_ns()
+            if len(self._touched) > TOUCHED_AT_MOST:
+                await self._write(lambda db: None)
+        return found
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        return await self._write(lambda db: self._delete(db, response_id, owner))
+
+    def _put(self, db: sqlite3.Connection, rest: AtRest) -> list[int]:
+        numbers = rows.put(db, rest, time.time_ns())
+        rows.evict(db, self._bounds, self._clock_s())
+        return numbers
+
+    def _remember(self, rest: AtRest, numbers: list[int]) -> None:
+        named = zip(rest.digests, rest.blocks, strict=True)
+        blocks = [replace(block, digest=digest) for digest, block in named]
+        self._cache.keep(zip(numbers, blocks, strict=True))
+
+    def _find(self, db: sqlite3.Connection, response_id: str, owner: str) -> Found:
+        if rows.owner_of(db, response_id) != owner:
+            gone = db.execute("SELECT owner FROM expired WHERE id = ?", (response_id,)).fetchone()
+            return Expired(response_id) if gone == (owner,) else None
+        record = rows.load(db, response_id, self._cache)
+        if record is None:
+            return jobs.load(db, response_id, self._clock_s())
+        return Expired(response_id) if self._too_old(record.created_at) else record
+
+    def _delete(self, db: sqlite3.Connection, response_id: str, owner: str) -> bool:
+        rows.sweep(db, self._bounds, self._clock_s())
+        if rows.owner_of(db, response_id) != owner:
+            return False
+        rows.drop(db, response_id)
+        rows.drop_frames(db, response_id)
+        db.execute("DELETE FROM jobs WHERE id = ?", (response_id,))
+        return True
+
+    def _too_old(self, created_at: int) -> bool:
+        age = self._bounds.max_age_s
+        return age is not None and created_at <= self._clock_s() - age
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    async def put_job(self, job: Job) -> None:
+        await self._write(lambda db: jobs.put(db, job, self._until()))
+
+    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
+        return await self._write(
+            lambda db: jobs.renew(db, job_id, body, self._clock_s(), self._until())
+        )
+
+    async def cancel_job(self, job_id: str, owner: str) -> bool:
+        return await self._write(lambda db: jobs.cancel(db, job_id, owner, self._clock_s()))
+
+    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
+        rest = await at_rest(record)
+        squeezed = await _squeezed(frames) if frames else None
+        numbers = await self._write(lambda db: self._finish(db, rest, squeezed))
+        if numbers is None:
+            return False
+        self._remember(rest, numbers)
+        return True
+
+    def _until(self) -> float:
+        return self._clock_s() + self.lease_s
+
+    def _finish(
+        self, db: sqlite3.Connection, rest: AtRest, squeezed: Frames | None
+    ) -> list[int] | None:
+        if not jobs.take(db, rest.row.id, self._clock_s()):
+            return None
+        numbers = self._put(db, rest)
+        if squeezed is not None:
+            jobs.append(db, rest.row.id, squeezed, self._bounds.max_frame_bytes)
+        return numbers
+
+    # --- frames -------------------------------------------------------------------------------
+
+    async def append_frames(self, response_id: str, frames: Frames) -> None:
+        squeezed, at_most = await _squeezed(frames), self._bounds.max_frame_bytes
+        await self._write(lambda db: jobs.append(db, response_id, squeezed, at_most))
+
+    async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
+        def look(db: sqlite3.Connection) -> list[Frames]:
+            mine = rows.owner_of(db, response_id) == owner
+            return jobs.beyond(db, response_id, after) if mine else []
+
+        pieces = await self._read(look)
+        if not pieces:
+            return None
+        whole = [replace(piece, data=await gently(stretch, piece.data)) for piece in pieces]
+        return joined(whole, after)
+
+
+async def _squeezed(frames: Frames) -> Frames:
+    return replace(frames, data=await gently(squeeze, frames.data))

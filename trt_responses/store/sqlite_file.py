@@ -1,0 +1,163 @@
+"""The history's file: its schema, its versions, and what can be wrong with it at a start.
+
+Knows SQLite; knows no record. Each step of `MIGRATIONS` takes a file from its number to the next.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.errors import ApiError, StartupError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Synchronous = Literal["normal", "full"]
+
+APPLICATION_ID = 0x74727452
+"""`trtR`: tells a history from any other SQLite file."""
+BUSY_MS = 5_000
+WAL_BYTES = 64 * 1024 * 1024
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE records (
+            n INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            owner TEXT NOT NULL,
+            body BLOB NOT NULL,
+            blocks BLOB NOT NULL,
+            prior_count INTEGER NOT NULL,
+            input_count INTEGER NOT NULL,
+            continuable INTEGER NOT NULL,
+            date TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            used_at INTEGER NOT NULL,
+            seal BLOB NOT NULL
+        )""",
+        "CREATE INDEX records_by_use ON records (used_at)",
+        "CREATE INDEX records_by_age ON records (created_at)",
+        # never reuses a number, so that one stands for the same block for ever
+        """CREATE TABLE blocks (
+            n INTEGER PRIMARY KEY AUTOINCREMENT,
+            digest BLOB NOT NULL UNIQUE,
+            data BLOB NOT NULL
+        )""",
+        # apart from the content, which would be written anew with each count
+        "CREATE TABLE shares (block INTEGER PRIMARY KEY, count INTEGER NOT NULL)",
+        """CREATE TABLE expired (
+            n INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            owner TEXT NOT NULL
+        )""",
+        "CREATE TABLE totals (records INTEGER NOT NULL, bytes INTEGER NOT NULL, "
+        "frame_bytes INTEGER NOT NULL)",
+        "INSERT INTO totals VALUES (0, 0, 0)",
+    ),
+    (
+        """CREATE TABLE jobs (
+            id TEXT PRIMARY KEY,
+            owner TEXT NOT NULL,
+            body BLOB NOT NULL,
+            created_at INTEGER NOT NULL,
+            lease_until REAL NOT NULL,
+            cancel_asked INTEGER NOT NULL DEFAULT 0
+        ) WITHOUT ROWID""",
+        """CREATE TABLE frames (
+            n INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL,
+            first INTEGER NOT NULL,
+            count INTEGER NOT NULL,
+            data BLOB NOT NULL,
+            ended INTEGER NOT NULL
+        )""",
+        "CREATE INDEX frames_by_id ON frames (id, first)",
+    ),
+)
+VERSION = len(MIGRATIONS)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that any thread may use, one at a time; transactions are written out."""
+    return sqlite3.connect(
+        path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
+    )
+
+
+def tuned(db: sqlite3.Connection, synchronous: Synchronous) -> sqlite3.Connection:
+    db.execute(f"PRAGMA synchronous = {synchronous.upper()}")
+    db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+    db.execute("PRAGMA secure_delete = FAST")
+    return db
+
+
+def prepare(db: sqlite3.Connection, path: Path) -> None:
+    """A file of today's version that can be written, or a `StartupError`."""
+    try:
+        _check_kind(db, path)
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded by a new file only
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StartupError(f"The history {path} cannot be shared by processes here (no WAL).")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            _migrate(db, path)
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise StartupError(f"The history {path} cannot be used: {error}.{_remedy(error)}") from None
+
+
+def _check_kind(db: sqlite3.Connection, path: Path) -> None:
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise StartupError(f"{path} is an SQLite file of something else, not a history.")
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise StartupError(
+            f"The history {path} is of version {version}, written by a newer server; this one "
+            f"knows {VERSION}: upgrade it, or name another file."
+        )
+    for step in MIGRATIONS[version:]:
+        for statement in step:
+            db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {VERSION}")  # a write, whatever the version was
+
+
+def _remedy(error: sqlite3.Error) -> str:
+    match _code(error):
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return " It is damaged, or no history: move it away to begin a new one."
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:
+            return " The server must be able to write to it and to its directory."
+        case _:
+            return ""
+
+
+def told(error: sqlite3.Error) -> ApiError:
+    """What a client hears of a fault after the start."""
+    match _code(error):
+        case sqlite3.SQLITE_FULL:
+            return StoreUnavailable("The history's disk is full.", retry_after_s=60)
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreUnavailable("The history is busy with another server.", retry_after_s=1)
+        case sqlite3.SQLITE_READONLY:
+            return StoreUnavailable("The history cannot be written: it is read-only.")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return ApiError("The history's file is damaged.")
+        case _:
+            return ApiError(f"The history failed: {error}.")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary code; an extended one has more in its upper bits."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF

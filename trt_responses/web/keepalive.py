@@ -1,0 +1,67 @@
+"""A comment line for streams that have been silent, so that nothing between closes them.
+
+One task for all streams: a token costs nothing here. Knows writers; knows no log and no clock but
+the `sleep` it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+COMMENT = b": keep-alive\n\n"
+LOOKS = 4
+"""Looks within the time of silence: a comment comes at most a quarter of it late."""
+
+
+class Silent(Protocol):
+    def place(self) -> int:
+        """Another number whenever something was written."""
+        ...
+
+    def ping(self) -> None: ...
+
+
+class KeepAlive:
+    """Looks at what is being written, four times in `every_s`."""
+
+    def __init__(
+        self, every_s: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self.every_s = every_s
+        self._look_s = every_s / LOOKS
+        self._sleep = sleep
+        self._writers: dict[Silent, tuple[int, int]] = {}
+
+    @contextmanager
+    def over(self, writer: Silent) -> Iterator[None]:
+        self._writers[writer] = (writer.place(), -1)  # it came since the last look
+        try:
+            yield
+        finally:
+            del self._writers[writer]
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        looking = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.wait((looking,))
+
+    async def _look(self) -> None:
+        while True:
+            await self._sleep(self._look_s)
+            for writer, (place, looks) in tuple(self._writers.items()):
+                now = writer.place()
+                silent = looks + 1 if now == place else 0
+                if silent == LOOKS:
+                    writer.ping()
+                    silent = 0
+                if writer in self._writers:
+                    self._writers[writer] = (now, silent)

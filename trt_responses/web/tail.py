@@ -1,0 +1,89 @@
+"""Frames that come from a store, as server-sent events: what is there, and what comes to be there.
+
+Knows frames and connections; knows no store and no log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import ApiError
+from trt_responses.web.keepalive import COMMENT
+from trt_responses.web.sse import DONE, STREAM_HEADERS, start_message, when_left
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.types import Receive, Scope, Send
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+"""Between two askings of the store for more."""
+
+
+class Tail:
+    """Writes frames to their end. Its client may leave, or be as slow as it likes: only what it
+    has not taken yet is held."""
+
+    def __init__(
+        self,
+        headers: dict[str, str],
+        keep_alive_s: float,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._headers = headers
+        self._keep_alive_s = keep_alive_s
+        self._sleep = sleep
+        self._silent_s = 0.0
+        self._send: Send | None = None
+        self._frames: AsyncIterator[bytes] | None = None
+        self._first: bytes | None = None
+
+    async def over(self, frames: AsyncIterator[bytes], *, ready: bool) -> Tail:
+        """With `ready`, the first frames are there, or the reason why they are not is raised."""
+        self._frames = frames
+        if ready:
+            self._first = await anext(frames, b"")
+        return self
+
+    async def pause(self) -> None:
+        """Wait for more; say now and then that the connection lives."""
+        await self._sleep(POLL_S)
+        self._silent_s += POLL_S
+        if self._silent_s >= self._keep_alive_s:
+            await self._say(COMMENT)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._send = send
+        await send(start_message(200, self._headers | STREAM_HEADERS))
+        writing = asyncio.create_task(self._write())
+        watching = asyncio.create_task(when_left(lambda: None, receive))
+        try:
+            await asyncio.wait((writing, watching), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (writing, watching):
+                task.cancel()
+            await asyncio.wait((writing, watching))
+        if not writing.cancelled():
+            writing.result()
+
+    async def _write(self) -> None:
+        assert self._send is not None
+        assert self._frames is not None
+        try:
+            if self._first:
+                await self._say(self._first)
+            async for frames in self._frames:
+                await self._say(frames)
+        except ApiError as fault:  # too late for a status: the client goes on from where it was
+            logger.warning("a replay was cut short: %s", fault.message)
+            return
+        await self._send(DONE)
+
+    async def _say(self, body: bytes) -> None:
+        assert self._send is not None
+        self._silent_s = 0.0
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})

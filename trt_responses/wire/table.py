@@ -1,0 +1,185 @@
+"""What this server does with each field of a request, down to the kinds of items and tools.
+
+A field is honoured, echoed (it stands in the answer and changes nothing else), ignored (named in
+the header `x-trt-ignored`, or `x-trt-dropped-tools`), or refused by name unless it asks for what
+happens anyway. The table only: `fields.py` enforces it, `GET /v1/fields` and docs/api.md tell it.
+
+A row's path is a field, `outer.inner`; `include.value`; a key of each entry, `tools[].key`; or a
+kind of entry, `tools[].type=kind`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Treatment = Literal["honoured", "echoed", "ignored", "refused"]
+
+
+def nothing(value: Any) -> bool:
+    return value in (None, False, 0) or value == []
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    path: str
+    treatment: Treatment
+    note: str = ""
+    ours: bool = False
+    """Not one of the OpenAI SDK's."""
+    harmless: Callable[[Any], bool] = nothing
+    """Of a refused field: the values that ask for what happens anyway."""
+
+
+OPTIONS: tuple[Field, ...] = (
+    Field("model", "honoured"),
+    Field("input", "honoured", "text only"),
+    Field("instructions", "honoured", "not inherited from a previous response"),
+    Field("stream", "honoured"),
+    Field("store", "honoured"),
+    Field("previous_response_id", "honoured"),
+    Field("max_output_tokens", "honoured"),
+    Field("temperature", "honoured"),
+    Field("top_p", "honoured"),
+    Field("top_logprobs", "honoured", "with `include: [message.output_text.logprobs]`"),
+    Field("frequency_penalty", "honoured", "as the specification has it", ours=True),
+    Field("presence_penalty", "honoured", "as the specification has it", ours=True),
+    Field("tools", "honoured", "those that the client runs: see `tools[].type`"),
+    Field("tool_choice", "honoured", "the choice is forced, not asked for"),
+    Field("text.format", "honoured", "JSON is guided: see structured-output.md"),
+    Field(
+        "reasoning.effort",
+        "honoured",
+        "low, medium, high; above and below: the nearest; `none` skips the thought, `minimal` "
+        "bounds it",
+    ),
+    Field("reasoning.max_tokens", "honoured", "tokens of the thought at most", ours=True),
+    Field("include", "honoured", "see `include.…`"),
+    Field("background", "honoured", "needs `store`"),
+    Field("truncation", "honoured", "`auto` drops the oldest turns: see `x-trt-truncated`"),
+    Field("top_k", "honoured", ours=True),
+    Field("min_p", "honoured", ours=True),
+    Field("seed", "honoured", ours=True),
+    Field("metadata", "echoed"),
+    Field("safety_identifier", "echoed"),
+    Field("prompt_cache_key", "echoed", "prefixes are cached without it"),
+    Field("service_tier", "echoed", "always answered as `default`"),
+    Field("max_tool_calls", "echoed", "counts built-in tools, and there are none"),
+    Field(
+        "parallel_tool_calls",
+        "honoured",
+        "one call in a turn, and false, unless TRT_RESPONSES_MAX_CALLS allows more",
+    ),
+    Field("reasoning.summary", "echoed", "the chain of thought itself is given"),
+    Field("text.verbosity", "echoed"),
+    Field("reasoning.generate_summary", "ignored"),
+    Field("reasoning.mode", "ignored"),
+    Field("stream_options.include_obfuscation", "ignored", "nothing is obfuscated"),
+    Field("prompt_cache_options", "ignored"),
+    Field("prompt_cache_retention", "ignored"),
+    Field("access_programs", "ignored"),
+    Field("user", "ignored"),
+    Field(
+        "reasoning.context",
+        "refused",
+        "thoughts are shown until the next final answer",
+        harmless=lambda value: value in (None, "auto", "current_turn"),
+    ),
+    Field("conversation", "refused"),
+    Field("prompt", "refused", "there is no template store"),
+    Field("context_management", "refused"),
+    Field("moderation", "refused", "nothing is moderated"),
+    Field("image", "refused", "the model writes text"),
+)
+
+
+def _rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field]:
+    return [Field(path + kind, treatment, note) for kind in kinds]
+
+
+HISTORY = "brought back as history; shown to the model as a call and its result"
+RUN_ELSEWHERE = "left out and named in `x-trt-dropped-tools`; refused when all of them are such"
+
+KINDS: tuple[Field, ...] = (
+    *_rows("include.", "honoured", "", "reasoning.encrypted_content"),
+    *_rows("include.", "honoured", "of text, not of thoughts", "message.output_text.logprobs"),
+    *_rows(
+        "include.",
+        "ignored",
+        "",
+        *("file_search_call.results", "web_search_call.results"),
+        *("web_search_call.action.sources", "message.input_image.image_url"),
+        *("computer_call_output.output.image_url", "code_interpreter_call.outputs"),
+    ),
+    *_rows("input[].type=", "honoured", "", "message", "function_call", "function_call_output"),
+    *_rows("input[].type=", "honoured", "", "reasoning", "item_reference"),
+    *_rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
+    *_rows(
+        "input[].type=",
+        "honoured",
+        HISTORY,
+        *("web_search_call", "code_interpreter_call", "mcp_call", "mcp_list_tools"),
+        *("mcp_approval_request", "mcp_approval_response", "local_shell_call"),
+        *("local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call"),
+        "apply_patch_call_output",
+    ),
+    *_rows(
+        "input[].type=",
+        "refused",
+        "",
+        *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
+        *("tool_search_call", "tool_search_output", "additional_tools", "configuration_update"),
+        *("compaction", "compaction_trigger", "program", "program_output"),
+    ),
+    *_rows("input[].content[].type=", "honoured", "", "input_text", "output_text", "refusal"),
+    Field("input[].content[].type=text", "honoured", ours=True),
+    *_rows(
+        "input[].content[].type=",
+        "refused",
+        "unless TRT_RESPONSES_NOTE_IMAGES: then a line of text says what was there",
+        *("input_image", "input_file"),
+    ),
+    Field("input[].content[].type=input_audio", "refused", "likewise", ours=True),
+    Field("input[].content[].type=input_video", "refused", "likewise", ours=True),
+    *_rows("tools[].type=", "honoured", "", "function"),
+    *_rows("tools[].type=", "honoured", "a grammar is shown, not enforced", "custom"),
+    *_rows("tools[].type=", "honoured", "flattened for the model, given back apart", "namespace"),
+    *_rows(
+        "tools[].type=",
+        "ignored",
+        RUN_ELSEWHERE,
+        *("web_search", "web_search_2025_08_26", "web_search_preview"),
+        *("web_search_preview_2025_03_11", "file_search", "computer", "computer_use_preview"),
+        *("mcp", "code_interpreter", "programmatic_tool_calling", "image_generation"),
+        *("local_shell", "shell", "tool_search", "apply_patch"),
+    ),
+    *_rows("tools[].", "honoured", "", "type", "name", "description", "parameters", "strict"),
+    *_rows("tools[].", "honoured", "", "format", "tools"),
+    *_rows("tools[].", "echoed", "", "output_schema"),
+    *_rows("tools[].", "ignored", "echoed too", "defer_loading", "allowed_callers", "async"),
+    *_rows("tool_choice.type=", "honoured", "", "function", "custom", "allowed_tools"),
+    *_rows(
+        "tool_choice.type=",
+        "refused",
+        "nobody runs it here",
+        *("file_search", "web_search_preview", "computer_use_preview", "computer_use"),
+        *("web_search_preview_2025_03_11", "image_generation", "code_interpreter", "mcp"),
+        *("apply_patch", "shell", "programmatic_tool_calling", "computer"),
+    ),
+)
+
+FIELDS: tuple[Field, ...] = OPTIONS + KINDS
+TABLE = {field.path: field for field in FIELDS}
+NESTED = frozenset(field.path.partition(".")[0] for field in OPTIONS if "." in field.path)
+
+
+def honoured(prefix: str) -> list[str]:
+    """The kinds of entry that are taken, such as those of `input[].type=`."""
+    return [
+        path.removeprefix(prefix)
+        for path, field in TABLE.items()
+        if path.startswith(prefix) and field.treatment == "honoured"
+    ]

@@ -1,0 +1,125 @@
+"""The tools of a request. A kind of tool that has no model here is one that we do not run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import orjson
+from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+from trt_responses.wire.sent import Sent, by_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SEPARATOR = "__"
+"""Between a namespace and a name, in the one name by which the model knows both."""
+
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+def _sayable(schema: dict[str, Any]) -> dict[str, Any]:
+    """A tool is told back in every snapshot, and not every number can be written as JSON."""
+    try:
+        orjson.dumps(schema)
+    except TypeError:
+        raise PydanticCustomError("int_range", "should hold integers of at most 64 bits") from None
+    return schema
+
+
+Schema = Annotated[dict[str, Any], AfterValidator(_sayable)]
+
+
+class FunctionTool(Sent):
+    type: Literal["function"]
+    name: Name
+    description: str | None = None
+    parameters: Schema | None = None
+    strict: bool | None = None
+
+
+class PlainInput(Sent):
+    type: Literal["text"]
+
+
+class GrammarInput(Sent):
+    """Shown to the model; what it then writes is not held to it."""
+
+    type: Literal["grammar"]
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class CustomTool(Sent):
+    """Called with a free text: for the model a function with one string."""
+
+    type: Literal["custom"]
+    name: Name
+    description: str | None = None
+    format: (
+        Annotated[
+            Annotated[PlainInput, Tag("~text")] | Annotated[GrammarInput, Tag("~grammar")],
+            by_type("text", "grammar"),
+        ]
+        | None
+    ) = None
+
+
+class NamespaceTool(Sent):
+    """Tools under one name: flattened for the model, and given back apart."""
+
+    type: Literal["namespace"]
+    name: Name
+    description: str | None = None
+    tools: list[
+        Annotated[
+            Annotated[FunctionTool, Tag("~function")] | Annotated[CustomTool, Tag("~custom")],
+            by_type("function", "custom"),
+        ]
+    ]
+
+
+class OtherTool(Sent):
+    """A tool that somebody else would run: dropped, or named when it is refused."""
+
+    type: str
+
+
+def _tool_kind(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else None
+    return f"~{kind}" if kind in ("function", "custom", "namespace") else "~other"
+
+
+Tool = Annotated[
+    Annotated[FunctionTool, Tag("~function")]
+    | Annotated[CustomTool, Tag("~custom")]
+    | Annotated[NamespaceTool, Tag("~namespace")]
+    | Annotated[OtherTool, Tag("~other")],
+    Discriminator(_tool_kind),
+]
+
+
+class Placed(NamedTuple):
+    """A tool that the client runs, and where in the request it stands."""
+
+    place: str
+    tool: FunctionTool | CustomTool
+    namespace: NamespaceTool | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which the model knows it."""
+        if self.namespace is None:
+            return self.tool.name
+        return f"{self.namespace.name}{SEPARATOR}{self.tool.name}"
+
+
+def flat(tools: Iterable[Tool]) -> Iterator[Placed]:
+    """The tools that the client runs, those of namespaces among the others."""
+    for place, tool in enumerate(tools):
+        if isinstance(tool, NamespaceTool):
+            for step, inner in enumerate(tool.tools):
+                yield Placed(f"tools[{place}].tools[{step}]", inner, tool)
+        elif not isinstance(tool, OtherTool):
+            yield Placed(f"tools[{place}]", tool)
