@@ -79,7 +79,7 @@ def _table(progress: train.Progress) -> Table:
     table = Table("family", "loss", "seen", "held back", title="whole replies right at the end")
     _, seen, held = progress.checks[-1]
     for name in sorted(seen):
-        loss = progress.family_curves[name][-1][1]
+        loss = progress.family_losses.get(name, float("nan"))
         table.add_row(name, f"{loss:.4f}", f"{seen[name]:.0%}", f"{held[name]:.0%}")
     return table
 

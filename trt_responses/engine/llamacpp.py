@@ -36,7 +36,10 @@ logger = logging.getLogger(__name__)
 MAX_LOGPROBS = 20
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0)
 CANARY = GenerateOptions(
-    max_tokens=16, stop_ids=(), temperature=0.0, guide=Guide("json_schema", '{"const": "yes, déjà"}')
+    max_tokens=16,
+    stop_ids=(),
+    temperature=0.0,
+    guide=Guide("json_schema", '{"const": "yes, déjà"}'),
 )
 """Forced letters beyond ASCII are where a guide breaks off when a model file lacks its merges."""
 PROBE_IDS = (0,)

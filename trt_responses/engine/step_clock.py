@@ -53,7 +53,7 @@ class StepClock:
                 await asyncio.sleep(0)
 
     def _tick(self) -> None:
-        self.steps += 1  # `_step` and `wake` written out: 0.1 µs
+        self.steps += 1  # `_step`, written out
         self._armed = False
         more = True
         try:

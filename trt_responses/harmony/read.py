@@ -96,7 +96,7 @@ class Reader:
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
         """The next ids, in chunks of any size. After the end they are discarded."""
         if (pieces := self.text(token_ids)) is not None:
-            return [Text(pieces)]
+            return [Text(pieces)] if pieces else []
         for token_id in token_ids:
             if self._clear and (piece := self._plain(token_id)) is not None:
                 self.kept.append(token_id)
@@ -110,19 +110,30 @@ class Reader:
 
         None when they are not, and then they have not been read: `feed` them.
         """
-        if not self._clear:
-            return None
         if len(token_ids) == 1:
             token_id = token_ids[0]
-            if (piece := self._plain(token_id)) is None:
-                return None
+            if not self._clear or (piece := self._plain(token_id)) is None:
+                return self._part(token_id)
             self.kept.append(token_id)
             return (piece,)
+        if not self._clear:
+            return None
         pieces = list(map(self._plain, token_ids))
         if not pieces or not all(pieces):
             return None
         self.kept += token_ids
         return pieces  # type: ignore[return-value]  # `all` has seen that none is None
+
+    def _part(self, token_id: int) -> Sequence[bytes] | None:
+        """The same for one id that may be a part of a character. By `feed` it takes 1.5 µs more."""
+        if self._state != "content" or token_id >= FIRST_CONTROL_ID:
+            return None
+        if (raw := self._raw(token_id)) is None:
+            return None
+        self.kept.append(token_id)
+        piece, self._pending = advance(self._pending + raw)
+        self._clear = not self._pending
+        return (piece,) if piece else ()
 
     @property
     def recipient(self) -> str | None:

@@ -53,9 +53,6 @@ class Single:
     def __len__(self) -> int:
         return 1
 
-    def only_frame(self, start: int) -> None:
-        return None
-
     def frames(self, start: int) -> list[bytes]:
         if start:
             return []
@@ -73,26 +70,19 @@ class Single:
 class Deltas:
     """A run of deltas of one text: the first sequence number, and a piece for each."""
 
-    __slots__ = ("_head", "_template", "first", "pieces")
+    __slots__ = ("_template", "first", "head", "pieces")
 
     def __init__(self, first: int, template: Delta, dialect: Dialect = OPENAI) -> None:
         self.first = first
         self.pieces: list[bytes] = []
         self._template = template
-        self._head = _delta_head(template, dialect)
+        self.head = _delta_head(template, dialect)
 
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def only_frame(self, start: int) -> bytes | None:
-        """What one engine step of one id has brought; None when it is another number of frames."""
-        pieces, number = self.pieces, self.first + start
-        if len(pieces) == start + 1 and number < TABLED:
-            return self._head + pieces[start] + TAILS[number]
-        return None
-
     def frames(self, start: int) -> list[bytes]:
-        head, pieces, number = self._head, self.pieces, self.first + start
+        head, pieces, number = self.head, self.pieces, self.first + start
         tails = TAILS[number : number + len(pieces) - start]
         if len(tails) < len(pieces) - start:
             tails = tuple(map(_tail, range(number, self.first + len(pieces))))
@@ -112,17 +102,14 @@ class ScoredDeltas(Deltas):
 
     def __init__(self, first: int, template: Delta, dialect: Dialect) -> None:
         super().__init__(first, template, dialect)
-        self._head = _delta_head(template, dialect, "logprobs")
+        self.head = _delta_head(template, dialect, "logprobs")
         self.logprobs: list[tuple[TokenLogprob, ...]] = []
-
-    def only_frame(self, start: int) -> None:
-        return None
 
     def frames(self, start: int) -> list[bytes]:
         scored = zip(self.pieces[start:], self.logprobs[start:], strict=True)
         return [
             b'%b%b","logprobs":%b,"sequence_number":%d}\n\n'
-            % (self._head, piece, orjson.dumps(logprobs), number)
+            % (self.head, piece, orjson.dumps(logprobs), number)
             for number, (piece, logprobs) in enumerate(scored, self.first + start)
         ]
 
@@ -276,12 +263,16 @@ class Cursor:
 
     def take(self) -> bytes:
         """The frames since the last taking, joined; empty when there are none."""
-        entries = self._entries
-        if len(entries) == self._entry + 1 and not self._wanted:
-            frame = entries[-1].only_frame(self._taken)
-            if frame is not None:
-                self._taken += 1
-                return frame
+        entries, taken = self._entries, self._taken
+        if (
+            len(entries) == self._entry + 1
+            and not self._wanted
+            and type(last := entries[-1]) is Deltas
+        ):
+            pieces, number = last.pieces, last.first + taken
+            if len(pieces) == taken + 1 and number < TABLED:  # an engine step of one id: no lists
+                self._taken = taken + 1
+                return last.head + pieces[taken] + TAILS[number]
         return self._take(entries)
 
     def _take(self, entries: Sequence[Entry]) -> bytes:

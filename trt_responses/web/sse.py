@@ -26,7 +26,8 @@ STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "x-accel-buffering": "no",  # nginx would otherwise hold tokens back
 }
-DONE = {"type": "http.response.body", "body": END_OF_STREAM}
+BODY = "http.response.body"
+DONE = {"type": BODY, "body": END_OF_STREAM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,14 @@ class Writer:
     def _write(self) -> None:
         if not self._free or self._log.closed:
             self._write_slowly()
-        elif frames := self._take():
-            self._say(frames)
+        elif frames := self._take():  # `_say`, written out: 0.05 µs a token
+            try:
+                asked = self._send({"type": BODY, "body": frames, "more_body": True})
+            except Exception as error:
+                self._give_up(error)
+                return
+            if asked is not IDLE:
+                self._wait(asked)
 
     def _write_slowly(self) -> None:
         if self._sending is not None:
@@ -190,7 +197,7 @@ class Writer:
 
     def _say(self, frames: bytes) -> bool:
         """Whether the server has taken them, so that more may follow."""
-        message = {"type": "http.response.body", "body": frames, "more_body": True}
+        message = {"type": BODY, "body": frames, "more_body": True}
         try:
             asked = self._send(message)
         except Exception as error:  # the server's: for the stream to hear, not for the engine
@@ -198,10 +205,13 @@ class Writer:
             return False
         if asked is IDLE:
             return True
+        self._wait(asked)
+        return False
+
+    def _wait(self, asked: object) -> None:
         self._free = False
         self._sending = asyncio.ensure_future(self._rest(asked))
         self._sending.add_done_callback(self._sent)
-        return False
 
     async def _rest(self, asked: object) -> None:
         await rest(self._calls, asked)

@@ -1,0 +1,159 @@
+"""The kinds of items that a message of the model becomes: the events of each, in their order.
+
+A shape knows its item's ids and place, and keeps no text; when a shape begins and ends is the
+machine's affair.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.wire import events as e
+from trt_responses.wire import items as i
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Seal = Callable[[i.OutputReasoning, int], str | None]
+    """What the client is to carry of a thought that has just been written."""
+
+
+class Callee(NamedTuple):
+    """A tool of the request, as its call is told to the client."""
+
+    name: str
+    namespace: str | None = None
+    custom: bool = False
+
+
+class Message:
+    """A message to the user: one item, one text part."""
+
+    empty = b""
+
+    def __init__(self, item_id: str, index: int, phase: i.Phase) -> None:
+        self.id = item_id
+        self.index = index
+        self._phase: i.Phase = phase
+
+    def begin(self) -> tuple[e.Event, ...]:
+        return (
+            e.OutputItemAdded(self.index, i.OutputMessage(self.id, self._phase)),
+            e.ContentPartAdded(self.id, self.index, 0, i.OutputText()),
+        )
+
+    def delta(self) -> e.Delta:
+        return e.OutputTextDelta(self.id, self.index, 0, "")
+
+    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, i.OutputMessage)
+        (part,) = item.content
+        return (
+            e.OutputTextDone(self.id, self.index, 0, part.text, part.logprobs),
+            e.ContentPartDone(self.id, self.index, 0, part),
+            e.OutputItemDone(
+                self.index, i.OutputMessage(self.id, self._phase, status, item.content)
+            ),
+        )
+
+
+class Reasoning:
+    """A chain of thought: one item, one part of reasoning text."""
+
+    empty = b""
+
+    def __init__(self, item_id: str, index: int, seal: Seal | None) -> None:
+        self.id = item_id
+        self.index = index
+        self._seal = seal
+
+    def begin(self) -> tuple[e.Event, ...]:
+        return (
+            e.OutputItemAdded(self.index, i.OutputReasoning(self.id)),
+            e.ContentPartAdded(self.id, self.index, 0, i.OutputReasoningText()),
+        )
+
+    def delta(self) -> e.Delta:
+        return e.ReasoningTextDelta(self.id, self.index, 0, "")
+
+    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, i.OutputReasoning)
+        (part,) = item.content
+        done = i.OutputReasoning(self.id, status, item.content)
+        if self._seal is not None:
+            done = i.sealed(done, self._seal(done, self.index))
+        return (
+            e.ReasoningTextDone(self.id, self.index, 0, part.text),
+            e.ContentPartDone(self.id, self.index, 0, part),
+            e.OutputItemDone(self.index, done),
+        )
+
+
+class Call:
+    """A call of one of the client's functions. A call without arguments is `{}`, not nothing."""
+
+    empty = b"{}"
+
+    def __init__(self, item_id: str, index: int, callee: Callee, call_id: str) -> None:
+        self.id = item_id
+        self.index = index
+        self._callee = callee
+        self._call_id = call_id
+
+    def begin(self) -> tuple[e.Event, ...]:
+        return (e.OutputItemAdded(self.index, self._item("", "in_progress")),)
+
+    def delta(self) -> e.Delta:
+        return e.FunctionCallArgumentsDelta(self.id, self.index, "")
+
+    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, i.OutputFunctionCall)
+        arguments = item.arguments
+        return (
+            e.FunctionCallArgumentsDone(self.id, self.index, arguments, self._callee.name),
+            e.OutputItemDone(self.index, self._item(arguments, status)),
+        )
+
+    def _item(self, arguments: str, status: i.Status) -> i.OutputFunctionCall:
+        name, namespace, _ = self._callee
+        if namespace is None:
+            return i.OutputFunctionCall(self.id, self._call_id, name, arguments, status)
+        return i.OutputNamespacedCall(
+            self.id, self._call_id, name, arguments, status, namespace=namespace
+        )
+
+
+class CustomCall:
+    """A call of one of the client's custom tools, whose text the model wraps in JSON."""
+
+    empty = b""
+
+    def __init__(self, item_id: str, index: int, callee: Callee, call_id: str) -> None:
+        self.id = item_id
+        self.index = index
+        self._callee = callee
+        self._call_id = call_id
+
+    def begin(self) -> tuple[e.Event, ...]:
+        return (e.OutputItemAdded(self.index, self._item("", "in_progress")),)
+
+    def delta(self) -> e.Delta:
+        return e.CustomToolCallInputDelta(self.id, self.index, "")
+
+    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, i.OutputCustomCall)
+        return (
+            e.CustomToolCallInputDone(self.id, self.index, item.input),
+            e.OutputItemDone(self.index, self._item(item.input, status)),
+        )
+
+    def _item(self, written: str, status: i.Status) -> i.OutputCustomCall:
+        name, namespace, _ = self._callee
+        if namespace is None:
+            return i.OutputCustomCall(self.id, self._call_id, name, written, status)
+        return i.OutputNamespacedCustomCall(
+            self.id, self._call_id, name, written, status, namespace=namespace
+        )
+
+
+Shape = Message | Reasoning | Call | CustomCall
