@@ -41,7 +41,7 @@ from trt_responses.telemetry import RunLog
 from trt_responses.web.docs import Docs, openapi
 from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
 from trt_responses.web.fields import Fields
-from trt_responses.web.guard import Guard
+from trt_responses.web.guard import BodySize, Guard
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.keepalive import KeepAlive
@@ -249,6 +249,7 @@ def _lifespan(  # type: ignore[no-untyped-def]
             await engine.start()
         except StartupError as error:
             app.state.startup_error = error
+            await store.stop()
             raise
         # What is loaded by now lives as long as the process: a full collection need not walk it.
         gc.collect()
@@ -290,7 +291,7 @@ def _routes(
         model=model,
         headers=headers,
         terms=terms,
-        max_body_bytes=settings.max_body_bytes,
+        size=BodySize(settings.max_body_bytes, settings.max_body_values),
         dialect=DIALECTS[settings.dialect],
     )
     models = Models(model, int(time.time()), headers)

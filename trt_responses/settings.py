@@ -52,6 +52,9 @@ class Settings(BaseModel):
         False, description="Listen beyond the loopback without keys, for anybody who can reach it."
     )
     max_body_bytes: Positive = Field(16 * MIB, description="Largest request body.")
+    max_body_values: Positive = Field(
+        131_072, description="Lists and objects in a body, counted before it is parsed."
+    )
     max_tools: Positive = Field(1024, description="Tools in one request.")
     max_input: Positive = Field(20_000, description="Items in one request's input.")
     max_metadata: int = Field(16, ge=0, le=16, description="Pairs in a request's metadata.")

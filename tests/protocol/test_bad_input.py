@@ -275,6 +275,20 @@ def test_only_json_is_taken_for_json() -> None:
     asyncio.run(story())
 
 
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed() -> None:
+    async def story() -> None:
+        async with served(max_body_values=50) as s:
+            for count, status in ((48, 200), (60, 413)):
+                sent = body(unknown=[[] for _ in range(count)])
+                call = await s.client.send("POST", "/v1/responses", sent)
+                assert call.status == status
+                check_told(call)
+            assert call.error["code"] == "request_too_large"
+            assert "TRT_RESPONSES_MAX_BODY_VALUES" in call.error["message"]
+
+    asyncio.run(story())
+
+
 def test_a_body_over_the_limit_is_refused_with_a_length_and_without() -> None:
     async def story() -> None:
         async with served(max_body_bytes=1000) as s:

@@ -504,3 +504,15 @@ def test_the_first_snapshots_are_empty_and_in_progress(stage_of: Stages) -> None
         await making
 
     asyncio.run(go())
+
+
+def test_a_listener_that_breaks_hurts_no_run(
+    stage_of: Stages, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Breaks:
+        def run_ended(self, facts: RunFacts) -> None:
+            raise ValueError("the listener's own affair")
+
+    stage = stage_of("<|channel|>final<|message|>Hi<|return|>", listener=Breaks())
+    assert play(stage).status == "completed"
+    assert "the listener's own affair" in caplog.text

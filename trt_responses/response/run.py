@@ -292,10 +292,18 @@ class Run:
         self.log.close()
         if self._notes:
             logger.debug("%s segments: %s", self._options.request_id, "; ".join(self._notes))
-        if self._listener is not None:
-            self._listener.run_ended(self._facts(last))
+        self._report(last)
         # Whoever still holds the run wants its log, and not the conversation before it.
         self._prompt_ids, self._commit, self._seal = (), _committed, None
+
+    def _report(self, last: r.Response) -> None:
+        """To the listener, whose own faults are its own."""
+        if self._listener is None:
+            return
+        try:
+            self._listener.run_ended(self._facts(last))
+        except Exception:
+            logger.exception("the listener of %s broke", last.id)
 
     def _tell(self, last: r.Response, end: End) -> None:
         for event in ending(last, end.error):

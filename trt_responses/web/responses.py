@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.web.endpoint import Headers
+    from trt_responses.web.guard import BodySize
     from trt_responses.web.idempotency import Attempt, Repeats
     from trt_responses.web.sse import Terms
     from trt_responses.wire.dialect import Dialect
@@ -56,7 +57,7 @@ class Responses:
         model: str,
         headers: Headers,
         terms: Terms,
-        max_body_bytes: int,
+        size: BodySize,
         dialect: Dialect,
     ) -> None:
         self._runs = runs
@@ -65,12 +66,12 @@ class Responses:
         self._model = model
         self._headers = headers
         self._terms = terms
-        self._max_body_bytes = max_body_bytes
+        self._size = size
         self._dialect = dialect
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)
-        body = await body_of(request, self._max_body_bytes)
+        body = await body_of(request, self._size)
         wanted = parse(body, CreateRequest)
         ignored = judge(wanted)
         check_model(wanted.model, self._model)
@@ -94,7 +95,7 @@ class Responses:
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)
-        wanted = parse(await body_of(request, self._max_body_bytes), CountRequest)
+        wanted = parse(await body_of(request, self._size), CountRequest)
         ignored = judge(wanted)
         if wanted.model:
             check_model(wanted.model, self._model)
