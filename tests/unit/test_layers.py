@@ -35,9 +35,7 @@ JOINERS = {"app", "serve", "cli", "cli_engine", "__main__", "__init__"}
 def room(module: str) -> str:
     """The narrowest room that has a rule: a seam before the folder it stands in."""
     parts = module.split(".")
-    return next(
-        (name for n in (2, 1) if (name := ".".join(parts[:n])) in MAY_IMPORT), parts[0]
-    )
+    return next((name for n in (2, 1) if (name := ".".join(parts[:n])) in MAY_IMPORT), parts[0])
 
 
 def imports(path: Path) -> set[str]:
@@ -45,9 +43,11 @@ def imports(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trt_responses"):
             base = (node.module or "").removeprefix("trt_responses").lstrip(".")
-            found |= {base} if base and base.count(".") else {
-                f"{base}.{alias.name}".lstrip(".") for alias in node.names
-            }
+            found |= (
+                {base}
+                if base and base.count(".")
+                else {f"{base}.{alias.name}".lstrip(".") for alias in node.names}
+            )
         elif isinstance(node, ast.Import):
             found |= {
                 alias.name.removeprefix("trt_responses.")
