@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 LEVEL = 1
-SMALL_BYTES = 1024
-"""Up to here as it is: zlib would take 20 to 50 µs to save a hundred or two."""
+SMALL_BYTES = 768
+"""Up to here as it is: zlib would take 20 to 50 µs to save a hundred bytes or two."""
 LARGE_BYTES = 64 * 1024
 """About a millisecond of packing: what is larger goes to a thread."""
 UNPACKED_AT_ONCE = 200
