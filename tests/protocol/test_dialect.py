@@ -196,3 +196,25 @@ def test_the_schema_judges_for_it_refuses_what_lacks_a_key() -> None:
                         check_body({k: v for k, v in body.items() if k != key})
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("asks", "param"),
+    [
+        ({"reasoning": {"effort": "minimal"}}, "reasoning.effort"),
+        ({"reasoning": {"effort": "max"}}, "reasoning.effort"),
+        ({"tools": [{"type": "custom", "name": "shell"}]}, "tools[0].type"),
+    ],
+)
+def test_what_the_specification_cannot_say_is_refused_in_its_dialect(
+    asks: dict[str, Any], param: str
+) -> None:
+    async def story() -> None:
+        async with served(THOUGHT) as s:
+            data = orjson.dumps(asked(input="Hi", **asks))
+            refused = await s.client.send("POST", "/v1/responses", data, OPEN)
+            assert (refused.status, refused.error["param"]) == (400, param)
+            usual = await s.client.send("POST", "/v1/responses", data, JSON)
+            assert usual.status == 200
+
+    asyncio.run(story())

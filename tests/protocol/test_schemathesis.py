@@ -45,6 +45,12 @@ def document() -> dict[str, Any]:
     return asyncio.run(told())
 
 
+def sayable(body: dict[str, Any]) -> bool:
+    """Whether the Open Responses schema, which judges the answers, has words for what is echoed."""
+    effort = (body.get("reasoning") or {}).get("effort")
+    return not body.get("tools") and effort not in ("minimal", "max")
+
+
 class Tally:
     """Sends cases to one app that lives as long as they come, and counts the answers."""
 
@@ -97,7 +103,7 @@ def test_bodies_of_our_own_schema_are_answered_or_refused_by_name(
     def send(case: Any) -> None:
         call = tally.send("POST", "/v1/responses", case.body)
         assert call.status in lawful
-        if call.status == 200 and not case.body.get("stream") and not case.body.get("tools"):
+        if call.status == 200 and not case.body.get("stream") and sayable(case.body):
             check_body(call.json())
 
     send()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,16 +19,15 @@ from trt_responses.prepare.card import sha256_of, write_whole
 from trt_responses.prepare.checkpoint import MAX_CONFIG_BYTES, inside, json_object
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.safetensors import read_tensors, write_tensors
+from trt_responses.prepare.shelf import DEMO, SOURCE, locked
 from trt_responses.prepare.synthetic import Recipe, write_checkpoint, write_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trt_responses.prepare.safetensors import Array, Tensor
 
-DEMO = "demo"
-SOURCE = "demo-source"
 COMPACT = "compact.safetensors"
+PACKAGED = Path(__file__).parent / SOURCE
+"""Where the wheel keeps what a checkout has beside its engines."""
 USED_IDS = "used_ids"
 GROWN = ("model.embed_tokens.weight", "lm_head.weight")
 MARK = "expanded.json"
@@ -36,26 +36,39 @@ RANDOM_SEED = 20
 
 def demo_checkpoint(engines_dir: Path) -> Path:
     """The demo's checkpoint directory, made if need be; its weights are trained if we have them."""
-    source, target = engines_dir / SOURCE, engines_dir / DEMO / "demo-checkpoint"
+    source, target = source_of(engines_dir), engines_dir / DEMO / "demo-checkpoint"
     mark = _mark(source)
     if _is_marked(target, mark):
         return target
     try:
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        if (source / COMPACT).is_file():
-            expand(source, target)
-        else:
-            write_checkpoint(target, Recipe(seed=RANDOM_SEED))
-        write_whole(target / MARK, json.dumps(mark) + "\n")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with locked(target.parent, wait=True):  # of two servers that start at once, one writes
+            if not _is_marked(target, mark):
+                _write(source, target, mark)
     except OSError as error:
         raise PrepareError(f"{target}: the demo cannot be written ({error.strerror}).") from None
     return target
 
 
+def _write(source: Path, target: Path, mark: dict[str, object]) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    if (source / COMPACT).is_file():
+        expand(source, target)
+    else:
+        write_checkpoint(target, Recipe(seed=RANDOM_SEED))
+    write_whole(target / MARK, json.dumps(mark) + "\n")
+
+
+def source_of(engines_dir: Path) -> Path:
+    """Where the compact source is: beside the engines in a checkout, or inside the package."""
+    beside = engines_dir / SOURCE
+    return beside if (beside / COMPACT).is_file() else PACKAGED
+
+
 def is_trained(engines_dir: Path) -> bool:
     """Without trained weights the demo is random: it serves, and says nothing."""
-    return (engines_dir / SOURCE / COMPACT).is_file()
+    return (source_of(engines_dir) / COMPACT).is_file()
 
 
 def _mark(source: Path) -> dict[str, object]:

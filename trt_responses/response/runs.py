@@ -262,8 +262,17 @@ def _may_call_again(request: Request, most: int) -> bool:
 
 
 def _check_sayable(request: Request, dialect: Dialect) -> None:
-    """The specification has no words for other tools than functions, nor for their calls."""
-    for place, tool in enumerate(request.tools or () if dialect is OPEN_RESPONSES else ()):
+    """The specification has no words for other tools than functions, nor for every effort."""
+    if dialect is not OPEN_RESPONSES:
+        return
+    effort = request.reasoning.effort if request.reasoning else None
+    if effort in ("minimal", "max"):
+        raise Unsupported(
+            f"Unsupported value for 'reasoning.effort': the dialect 'open-responses' has no "
+            f"'{effort}'.",
+            param="reasoning.effort",
+        )
+    for place, tool in enumerate(request.tools or ()):
         if tool.type in ("custom", "namespace"):
             raise Unsupported(
                 f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
