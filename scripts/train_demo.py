@@ -64,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=SOURCE, help="where the weights go")
     parser.add_argument("--minutes", type=float, default=15.0, help="the time budget")
-    parser.add_argument("--steps", type=int, default=2_800, help="the step budget")
+    parser.add_argument("--steps", type=int, default=4_000, help="the step budget")
     parser.add_argument("--seed", type=int, default=2026, help="of weights and conversations")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch on the processor")
     return parser.parse_args()

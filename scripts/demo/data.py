@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MIX = {
     "greet": 3, "who": 3, "capital": 6, "echo": 7, "count": 6, "arithmetic": 24, "name_told": 3,
     "name_two_turns": 4, "name_three_turns": 5, "name_not_told": 2, "weather": 6, "time": 4,
-    "choice": 6, "no_arguments": 5, "not_declared": 7, "after_tool": 9, "json": 9, "help": 1,
-    "unknown": 6,
+    "choice": 6, "no_arguments": 5, "not_declared": 7, "after_tool": 10, "json": 11, "help": 1,
+    "unknown": 8,
 }  # fmt: skip
 INSTRUCTIONS = (
     "You are a helpful assistant.", "You are a helpful assistant.", "Answer briefly.",
@@ -65,11 +65,14 @@ class Codec:
 
     used: tuple[int, ...]
     row_of: dict[int, int]
+    spelled: tuple[str, ...]
+    """What each row spells, without case and blanks; the last row spells nothing."""
 
     @staticmethod
     def of(ids: Iterable[int]) -> Codec:
         used = tuple(sorted(set(ids)))
-        return Codec(used, {token: row for row, token in enumerate(used)})
+        spelled = (*(encoding().decode([token]).strip().lower() for token in used), "")
+        return Codec(used, {token: row for row, token in enumerate(used)}, spelled)
 
     @property
     def unknown(self) -> int:
@@ -188,12 +191,19 @@ def example(
     weights[len(prompt) : len(prompt) + free] = 0
     rows = np.array(prompt + reply, np.int32)
     weights[rows == known.unknown] = 0
-    share = 0 if plain else UNKNOWN_SHARE
-    blurred = np.array([rng.random() < share for _ in prompt])
-    copied = known.row_of[200_008]  # the frame of a message is never blurred
-    blurred &= rows[: len(prompt)] < copied - 8
-    rows[: len(prompt)][blurred] = known.unknown
+    if not plain:
+        _blur(rows[: len(prompt)], dialogue, known, rng)
     return Example(tuple(FAMILIES).index(dialogue.family), rows, weights)
+
+
+def _blur(prompt: NDArray[np.int32], dialogue: Dialogue, known: Codec, rng: random.Random) -> None:
+    """Make some words unknown, but none that decides: no control id, no effort, nothing said."""
+    turn, effort = dialogue.exchanges[-1].turn, dialogue.setting.effort
+    said = f"{reply_text(turn, effort)} {effort}".lower()
+    for place, row in enumerate(prompt):
+        spelled = known.spelled[row]
+        if rng.random() < UNKNOWN_SHARE and spelled not in said and spelled[:2] != "<|":
+            prompt[place] = known.unknown
 
 
 def batches(known: Codec, seed: int, tokens: int, pool: int = 4_096) -> Iterator[list[Example]]:

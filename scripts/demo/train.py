@@ -36,7 +36,7 @@ PROMPT_SHARE = 0.2
 class Plan:
     """How long and how hard to train. Whichever of `steps` and `minutes` ends first, ends."""
 
-    steps: int = 3_000
+    steps: int = 4_000
     minutes: float = 15.0
     tokens: int = 3_072
     seed: int = 2026
