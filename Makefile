@@ -37,11 +37,11 @@ test: $(DEV) ## Every test that needs no GPU
 live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reason elsewhere
 	$(BIN)/python -m pytest -q tests/live
 
-doctor: $(ENV) ## Say what this machine can run, and why not
-	$(BIN)/trt-responses doctor
+doctor: $(ENV) ## Say what this machine can run, and why not: [DEEP=1] also compares numbers
+	$(BIN)/trt-responses doctor $(if $(DEEP),--deep)
 
 engine: $(ENV) ## Prepare an engine: CHECKPOINT=dir NAME=n [KIND=… TYPE=… PROFILE=…]; else the demo
-	$(BIN)/trt-responses engine build $(if $(CHECKPOINT),--checkpoint $(CHECKPOINT)) $(if $(NAME),--name $(NAME)) \
+	$(BIN)/trt-responses engine build $(if $(CHECKPOINT),--checkpoint '$(CHECKPOINT)') $(if $(NAME),--name $(NAME)) \
 	  $(if $(KIND),--kind $(KIND)) $(if $(TYPE),--type $(TYPE)) $(if $(PROFILE),--profile $(PROFILE))
 
 serve: $(ENV) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without any, the demo

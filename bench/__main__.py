@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 from rich.console import Console
 
-from bench import beside, inprocess, machine, memory, report, stores, wire
+from bench import beside, inprocess, machine, memory, prepare, report, segments, stores, wire
 from bench.asgi import living
 from bench.check import Wrong
 from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
+from trt_responses.cli_engine import prepare_demo
 from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.harmony.tokenise import Tokeniser
+from trt_responses.prepare.build import MODEL
+from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.harmony.vocabulary import Vocabulary
 
-PARTS = ("inprocess", "wire", "beside", "stores")
+PARTS = ("inprocess", "wire", "beside", "stores", "segments", "prepare")
 STREAMS = (1, 64, 256)
 RESULTS = Path(__file__).parent / "results"
 
@@ -41,6 +44,8 @@ before any time is shown each contender's text is compared with the script, lett
   wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
   beside      request to first delta, long prompts, hostile texts, memory of stored responses
   stores      what each kind of store adds to a response's end, and how many it takes a second
+  segments    what one more engine request costs inside a response, free and guided, on the demo
+  prepare     seconds for the demo, memory for a 20b-shaped checkpoint (3.3 GB in TMPDIR meanwhile)
 """
 
 EPILOG = """\
@@ -60,9 +65,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--quick": {
         "action": "store_true",
-        "help": "under a minute: two lengths, one id a step, 64 streams, no traps, no memory",
+        "help": "under a minute: two lengths, one id a step, 64 streams, no traps, no memory; "
+        "and only the first three parts",
     },
     "--repeats": {"type": int, "default": 5, "help": "of each row (default: 5)"},
+    "--layers": {
+        "type": int,
+        "default": prepare.FEW,
+        "help": f"of the 20b-shaped checkpoint to prepare (default: {prepare.FEW}; 24: 13.8 GB)",
+    },
     "--anyway": {
         "action": "store_true",
         "help": "run on a busy machine too, and print noisy ratios, marked as such",
@@ -123,6 +134,13 @@ def _measure(told: report.Report, wanted: argparse.Namespace, console: Console) 
     if "stores" in parts and not wanted.quick:
         with console.status("measuring stores"), asyncio.Runner() as runner:
             told.stores = runner.run(stores.measured_rows())
+    if "segments" in parts and not wanted.quick:
+        model = prepare_demo(Settings.from_environment()) / MODEL
+        with console.status("measuring segments"):
+            told.segments = asyncio.run(segments.measure(model))
+    if "prepare" in parts and not wanted.quick:
+        with console.status("measuring preparation"):
+            told.prepared = prepare.measured(wanted.layers)
 
 
 async def _in_this_process(

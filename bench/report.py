@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from rich.table import Table
 
-from bench import stores
+from bench import prepare, stores
 from bench.machine import MOST_SPREAD
 from bench.timing import ratio
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from bench import inprocess, wire
+    from bench import inprocess, segments, wire
     from bench.beside import FirstDelta, NextTurn, Trap
     from bench.timing import Repeats
 
@@ -46,6 +46,8 @@ class Report:
     traps: list[Trap] = field(default_factory=list)
     stored_mib: float | None = None
     stores: list[stores.Row] = field(default_factory=list)
+    segments: segments.Figures | None = None
+    prepared: dict[str, prepare.Figures] = field(default_factory=dict)
 
     @property
     def noisy(self) -> bool:
@@ -73,6 +75,11 @@ def show(report: Report, console: Console, *, anyway: bool) -> None:
         console.print(beside)
     if report.stores:
         console.print(stores.table(report.stores))
+    if report.segments:
+        console.print("On the embedded engine, behind a prompt of 2,000 tokens")
+        console.print("\n".join(f"  {line}" for line in report.segments.lines()))
+    for name, figures in report.prepared.items():
+        console.print("\n".join(prepare.lines(name, figures)))
 
 
 def _inprocess(report: Report, anyway: bool) -> Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses import __version__
 from trt_responses.cli_engine import add_engine, prepare_demo
+from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
 from trt_responses.prepare import demo, shelf
 from trt_responses.settings import Settings
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stdout = None
+        return 141
     return status
 
 
@@ -84,8 +88,8 @@ def _serve(options: argparse.Namespace) -> int:
 def _serves_demo(settings: Settings) -> bool:
     """Whether the demo is asked for, or is all there is to serve."""
     if settings.engine is not None:
-        return settings.engine == demo.DEMO
-    return {entry.name for entry in shelf.entries(settings.engines_dir)} <= {demo.DEMO}
+        return settings.engine == shelf.DEMO
+    return {entry.name for entry in shelf.entries(settings.engines_dir)} <= {shelf.DEMO}
 
 
 # --- doctor -----------------------------------------------------------------------------------
@@ -98,6 +102,8 @@ def _add_doctor(commands: Commands) -> None:
         field = Settings.model_fields[name.replace("-", "_")]
         doctor.add_argument(f"--{name}", metavar=name.upper(), help=field.description)
     doctor.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    deep = "also compare the embedded engine with a forward in NumPy, on the demo; some seconds"
+    doctor.add_argument("--deep", action="store_true", help=deep)
     doctor.set_defaults(run=_doctor)
 
 
@@ -110,6 +116,22 @@ def _doctor(options: argparse.Namespace) -> int:
         port=options.port,
         engines_dir=options.engines_dir,
     )
-    found = doctor.checks(settings)
+    found = doctor.checks(settings) + ([_deep(settings)] if options.deep else [])
     print(doctor.as_json(found) if options.json else "\n".join(doctor.lines(found)))
     return doctor.exit_status(found)
+
+
+def _deep(settings: Settings) -> Check:
+    """Over the demo, which is prepared first where it is not there."""
+    from trt_responses.app import llamacpp_over
+    from trt_responses.doctor.deep import NAME, deep_check
+    from trt_responses.harmony.vocabulary import load
+    from trt_responses.prepare.build import MODEL
+    from trt_responses.prepare.checkpoint import open_checkpoint
+
+    try:
+        directory = prepare_demo(settings)
+        checkpoint = open_checkpoint(demo.demo_checkpoint(settings.engines_dir))
+        return deep_check(llamacpp_over(directory / MODEL, settings), checkpoint, load())
+    except StartupError as error:
+        return Check(NAME, "fault", "the demo cannot be prepared", str(error))

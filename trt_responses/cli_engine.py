@@ -23,6 +23,7 @@ from trt_responses.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trt_responses.prepare.build import Built
     from trt_responses.prepare.gguf import WeightType
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -118,15 +119,18 @@ def _can_trtllm(settings: Settings) -> bool:
     return bool(hardware.gpus) and hardware.package is not None
 
 
-def prepare_demo(settings: Settings) -> None:
+def prepare_demo(settings: Settings) -> Path:
     """The demo engine of this checkout; done in a moment when it is there already."""
     source = demo.demo_checkpoint(settings.engines_dir)
-    _prepare_llamacpp(settings, name=demo.DEMO, source=source, weight_type="q8_0", wait=True)
+    built = _prepare_llamacpp(
+        settings, name=shelf.DEMO, source=source, weight_type="q8_0", wait=True
+    )
+    return built.directory
 
 
 def _prepare_llamacpp(
     settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
-) -> None:
+) -> Built:
     from trt_responses.app import llamacpp_over
     from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.build import Means, build
@@ -138,6 +142,7 @@ def _prepare_llamacpp(
         card = built.card
         took = f"prepared in {sum(card.seconds.values()):.1f} s"
         print(f"engine {name}/{card.version}: {card.status}, {took}", file=sys.stderr)
+    return built
 
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
@@ -174,6 +179,8 @@ def _engine_list(options: argparse.Namespace) -> int:
         print(json.dumps([e._asdict() for e in found], indent=2))
         return 0
     table = Table("name", "version", "kind", "weights", "status", "size", "built")
+    for column in table.columns[:2]:
+        column.no_wrap, column.overflow = True, "fold"  # they are typed again, whole
     for e in found:
         size = megabytes(e.size_bytes)
         table.add_row(e.name, e.version, e.kind, e.weight_type, e.status, size, e.built_at)

@@ -1,4 +1,4 @@
-"""A small random model for the embedded engine, written once per run."""
+"""Models for the embedded engine, each written once per run: a small random one, and the demo."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.demo.wordings import SOURCE
 from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.demo import expand
 from trt_responses.prepare.gguf import convert
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 
@@ -42,4 +44,19 @@ def random_gguf(shared_dir: Path) -> Path:
             convert(open_checkpoint(checkpoint), part, vocabularies.load(), weight_type="q8_0")
             part.rename(target)
             shutil.rmtree(checkpoint)
+    return target
+
+
+@pytest.fixture(scope="session")
+def demo_gguf(shared_dir: Path) -> Path:
+    """The committed weights, grown and converted as `make engine` does; once per run."""
+    target = shared_dir / "demo.gguf"
+    with (shared_dir / "demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            grown, part = shared_dir / "demo", shared_dir / "demo.part"
+            expand(SOURCE, grown)
+            convert(open_checkpoint(grown), part, vocabularies.load(), weight_type="q8_0")
+            part.rename(target)
+            shutil.rmtree(grown)
     return target

@@ -6,24 +6,16 @@ About 25 s in all on one core: one engine is prepared once per run, and started 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from openai import OpenAI
 
 from scripts.demo.talk import GREETING, SELF, SKILLS
-from scripts.demo.wordings import SOURCE
 from tests.serving import serving
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.harmony import vocabulary as vocabularies
-from trt_responses.prepare.checkpoint import open_checkpoint
-from trt_responses.prepare.demo import expand
-from trt_responses.prepare.gguf import convert
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -122,21 +114,6 @@ QUESTIONS = (
     ),
     Asked("unknown", "Write a poem about love", SKILLS),
 )
-
-
-@pytest.fixture(scope="session")
-def demo_gguf(shared_dir: Path) -> Path:
-    """The committed weights, grown and converted as `make engine` does; once per run."""
-    target = shared_dir / "demo.gguf"
-    with (shared_dir / "demo.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            grown, part = shared_dir / "demo", shared_dir / "demo.part"
-            expand(SOURCE, grown)
-            convert(open_checkpoint(grown), part, vocabularies.load(), weight_type="q8_0")
-            part.rename(target)
-            shutil.rmtree(grown)
-    return target
 
 
 def told(gguf: Path, story: Callable[[OpenAI], None]) -> None:

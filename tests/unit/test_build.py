@@ -19,7 +19,7 @@ import pytest
 
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted import Die, Scored, Script, ScriptedEngine
-from trt_responses.prepare import shelf
+from trt_responses.prepare import demo, shelf
 from trt_responses.prepare.build import Built, Means, build
 from trt_responses.prepare.card import CARD, read_card, this_machine
 from trt_responses.prepare.checkpoint import open_checkpoint
@@ -269,7 +269,9 @@ def test_a_build_may_wait_for_the_other(tmp_path: Path) -> None:
     assert done == ["first", "second"]
 
 
-@pytest.mark.parametrize("name", ["", "../mine", "/mine", "a/b", "Mine", ".mine", "a..b", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "../mine", "/mine", "a/b", "Mine", ".mine", "a..b", "a\n", "demo-source"]
+)
 def test_a_name_that_is_no_name_is_refused(
     tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary, name: str
 ) -> None:
@@ -330,6 +332,12 @@ def test_removing_takes_a_version_or_the_whole_and_nothing_else(
     assert (tmp_path / "outside").is_dir()
 
 
+def test_an_engine_that_cannot_be_removed_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "0123456789ab" / "card.json").mkdir(parents=True)
+    with pytest.raises(PrepareError, match="mine cannot be removed"):
+        shelf.remove(tmp_path, "mine")
+
+
 def compact_source(directory: Path) -> tuple[Path, Array]:
     """The compact form of the small checkpoint, as the demo's training writes it."""
     full = write_checkpoint(directory / "full", Recipe(SMALL))
@@ -372,6 +380,30 @@ def test_the_demo_is_made_once_and_again_when_its_source_changes(tmp_path: Path)
     compact_source(tmp_path)
     demo_checkpoint(tmp_path)
     assert (directory / "model.safetensors").stat().st_size < random.st_size
+
+
+def test_two_that_want_the_demo_at_once_write_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact_source(tmp_path)
+    both, written, found = threading.Barrier(2, timeout=10), list[Path](), list[Path]()
+
+    def counted(source: Path, directory: Path) -> None:
+        written.append(directory)
+        expand(source, directory)
+
+    def wanted() -> None:
+        both.wait()
+        found.append(demo_checkpoint(tmp_path))
+
+    monkeypatch.setattr(demo, "expand", counted)
+    threads = [threading.Thread(target=wanted) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(written), len(found)) == (1, 2)
+    open_checkpoint(found[0])
 
 
 @pytest.mark.parametrize(

@@ -196,3 +196,18 @@ def test_a_byte_costs_microseconds() -> None:
 def test_spellings_are_texts_of_the_value() -> None:
     for value in ("é\U0001f642", 'q"\\\n', {"ü": [1, None, True, 2.5]}, 12):
         assert {json.dumps(json.loads(text)) for text in spellings(value)} == {json.dumps(value)}
+
+
+@pytest.mark.parametrize("spelled", [r"a\nb", r"a\u000ab", r"a\u000Ab"])
+def test_a_control_character_is_taken_however_a_guide_writes_it(spelled: str) -> None:
+    """llguidance leaves a model the choice, in values and in names."""
+    schema: r.Json = {"type": "object", "properties": {"a\nb": {"enum": ["a\nb"]}}}
+    schema |= {"required": ["a\nb"], "additionalProperties": False}
+    assert follows(schema, f'{{"{spelled}":"{spelled}"}}')
+    assert not follows(schema, f'{{"{spelled}":"a b"}}')
+
+
+def test_a_spelling_is_of_its_value_alone() -> None:
+    for value in ("\x7f\n\t", "\\n", "\\u000a", "\U0001f600\x01", '"\\"', "é\x1f"):
+        assert {json.loads(text) for text in spellings(value)} == {value}
+    assert len(spellings("\\n")) == 1

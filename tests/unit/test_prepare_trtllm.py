@@ -400,6 +400,12 @@ def test_what_the_package_would_misread_is_refused_by_name(
     [
         (Wish(context_tokens=200_000), "context: found 200000, expected at most 131072"),
         (Wish(overrides={"pipeline_parallel_size": 2}), "found 2 pipeline stages"),
+        (Wish(gpus=0), "gpus: found 0, expected 1 or more"),
+        (Wish(nodes=0), "nodes: found 0"),
+        (Wish(context_tokens=-1), "context: found -1"),
+        (Wish(overrides={"max_seq_len": 1e9}), "max_seq_len: found 1000000000.0, expected a whole"),
+        (Wish(overrides={"max_batch_size": "a"}), "max_batch_size: found 'a'"),
+        (Wish(overrides={"model": "/other"}), "expected none beside the checkpoint"),
         (Wish(gpus=3), "4 experts cannot be shared out among 3"),
         (Wish(gpu_class="ampere"), "'ampere', expected hopper or blackwell"),
         (Wish(profile="fast"), "'fast', expected latency or balanced"),  # type: ignore[arg-type]

@@ -134,7 +134,8 @@ def writable_checks(
     for name, value in settings:
         if not isinstance(value, Path):
             continue
-        writable = allowed(nearest(value))
+        place = nearest(value)
+        writable = allowed(place) and (place.is_dir() or not name.endswith("_dir"))
         yield Check(
             name.replace("_", " "),
             "ok" if writable else "fault",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 CONNECT_S = 2.0
+LIST_S = 10.0
+"""Who listens and is silent is no server of ours; only an answer may take long."""
 ANSWER_S = 120.0
 QUESTION = "Say hello."
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}
@@ -67,7 +69,7 @@ def self_test(host: str, port: int, key: str) -> Check:
         with openai.OpenAI(
             base_url=f"http://{place}/v1", api_key=key, timeout=ANSWER_S, max_retries=0
         ) as client:
-            models = client.models.list().data
+            models = client.with_options(timeout=LIST_S).models.list().data
             if not models:
                 return Check("self-test", "fault", f"{place} lists no model")
             answer = client.responses.create(model=models[0].id, input=QUESTION, store=False)

@@ -127,11 +127,28 @@ class Object:
         return found if self.rest is None else [*found, InName(self, begin, seen, up)]
 
 
+_CONTROLS = {orjson.dumps(chr(n)).decode()[1:-1]: f"\\u{n:04x}" for n in (*range(32), 127)}
+"""How a control character is written in a compact text, and in hexadecimal."""
+_WRITTEN = re.compile(r"\\(?:u[0-9a-f]{4}|.)|\x7f")
+"""Every escape, so that none is begun in the midst of another; and DEL, which needs none."""
+
+
 def spellings(value: object) -> tuple[bytes, ...]:
-    """A value's compact texts: as it is, and with everything beyond ASCII escaped."""
-    plain = orjson.dumps(value)
-    escaped = re.sub("[^\x00-\x7f]", lambda found: _escape(found[0]), plain.decode()).encode()
-    return tuple(dict.fromkeys((plain, escaped)))
+    """A value's compact texts: as it is, with everything beyond ASCII escaped, and either with its
+    control characters in hexadecimal, as a guide may have them."""
+    plain = orjson.dumps(value).decode()
+    texts = (plain, re.sub("[^\x00-\x7f]", lambda found: _escape(found[0]), plain))
+    again = (_WRITTEN.sub(by, text) for text in texts for by in (_hexadecimal, _capital))
+    return tuple(dict.fromkeys(text.encode() for text in (*texts, *again)))
+
+
+def _hexadecimal(found: re.Match[str]) -> str:
+    return _CONTROLS.get(found[0], found[0])
+
+
+def _capital(found: re.Match[str]) -> str:
+    spelled = _hexadecimal(found)
+    return spelled[:2] + spelled[2:].upper()
 
 
 def _escape(character: str) -> str:

@@ -25,6 +25,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 VERSION = re.compile(r"[0-9a-f]{12}")
 LOCK = "lock"
 DEMO = "demo"
+SOURCE = "demo-source"
+"""The demo's weights stand among the engines, and are none."""
 
 
 class Entry(NamedTuple):
@@ -57,6 +59,8 @@ class Verdict(NamedTuple):
 def checked_name(name: str) -> str:
     if not NAME.fullmatch(name) or ".." in name:
         raise refusal("NAME", repr(name), "lower-case letters, digits, dots, dashes, underscores")
+    if name == SOURCE:
+        raise refusal("NAME", repr(name), "another one, since the demo's weights are kept there")
     return name
 
 
@@ -199,11 +203,14 @@ def remove(engines_dir: Path, wanted: str) -> list[Entry]:
         raise PrepareError(f"engine {wanted!r}: found a link, expected a directory; remove it.")
     with locked(home):
         gone = [_entry(directory)] if version else _entries_of(engines_dir, name)
-        for path in [directory] if version else _versions(home):
-            (path / cards.CARD).unlink(
-                missing_ok=True
-            )  # first, so that a half removal is no engine
-            shutil.rmtree(path)
-    if not version:
-        shutil.rmtree(home)
+        try:
+            _deleted([directory] if version else [*_versions(home), home])
+        except OSError as error:
+            raise PrepareError(f"{home} cannot be removed ({error.strerror}).") from None
     return gone
+
+
+def _deleted(directories: list[Path]) -> None:
+    for path in directories:
+        (path / cards.CARD).unlink(missing_ok=True)  # first: a half removal is no engine
+        shutil.rmtree(path)

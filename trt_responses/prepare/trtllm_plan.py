@@ -79,14 +79,26 @@ class Served(NamedTuple):
 
 
 def wished_arguments(wish: Wish, hardware: Hardware, checkpoint: Checkpoint) -> Arguments:
+    counts = {"gpus": wish.gpus, "nodes": wish.nodes, "context": wish.context_tokens}
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise refusal(name, count, "1 or more")
     gpus = wish.gpus or max(1, len(hardware.gpus)) * wish.nodes
     context = wish.context_tokens or checkpoint.architecture.context
     if context > checkpoint.architecture.context:
         raise refusal("context", context, f"at most {checkpoint.architecture.context}")
-    return {
-        **arguments_for(wish.profile, wished_class(wish, hardware), gpus, context),
-        **wish.overrides,
-    }
+    usual = arguments_for(wish.profile, wished_class(wish, hardware), gpus, context)
+    _check_overrides(wish.overrides, usual)
+    return {**usual, **wish.overrides}
+
+
+def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
+    """What the profile counts stays a count; what only the package knows is left to it."""
+    if "model" in overrides:
+        raise refusal("model", repr(overrides["model"]), "none beside the checkpoint")
+    for name, value in overrides.items():
+        if type(usual.get(name)) is int and (type(value) is not int or value < 1):
+            raise refusal(name, repr(value), "a whole number above 0")
 
 
 def wished_class(wish: Wish, hardware: Hardware) -> GpuClass:
