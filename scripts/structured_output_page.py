@@ -33,6 +33,8 @@ text follows the schema; a text that was cut is `incomplete`.
 - Members come in the order of `properties`. Names that a schema does not list (where
   `additionalProperties` allows them) may come twice, as JSON allows it.
 - A whole number is written without a fraction or an exponent.
+- Names and constants may not spell a control token such as `<|end|>`. On the embedded engine, one
+  with a character that the vocabulary splits in two (fullwidth letters, say) ends `failed`.
 - A thought comes before a guided answer and leaves it a reserve: {steer.RESERVE} tokens, or half of
   `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none`
   leaves it out, and `minimal` bounds it to {steering.MINIMAL_THOUGHT} tokens.

@@ -422,6 +422,20 @@ def test_the_worst_pattern_is_checked_in_no_time() -> None:
     assert time.process_time() - begin < 5  # Python's own matcher would not come back
 
 
+@pytest.mark.parametrize(
+    ("place", "schema"),
+    [
+        ("enum", {"enum": ["a", "x<|end|>"]}),
+        ("const", {"const": {"deep": ["<|start|>"]}}),
+        ("properties.<|call|>", {"type": "object", "properties": {"<|call|>": {}}}),
+    ],
+)
+def test_forced_text_that_spells_a_control_token_is_refused(place: str, schema: Json) -> None:
+    refused = fault(schema, "schema")
+    assert refused.param == f"schema.{place}"
+    assert "control token" in refused.message
+
+
 def test_forms_are_compiled_once_and_only_some_are_kept() -> None:
     forms = s.Forms(kept=2)
     first = forms.form(wide(1), "x")

@@ -13,6 +13,7 @@ from trt_responses.harmony.keywords import (
     BOUND_NAMES,
     as_schema,
     bound,
+    check_spelling,
     constants,
     fault,
     follows,
@@ -156,6 +157,7 @@ class Compiler:
         members, shown = {}, {}
         for name, schema in self._mapping(told, "properties", place).items():
             inner = f"{place}.properties.{name}"
+            check_spelling(name, inner)
             members[name], shown[name] = self._walk(as_schema(schema, inner), inner, depth + 1)
         needed = told.get("required", [])
         if not isinstance(needed, list) or not all(isinstance(name, str) for name in needed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -27,11 +28,20 @@ if TYPE_CHECKING:
 BOUND_NAMES = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
+CONTROL_SPELLING = re.compile(r"<\|\w+\|>")
+
+
 def fault(place: str, what: str, keyword: str | None = None) -> InvalidRequest:
     param = place if keyword is None else f"{place}.{keyword}"
     return InvalidRequest(
         f"Invalid schema: '{param}' {what}.", param=param, code="invalid_json_schema"
     )
+
+
+def check_spelling(forced: str, place: str, keyword: str | None = None) -> None:
+    """llama.cpp takes forced text that spells a control token for the token itself."""
+    if CONTROL_SPELLING.search(forced):
+        raise fault(place, "spells a control token, which no text may be made to hold", keyword)
 
 
 def as_schema(value: object, place: str) -> Mapping[str, object]:
@@ -63,8 +73,9 @@ def constants(told: dict[str, object], place: str) -> tuple[Node, dict[str, obje
         values = [value for value in values if any(_is(value, kind) for kind in kinds)]
         if not values:
             raise fault(place, f"holds nothing of type {'/'.join(kinds)}", keyword)
-    if len(orjson.dumps(values)) > MAX_ENUM_BYTES:
+    if len(told_as := orjson.dumps(values)) > MAX_ENUM_BYTES:
         raise fault(place, f"has more than {MAX_ENUM_BYTES} bytes", keyword)
+    check_spelling(told_as.decode(), place, keyword)
     if _depth(values) > MAX_DEPTH:
         raise fault(place, f"is nested deeper than {MAX_DEPTH}", keyword)
     return j.constants(values), {"enum": values}
