@@ -81,9 +81,9 @@ def demo(folder: Path, source: Path) -> Figures:
     began = time.perf_counter()
     checkpoint = demo_checkpoint(folder)
     expanded = time.perf_counter()
-    card = build(checkpoint, folder, "demo", means, weight_type="bf16").card
+    card = build(checkpoint, folder, "demo", means, weight_type="q8_0").card
     built = time.perf_counter()
-    build(demo_checkpoint(folder), folder, "demo", means, weight_type="bf16")
+    build(demo_checkpoint(folder), folder, "demo", means, weight_type="q8_0")
     return {
         "expand": expanded - began,
         **card.seconds,

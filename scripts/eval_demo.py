@@ -53,7 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=4, help="of the questions; training uses others"
     )
-    parser.add_argument("--weights", choices=WEIGHT_TYPES, default="bf16", help="of the GGUF")
+    parser.add_argument("--weights", choices=WEIGHT_TYPES, default="q8_0", help="of the GGUF")
     parser.add_argument("--slots", type=int, default=8, help="requests at once")
     parser.add_argument("--threads", type=int, default=2, help="of the engine")
     parser.add_argument("--no-write", dest="write", action="store_false", help="leave report.json")

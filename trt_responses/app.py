@@ -93,6 +93,7 @@ def create_app(
         lifespan=_lifespan(settings, engine, store, runs, background, keep_alive),
     )
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
+    app.state.engine = engine
     app.router.redirect_slashes = False  # a redirect would go where an unchecked Host says
     terms = Terms(keep_alive, settings.max_backlog_bytes)
     stored = Stored(

@@ -123,7 +123,7 @@ def prepare_demo(settings: Settings) -> Path:
     """The demo engine of this checkout; done in a moment when it is there already."""
     source = demo.demo_checkpoint(settings.engines_dir)
     built = _prepare_llamacpp(
-        settings, name=shelf.DEMO, source=source, weight_type="bf16", wait=True
+        settings, name=shelf.DEMO, source=source, weight_type="q8_0", wait=True
     )
     return built.directory
 

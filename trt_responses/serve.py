@@ -19,8 +19,11 @@ from trt_responses.app import create_app
 from trt_responses.errors import ApiError, StartupError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastapi import FastAPI
 
+    from trt_responses.engine.base import Health
     from trt_responses.response.runs import Runs
     from trt_responses.settings import Settings
 
@@ -31,11 +34,29 @@ CLOSING_S = 5
 class Server(uvicorn.Server):
     """uvicorn's, with a line when it is up and a drain when it goes down."""
 
-    def __init__(self, config: uvicorn.Config, runs: Runs, drain_s: float, hello: str) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        runs: Runs,
+        drain_s: float,
+        hello: str,
+        health: Callable[[], Health],
+    ) -> None:
         super().__init__(config)
         self._runs = runs
         self._drain_s = drain_s
         self._hello = hello
+        self._health = health
+        self.lost: str | None = None
+        """Why the engine is beyond recovery, if it is."""
+
+    async def on_tick(self, counter: int) -> bool:
+        """Every tenth of a second. A process whose engine is lost ends, to be started anew."""
+        health = self._health()
+        if not health.alive:
+            self.lost = health.reason or "it gave no reason"
+            return True
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -68,7 +89,13 @@ def serve(settings: Settings) -> int:
 def _serve(settings: Settings, address: socket.socket) -> int:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(message)s")
     app = create_app(_lasting(settings))
-    server = Server(_config(app, settings), app.state.runs, settings.drain_s, _hello(app))
+    server = Server(
+        _config(app, settings),
+        app.state.runs,
+        settings.drain_s,
+        _hello(app),
+        app.state.engine.health,
+    )
     logging.getLogger("uvicorn.error").addFilter(_without_traceback)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -77,6 +104,8 @@ def _serve(settings: Settings, address: socket.socket) -> int:
         return 0
     if app.state.startup_error is not None:
         raise app.state.startup_error
+    if server.lost is not None:
+        raise StartupError(f"The engine is lost and the server has ended: {server.lost}")
     return 0 if server.started else 1
 
 

@@ -56,7 +56,7 @@ def demo_gguf(shared_dir: Path) -> Path:
         if not target.exists():
             grown, part = shared_dir / "demo", shared_dir / "demo.part"
             expand(SOURCE, grown)
-            convert(open_checkpoint(grown), part, vocabularies.load(), weight_type="bf16")
+            convert(open_checkpoint(grown), part, vocabularies.load(), weight_type="q8_0")
             part.rename(target)
             shutil.rmtree(grown)
     return target

@@ -111,7 +111,8 @@ def test_a_run_that_is_not_over_at_the_deadline_is_failed_with_the_reason(
 @asynccontextmanager
 async def our_server(app: FastAPI, settings: Settings) -> AsyncIterator[Server]:
     """The very server that `serve` runs, on this event loop."""
-    server = Server(_config(app, settings), app.state.runs, settings.drain_s, "")
+    health = app.state.engine.health
+    server = Server(_config(app, settings), app.state.runs, settings.drain_s, "", health)
     life = asyncio.create_task(server.serve())
     await until(lambda: server.started)
     try:

@@ -152,7 +152,7 @@ def test_a_deleted_response_is_gone_on_the_replica_that_has_just_read_it(shared:
             assert (await left.client.get(path)).status == 404
             assert (await left.client.send("DELETE", path)).status == 404
             refused = await left.client.create(previous_response_id=made)
-            assert refused.error["code"] == "previous_response_not_found"
+            assert (refused.status, refused.error["code"]) == (404, "previous_response_not_found")
             assert (await left.client.create(previous_response_id=later)).status == 200
             assert left.prompt_text().count("Hello there, friend.") == 2
 
@@ -298,7 +298,7 @@ def test_another_owner_finds_nothing_and_shares_no_cached_token(any_store: Store
                 assert refused.error["code"] == unknown.error["code"]
             more = {"previous_response_id": mine}
             refused = await call("key-b", "POST", "/v1/responses", **create, **more)
-            assert refused.error["code"] == "previous_response_not_found"
+            assert (refused.status, refused.error["code"]) == (404, "previous_response_not_found")
             assert "expired" not in refused.error["message"]
             assert (await call("key-a", "GET", f"/v1/responses/{mine}")).status == 200
             await call("key-b", "POST", "/v1/responses", **create)

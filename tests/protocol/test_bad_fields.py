@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.protocol.served import WEATHER, served
-from tests.protocol.test_bad_input import INVALID, MISSING, Row, bad, item, raw, tool
+from tests.protocol.test_bad_input import INVALID, MISSING, Row, bad, body, item, raw, tool
 from tests.protocol.test_replies import check_told
 
 USER = {"role": "user", "content": "hi"}
@@ -129,7 +129,12 @@ ITEMS: list[Row] = [
     item("[0].encrypted_content", {"type": "reasoning", "summary": [], "encrypted_content": 5}),
     item("[0].id", {"type": "item_reference", "id": ""}),
     item("[0].id", {"type": "item_reference"}, code=MISSING),
-    item("[0].id", {"type": "item_reference", "id": "msg_nothing"}, code="item_not_found"),
+    (
+        body(input=[{"type": "item_reference", "id": "msg_nothing"}]),
+        404,
+        "input[0].id",
+        "item_not_found",
+    ),
 ]
 TOOLS: list[Row] = [
     *[tool("[0].type", {"type": kind}, code="unsupported_tool") for kind in HOSTED],

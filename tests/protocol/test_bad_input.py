@@ -59,6 +59,11 @@ def bad(param: str, code: str = INVALID, /, **fields: Any) -> Row:
     return body(**fields), 400, param, code
 
 
+def gone(previous_response_id: str) -> Row:
+    sent = body(previous_response_id=previous_response_id)
+    return sent, 404, "previous_response_id", "previous_response_not_found"
+
+
 def wrong(param: str, *values: object, code: str = INVALID) -> list[Row]:
     """A row for each value of a field, which may stand inside another."""
     name, _, inner = param.partition(".")
@@ -149,8 +154,8 @@ TYPES: list[Row] = [
     bad("tool_choice.name", tool_choice={"type": "function", "name": "f"}),
     bad("background", background="yes"),
     bad("previous_response_id", previous_response_id=5),
-    bad("previous_response_id", "previous_response_not_found", previous_response_id=""),
-    bad("previous_response_id", "previous_response_not_found", previous_response_id="r" * 99_999),
+    gone(previous_response_id=""),
+    gone(previous_response_id="r" * 99_999),
     (raw(b'"temperature": NaN'), 400, "temperature", INVALID),
     (raw(b'"temperature": Infinity'), 400, "temperature", INVALID),
     (raw(b'"temperature": 1e999'), 400, "temperature", INVALID),

@@ -233,7 +233,7 @@ def test_expired_and_unknown_are_told_apart_to_their_owner() -> None:
             call = await s.client.create(previous_response_id=first)
             assert (call.status, call.error["code"]) == (404, "previous_response_expired")
             call = await s.client.create(previous_response_id="resp_never")
-            assert (call.status, call.error["code"]) == (400, "previous_response_not_found")
+            assert (call.status, call.error["code"]) == (404, "previous_response_not_found")
 
     asyncio.run(story())
 

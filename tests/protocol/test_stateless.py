@@ -369,7 +369,7 @@ def test_what_is_not_there_is_refused_at_its_place() -> None:
             for item_id in wrong:
                 said = [{"role": "user", "content": "a"}, {"type": "item_reference", "id": item_id}]
                 call = await ask("k1", input=said)
-                assert (call.status, call.error["param"]) == (400, "input[1].id"), item_id
+                assert (call.status, call.error["param"]) == (404, "input[1].id"), item_id
                 assert call.error["code"] == "item_not_found"
             said = [{"type": "item_reference", "id": known}]
             assert (await ask("k2", input=said)).error["param"] == "input[0].id"

@@ -105,6 +105,7 @@ async def _stored(
         raise InvalidRequest(
             f"Item with id '{item_id:.100}' not found: no stored response of yours gave it. Send "
             "the item itself.",
+            status=404,
             param=f"input[{place}].id",
             code="item_not_found",
         )

@@ -82,6 +82,7 @@ def _not_found(response_id: str, found: Expired | None) -> InvalidRequest:
     return InvalidRequest(
         f"Previous response with id '{response_id:.100}' not found: it was never stored, or has "
         "been deleted.",
+        status=404,
         param="previous_response_id",
         code="previous_response_not_found",
     )

@@ -1,0 +1,72 @@
+"""A server whose engine cannot recover ends, so that whoever started it starts it anew."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import uvicorn
+
+from trt_responses.app import create_app
+from trt_responses.engine.scripted import Script, ScriptedEngine
+from trt_responses.serve import Server
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
+
+
+def test_a_server_whose_engine_is_lost_ends_and_says_why() -> None:
+    engine = ScriptedEngine([Script()])
+
+    class Losing(Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            assert await super().on_tick(1) is False
+            engine.kill("its card fell off the bus")
+
+    app = create_app(Settings(), engine=engine)
+    config = uvicorn.Config(app, port=0, log_level="error", lifespan="on", access_log=False)
+    server = Losing(config, app.state.runs, 1.0, "{base}", engine.health)
+    asyncio.run(asyncio.wait_for(server.serve(), 60))
+    assert server.started
+    assert server.lost == "its card fell off the bus"
+
+
+SMALL = """
+import asyncio, resource, sys
+from pathlib import Path
+from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.errors import StartupError
+
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+engine = LlamaCppEngine(Path(sys.argv[1]), context_tokens=4_000_000, slots=4, threads=1)
+
+async def start():
+    try:
+        await engine.start()
+    except StartupError as error:
+        print("refused:", error)
+    finally:
+        await engine.stop(1.0)
+
+asyncio.run(start())
+"""
+
+
+@pytest.mark.xdist_group("embedded")
+def test_a_cache_that_memory_cannot_hold_stops_the_start_with_a_sentence(random_gguf: Path) -> None:
+    """Sixteen million tokens of cache, in a process that may have 3 GiB."""
+    made = subprocess.run(
+        [sys.executable, "-c", SMALL, str(random_gguf)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert made.stdout.startswith("refused: "), made.stderr
+    assert "\n" not in made.stdout.strip()
