@@ -21,7 +21,7 @@ $(ENV): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): $(ENV)
-	$(PIP) --group dev
+	$(PIP) --editable '.[client,redis,tensorrt]' --group dev
 	@touch $@
 
 fmt: $(DEV) ## Rewrite the code in the project's format
