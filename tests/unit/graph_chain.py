@@ -1,0 +1,120 @@
+"""The files of a graph on onnxruntime, step by step and with nothing clever: for tests only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import onnxruntime
+
+from trt_responses.prepare.graph import Plan, grouped, write
+from trt_responses.prepare.graph_weights import PROJECTIONS, dense, input_name
+from trt_responses.prepare.progress import Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from trt_responses.prepare.checkpoint import Checkpoint
+    from trt_responses.prepare.graph import Written
+    from trt_responses.prepare.graph_onnx import Element
+
+    Floats = NDArray[np.float32]
+    Ids = NDArray[np.int64]
+    Array = NDArray[np.generic]
+
+
+class Row(NamedTuple):
+    """What the head says, a row for each slot."""
+
+    values: Floats
+    ids: Ids
+    lse: Floats
+    logits: Floats
+
+
+def planned(checkpoint: Checkpoint, element: Element = "float32", group: int = 2) -> Plan:
+    a = checkpoint.architecture
+    return Plan(a, 4, 400, 300, 20, element, grouped(a.layers, group))
+
+
+@dataclass
+class Chain:
+    """A written graph, loaded, with the caches of some slots."""
+
+    plan: Plan
+    sessions: list[onnxruntime.InferenceSession]
+    experts: dict[str, Array]
+    overflow: int = 0
+    """Of the last step."""
+    caches: dict[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, folder: Path, plan: Plan | None = None) -> Chain:
+        plan = plan or planned(checkpoint)
+        return cls.loaded(write(plan, checkpoint, folder, Silent()), plan, checkpoint)
+
+    @classmethod
+    def loaded(cls, written: Written, plan: Plan, checkpoint: Checkpoint) -> Chain:
+        sessions = [session(written.folder / f"{link.name}.onnx") for link in written.links]
+        experts = {
+            input_name(n, projection): dense(checkpoint, n, projection, plan.element)
+            for n in range(plan.architecture.layers)
+            for projection in PROJECTIONS
+        }
+        chain = cls(plan, sessions, experts)
+        chain.reset(1)
+        return chain
+
+    def reset(self, slots: int) -> None:
+        """So many empty slots."""
+        a = self.plan.architecture
+        shape = (slots, a.kv_heads, self.plan.length + 1, a.head_dim)
+        type = np.float16 if self.plan.element == "float16" else np.float32
+        names = [f"past_{kv}_{n}" for kv in "kv" for n in range(a.layers)]
+        self.caches = {name: np.zeros(shape, type) for name in names}
+
+    def step(self, ids: Ids, lens: Sequence[int], last: Sequence[int] | None = None) -> Row:
+        """S tokens more in every slot."""
+        return self._run(self.caches, ids, lens, last)
+
+    def prefill(self, slot: int, ids: Sequence[int], at: int) -> Row:
+        """A chunk of one slot."""
+        own = {name: cache[slot : slot + 1] for name, cache in self.caches.items()}
+        found = self._run(own, np.array([ids], np.int64), [at], None)
+        for name, cache in own.items():
+            self.caches[name][slot : slot + 1] = cache
+        return found
+
+    def _run(
+        self,
+        caches: dict[str, Array],
+        ids: Ids,
+        lens: Sequence[int],
+        last: Sequence[int] | None,
+    ) -> Row:
+        embed, *groups, head = self.sessions
+        (hidden,) = embed.run(None, {"input_ids": ids})
+        loads = []
+        for group in groups:
+            given = {**caches, **self.experts, "hidden": hidden, "lens": np.array(lens, np.int64)}
+            wanted = {port.name for port in group.get_inputs()}
+            names = [port.name for port in group.get_outputs()]
+            found = group.run(names, {k: v for k, v in given.items() if k in wanted})
+            outputs = dict(zip(names, found, strict=True))
+            hidden = outputs.pop("hidden_out")
+            loads.append(int(outputs.pop("overflow")[0]))
+            caches.update({k.replace("present", "past"): v for k, v in outputs.items()})
+        self.overflow = max(loads)
+        read = [ids.shape[1] - 1] * len(ids) if last is None else last
+        return Row(*head.run(Row._fields, {"hidden": hidden, "last": np.array(read, np.int64)}))
+
+
+def session(path: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # it warns of each cache that is not updated in place
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
