@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.serves
 DEV := .venv/.develops
+GRAPHS := .venv/.compiles
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint constraints.txt
 WORKERS ?= 2
 
@@ -18,6 +19,10 @@ $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip --quiet --disable-pip-version-check install 'pip==26.3'
 	$(PIP) --editable '.[client,redis]'
+	@touch $@
+
+$(GRAPHS): $(ENV)
+	$(PIP) --editable '.[client,redis,tensorrt]'
 	@touch $@
 
 $(DEV): $(ENV)
@@ -40,11 +45,12 @@ live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reas
 doctor: $(ENV) ## Say what this machine can run, and why not: [DEEP=1] also compares numbers
 	$(BIN)/trt-responses doctor $(if $(DEEP),--deep)
 
-engine: $(ENV) ## Prepare an engine: CHECKPOINT=dir NAME=n [KIND=… TYPE=… PROFILE=…]; else the demo
+engine: $(if $(filter tensorrt onnx,$(KIND)),$(GRAPHS),$(ENV)) ## Prepare an engine: CHECKPOINT=dir NAME=n [KIND=… TARGETS=… TYPE=… PROFILE=…]; else the demo
 	$(BIN)/trt-responses engine build $(if $(CHECKPOINT),--checkpoint '$(CHECKPOINT)') $(if $(NAME),--name $(NAME)) \
-	  $(if $(KIND),--kind $(KIND)) $(if $(TYPE),--type $(TYPE)) $(if $(PROFILE),--profile $(PROFILE))
+	  $(if $(KIND),--kind $(KIND)) $(if $(TARGETS),--targets $(TARGETS)) $(if $(TYPE),--type $(TYPE)) \
+	  $(if $(PROFILE),--profile $(PROFILE))
 
-serve: $(ENV) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without any, the demo
+serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without any, the demo
 	@$(BIN)/trt-responses serve $(if $(ENGINE),--engine $(ENGINE)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 bench: $(ENV) ## Time the server against the floor, as ratios of one run

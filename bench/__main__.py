@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 from rich.console import Console
 
-from bench import beside, inprocess, machine, memory, prepare, report, segments, stores, wire
+from bench import (
+    beside,
+    inprocess,
+    machine,
+    memory,
+    prepare,
+    report,
+    segments,
+    stores,
+    tensorrt_layer,
+    wire,
+)
 from bench.asgi import living
 from bench.check import Wrong
 from bench.ours import Playing
@@ -28,7 +39,7 @@ if TYPE_CHECKING:
 
     from trt_responses.harmony.vocabulary import Vocabulary
 
-PARTS = ("inprocess", "wire", "beside", "stores", "segments", "prepare")
+PARTS = ("inprocess", "wire", "beside", "stores", "segments", "prepare", "tensorrt")
 STREAMS = (1, 64, 256)
 RESULTS = Path(__file__).parent / "results"
 
@@ -46,6 +57,8 @@ before any time is shown each contender's text is compared with the script, lett
   stores      what each kind of store adds to a response's end, and how many it takes a second
   segments    what one more engine request costs inside a response, free and guided, on the demo
   prepare     seconds for the demo, memory for a 20b-shaped checkpoint (3.3 GB in TMPDIR meanwhile)
+  tensorrt    one 20b layer compiled for two families of GPUs (8 GB in TMPDIR meanwhile); only
+              where the extra is installed
 """
 
 EPILOG = """\
@@ -140,7 +153,10 @@ def _measure(told: report.Report, wanted: argparse.Namespace, console: Console) 
             told.segments = asyncio.run(segments.measure(model))
     if "prepare" in parts and not wanted.quick:
         with console.status("measuring preparation"):
-            told.prepared = prepare.measured(wanted.layers)
+            told.prepared |= prepare.measured(wanted.layers)
+    if "tensorrt" in parts and not wanted.quick and tensorrt_layer.is_possible():
+        with console.status("measuring TensorRT's compiler"):
+            told.prepared |= tensorrt_layer.measured()
 
 
 async def _in_this_process(

@@ -18,6 +18,11 @@ from starlette.routing import Route
 
 from trt_responses import __version__
 from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp_process import spare_cores
+from trt_responses.engine.tensorrt import TensorRtEngine
+from trt_responses.engine.tensorrt_cuda import Cuda, runtime
+from trt_responses.engine.tensorrt_onnx import OnnxExecutor
+from trt_responses.engine.tensorrt_rtx import RtxExecutor
 from trt_responses.engine.trtllm import TrtLlmEngine
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.harmony import vocabulary as vocabularies
@@ -25,9 +30,10 @@ from trt_responses.harmony.read import Reader, Tables
 from trt_responses.harmony.render import Renderer
 from trt_responses.harmony.scored import ScoredReader
 from trt_responses.harmony.tokenise import Tokeniser
-from trt_responses.prepare import shelf
+from trt_responses.prepare import experts, shelf
 from trt_responses.prepare.build import MODEL
 from trt_responses.prepare.card import this_machine
+from trt_responses.prepare.chain import GRAPH, chain_of
 from trt_responses.prepare.trtllm_plan import served
 from trt_responses.response.background import Background
 from trt_responses.response.runs import Parts, Runs
@@ -56,10 +62,13 @@ from trt_responses.wire.dialect import DIALECTS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.engine.base import Engine
+    from trt_responses.engine.tensorrt_executor import Executor
     from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.safetensors import Array
     from trt_responses.store.base import Store
     from trt_responses.web.endpoint import Answer
 
@@ -114,6 +123,13 @@ def create_app(
 class _App(FastAPI):
     """FastAPI's, with nothing between a stream and the server's `send` but what was added."""
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self.middleware_stack is None:
+            await super().__call__(scope, receive, send)
+        else:  # its telemetry, asked for at each request, would wrap `send`
+            scope["app"] = self
+            await self.middleware_stack(scope, receive, send)
+
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self.router
         for layer, args, kwargs in reversed(self.user_middleware):
@@ -133,6 +149,8 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     if card.kind == "trtllm":
         given = served(directory, card)
         return trtllm_over(given.checkpoint, given.arguments, given.variables)
+    if card.kind in ("tensorrt", "onnx"):
+        return tensorrt_over(directory, card, settings)
     return llamacpp_over(directory / MODEL, settings)
 
 
@@ -150,6 +168,47 @@ def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
         context_tokens=settings.context_tokens,
         slots=settings.slots,
         threads=settings.threads,
+    )
+
+
+def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
+    """Compiled plans on an RTX GPU, or their graph on the CPU."""
+    chain = chain_of(card)
+    make = partial(_onnx, directory, card, settings.threads or spare_cores())
+    if card.kind == "tensorrt":
+        make = partial(_rtx, directory, card)
+    return TensorRtEngine(
+        make, _language()[0], slots=chain.slots, context_tokens=chain.length, top=chain.top
+    )
+
+
+def _onnx(directory: Path, card: Card, threads: int) -> Executor:
+    from trt_responses.prepare.graph_weights import dense  # needs the extra
+
+    chain, folder = chain_of(card), directory / GRAPH
+    weights = experts.opened(folder, card.architecture)
+
+    def expert(name: str) -> Array:
+        _, layer, projection = name.split(".")
+        return dense(weights, int(layer), projection, chain.element)
+
+    names = [link.name for link in chain.links]
+    return OnnxExecutor(
+        folder, names, expert, slots=chain.slots, chunk=chain.chunk, threads=threads
+    )
+
+
+def _rtx(directory: Path, card: Card) -> Executor:
+    """The plans of the GPU's family. What the runtime compiles for it is kept beside them."""
+    chain, cuda = chain_of(card), Cuda(runtime())
+    target = cuda.target()
+    return RtxExecutor(
+        directory / chain.for_target(target).folder,
+        [link.name for link in chain.links],
+        slots=chain.slots,
+        chunk=chain.chunk,
+        cuda=cuda,
+        caches=directory.with_name(f"{directory.name}.cache") / target,
     )
 
 
@@ -207,7 +266,7 @@ def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Part
         renderer=Renderer(vocabulary, tokeniser),
         new_reader=partial(Reader, tables),
         new_scored_reader=partial(ScoredReader, tables),
-        steering=Steering(vocabulary),
+        steering=Steering(vocabulary, schema_s=settings.schema_s),
         model=model,
         identity=settings.identity,
         knowledge_cutoff=settings.knowledge_cutoff,

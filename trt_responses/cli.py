@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses import __version__
 from trt_responses.cli_engine import add_engine, prepare_demo
+from trt_responses.cli_tensorrt import DEMO_ONNX, prepare_demo_onnx
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
 from trt_responses.prepare import demo, shelf
@@ -80,7 +81,9 @@ def _serve(options: argparse.Namespace) -> int:
         engines_dir=options.engines_dir,
     )
     settings.check_exposure()
-    if _serves_demo(settings):
+    if settings.engine == DEMO_ONNX:
+        prepare_demo_onnx(settings)
+    elif _serves_demo(settings):
         prepare_demo(settings)
     return serve(settings)
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.cli_tensorrt import KINDS, add_tensorrt, prepare_graph
 from trt_responses.prepare import card as cards
 from trt_responses.prepare import demo, shelf
 from trt_responses.prepare.gguf import WEIGHT_TYPES
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.profiles import CLASSES, PROFILES
 from trt_responses.prepare.progress import megabytes, shown_on
+from trt_responses.prepare.tensorrt_targets import FORMATS
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,14 +35,20 @@ def add_engine(commands: Commands) -> None:
     build = _command(commands, "build", "prepare an engine from a checkpoint", _engine_build)
     build.add_argument("--checkpoint", type=Path, help="checkpoint directory; without: the demo's")
     build.add_argument("--name", help="name of the engine; without: that of the directory")
-    build.add_argument("--type", choices=WEIGHT_TYPES, help="type of the weights that stay floats")
+    build.add_argument(
+        "--type",
+        choices=dict.fromkeys((*WEIGHT_TYPES, *FORMATS)),
+        help="llamacpp: of the weights that stay floats, f32, bf16 or q8_0; tensorrt: of the "
+        "experts, mxfp4, int8, bf16, f16 or f32; onnx: f32 or f16; without: what fits",
+    )
     build.add_argument("--wait", action="store_true", help="wait for another build of this engine")
     build.add_argument(
         "--kind",
-        choices=("llamacpp", "trtllm"),
+        choices=("llamacpp", "trtllm", *KINDS),
         help="what is to serve it; without: TensorRT-LLM where it and a GPU are, else llama.cpp",
     )
     _add_trtllm(build.add_argument_group("TensorRT-LLM"))
+    add_tensorrt(build)
     _json(_command(commands, "list", "list the prepared engines", _engine_list))
     show = _json(_command(commands, "show", "show an engine's card", _engine_show))
     show.add_argument("name")
@@ -96,6 +104,8 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _engine_build(options: argparse.Namespace) -> int:
     settings = _settings(options)
+    if options.kind in KINDS:
+        return prepare_graph(settings, options)
     if options.checkpoint is None:
         prepare_demo(settings)
         return 0

@@ -102,6 +102,9 @@ def _serve(settings: Settings, address: socket.socket) -> int:
         server.run(sockets=[address])
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         return 0
+    except SystemExit:  # its way out of a start that failed
+        if app.state.startup_error is None:
+            raise
     if app.state.startup_error is not None:
         raise app.state.startup_error
     if server.lost is not None:

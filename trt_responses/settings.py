@@ -61,6 +61,9 @@ class Settings(BaseModel):
     max_calls: int = Field(
         1, ge=1, le=64, description="Calls in one turn; models were trained to make one."
     )
+    schema_s: float = Field(
+        1.0, gt=0, description="Seconds that compiling one request's schemas may take; then a 400."
+    )
     note_images: bool = Field(
         False,
         description="Let a line of text stand for images, files and sounds; else they are refused.",
@@ -117,7 +120,9 @@ class Settings(BaseModel):
         8192, description="Context of one response on the embedded engine."
     )
     slots: Positive = Field(4, description="Responses the embedded engine makes at once.")
-    threads: int | None = Field(None, ge=1, description="Threads of the embedded engine.")
+    threads: int | None = Field(
+        None, ge=1, description="Threads of the embedded engine, or of onnxruntime."
+    )
     identity: str = Field(
         "You are ChatGPT, a large language model trained by OpenAI.",
         description="First line of the system message.",

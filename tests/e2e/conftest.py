@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.demo.wordings import SOURCE
+from tests.graphs import Graph, planned, written
 from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.demo import expand
@@ -45,6 +46,29 @@ def random_gguf(shared_dir: Path) -> Path:
             part.rename(target)
             shutil.rmtree(checkpoint)
     return target
+
+
+@pytest.fixture(scope="session")
+def random_graph(shared_dir: Path) -> Graph:
+    """The same model as a graph for onnxruntime, for two slots of 512 tokens."""
+    return _random_graph(shared_dir, "graph", slots=2, length=512)
+
+
+@pytest.fixture(scope="session")
+def steered_graph(shared_dir: Path) -> Graph:
+    """The same for four slots, long enough for a prompt that shows a schema."""
+    return _random_graph(shared_dir, "steered-graph", slots=4, length=2560)
+
+
+def _random_graph(shared_dir: Path, name: str, *, slots: int, length: int) -> Graph:
+    checkpoint, folder = shared_dir / f"{name}-source", shared_dir / name
+    with (shared_dir / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_there = folder.exists()
+        if not is_there:
+            write_checkpoint(checkpoint, Recipe(replace(TINY, layers=2), "f32"))
+        graph = planned(checkpoint, folder, slots=slots, length=length)
+        return graph if is_there else written(graph)
 
 
 @pytest.fixture(scope="session")

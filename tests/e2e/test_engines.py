@@ -1,6 +1,6 @@
 """One suite over every engine that is present: what the seam promises, asked of each.
 
-Budget: 25 s on one core, most of it llama.cpp loading the random model three times.
+Budget: 30 s on one core, most of it llama.cpp loading the random model three times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from tests.double.words import SamplingParams
+    from tests.graphs import Graph
     from trt_responses.engine.base import Engine
+    from trt_responses.harmony.vocabulary import Vocabulary
 
 CONTEXT = 512
 SLOTS = 2
@@ -80,7 +82,7 @@ def trtllm_double() -> Engine:
     return TrtLlmEngine(Path("checkpoint"), arguments, package=package, environment={})
 
 
-@pytest.fixture(params=["scripted", "llamacpp", "trtllm-double"], scope="module")
+@pytest.fixture(params=["scripted", "llamacpp", "trtllm-double", "onnx"], scope="module")
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     make = trtllm_double if request.param == "trtllm-double" else scripted
     if request.param == "llamacpp":
@@ -88,6 +90,13 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
         def make() -> Engine:
             return LlamaCppEngine(gguf, context_tokens=CONTEXT, slots=SLOTS, threads=1)
+
+    if request.param == "onnx":
+        graph: Graph = request.getfixturevalue("random_graph")
+        vocabulary: Vocabulary = request.getfixturevalue("vocabulary")
+
+        def make() -> Engine:
+            return graph.engine(vocabulary)
 
     with asyncio.Runner() as runner:
         bench = Bench(request.param, make(), make, runner)
@@ -129,7 +138,7 @@ def test_a_seed_at_temperature_1_is_repeatable(bench: Bench) -> None:
     bench.warm()
     first, again = (bench.ask(PROMPT, sampled(7)).token_ids for _ in range(2))
     assert first == again
-    if bench.name == "llamacpp":
+    if bench.name in ("llamacpp", "onnx"):
         assert bench.ask(PROMPT, sampled(8)).token_ids != first
 
 

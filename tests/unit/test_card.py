@@ -149,7 +149,7 @@ def test_comparing_takes_no_second_however_large_the_file(directory: Path) -> No
 FIELDS = tuple(Card.__dataclass_fields__)
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", [field for field in FIELDS if field != "chain"])
 def test_a_card_without_a_field_is_refused_by_its_name(directory: Path, field: str) -> None:
     value = json.loads((directory / CARD).read_text("utf-8"))
     del value[field]
@@ -182,7 +182,7 @@ def test_a_card_with_a_wrong_kind_of_value_is_refused_by_its_name(
         (("libraries", "gguf"), 19),
         (("greedy_ids", 1), "2"),
         (("status",), "done"),
-        (("kind",), "onnx"),
+        (("kind",), "gguf"),
         (("weight_type",), "q4_0"),
         (("schema",), 2),
         (("unknown",), 1),

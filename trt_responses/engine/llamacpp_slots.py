@@ -1,4 +1,4 @@
-"""Which of llama.cpp's slots a request gets, so that a prefix is found again but never shared.
+"""Which of an engine's slots a request gets, so that a prefix is found again but never shared.
 
 A slot keeps the ids it last worked on. Its cache serves only the owner who filled it.
 """
@@ -19,6 +19,8 @@ class Slot:
     ids: list[int] = field(default_factory=list)
     reusable: bool = True
     """Whether the running request may use what is in the cache."""
+    known: int = 0
+    """How many ids of its prompt are in there, and are its own to use."""
 
 
 class Slots:
@@ -40,6 +42,7 @@ class Slots:
                 slot, known = candidate, common
         self._free.remove(slot)
         slot.reusable = slot.owner == owner
+        slot.known = common_prefix(slot.ids, prompt) if slot.reusable else 0
         slot.owner = owner
         slot.ids = prompt
         return slot

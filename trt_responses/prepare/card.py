@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.prepare.architecture import Architecture  # noqa: TC001  # likewise
+from trt_responses.prepare.chain import Chain, chain_difference
 from trt_responses.prepare.decode import decoded
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.hardware import gpu_facts
@@ -28,7 +29,7 @@ CARD = "card.json"
 SCHEMA = 1
 MAX_CARD_BYTES = 10_000_000
 
-Kind = Literal["llamacpp", "trtllm"]
+Kind = Literal["llamacpp", "trtllm", "tensorrt", "onnx"]
 Status = Literal["planned", "built", "verified"]
 
 
@@ -72,7 +73,7 @@ class Card:
     version: str
     source: Source
     architecture: Architecture
-    weight_type: Literal["f32", "bf16", "q8_0", "mxfp4"]
+    weight_type: Literal["f32", "bf16", "q8_0", "mxfp4", "int8", "f16"]
     libraries: Mapping[str, str]
     limits: Limits
     files: tuple[EngineFile, ...]
@@ -82,6 +83,8 @@ class Card:
     """What the engine answered to the fixed prompt when it was verified."""
     hardware: Mapping[str, str] = field(default_factory=dict)
     """What a GPU engine was prepared on, by name; empty for one that runs anywhere."""
+    chain: Chain | None = None
+    """What a graph, compiled or not, has beside; None for the other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,15 @@ class Machine:
     hardware: Mapping[str, str] = field(default_factory=dict)
 
 
-LIBRARIES = ("gguf", "numpy", "tensorrt_llm", "xllamacpp")
+LIBRARIES = (
+    *("gguf", "numpy", "onnx", "onnxruntime", "tensorrt_llm", "xllamacpp"),
+    *(f"tensorrt_rtx_cu13_{part}" for part in ("bindings", "libs")),
+)
 SERVING_LIBRARIES: Mapping[Kind, tuple[str, ...]] = {
     "llamacpp": ("xllamacpp",),
     "trtllm": ("tensorrt_llm",),
+    "tensorrt": (),  # the plans say it themselves
+    "onnx": ("onnxruntime",),
 }
 """Those whose version must be the card's own; the rest only made the files, and are recorded."""
 
@@ -163,9 +171,10 @@ def compare(card: Card, directory: Path, machine: Machine, *, deep: bool = False
     for check in (_status, _place, _machine):
         if found := check(card, directory, machine):
             return found
-    return next(
-        (f for file in card.files if (f := file_difference(file, directory, deep=deep))), None
-    )
+    for file in card.files:
+        if found := file_difference(file, directory, deep=deep):
+            return found
+    return chain_difference(card, directory)
 
 
 def _status(card: Card, directory: Path, machine: Machine) -> str | None:
@@ -194,7 +203,7 @@ def _place(card: Card, directory: Path, machine: Machine) -> str | None:
 def _machine(card: Card, directory: Path, machine: Machine) -> str | None:
     if machine.byte_order != "little":
         return "byte order: the files are little-endian, the machine is not; use another machine."
-    if card.kind == "llamacpp" and card.limits.memory_bytes > machine.memory_bytes:
+    if card.kind in ("llamacpp", "onnx") and card.limits.memory_bytes > machine.memory_bytes:
         return (
             f"memory: the weights need {card.limits.memory_bytes / 2**30:.1f} GiB, the machine has "
             f"{machine.memory_bytes / 2**30:.1f} GiB; use a larger machine, or weights in q8_0."
@@ -218,7 +227,8 @@ def _machine(card: Card, directory: Path, machine: Machine) -> str | None:
 def file_difference(file: EngineFile, directory: Path, *, deep: bool = False) -> str | None:
     """What is wrong with one file, by size, then time, then digest."""
     remedy = "prepare the engine again."
-    if "/" in file.name or "\\" in file.name or file.name in ("", ".", ".."):
+    parts = file.name.split("/")
+    if "\\" in file.name or len(parts) > 2 or {"", ".", ".."} & {*parts}:
         return f"files: the card names {file.name!r}, expected a file in the directory; {remedy}"
     path = directory / file.name
     if not path.is_file():
@@ -242,6 +252,8 @@ def sha256_of(path: Path, advance: Callable[[int], object] = lambda size_bytes: 
     return digest.hexdigest()
 
 
-def engine_file(path: Path, sha256: str) -> EngineFile:
+def engine_file(path: Path, sha256: str, folder: str = "") -> EngineFile:
+    """One file, by its name; by that of its folder too if it stands in one of the engine's."""
     status = path.stat()
-    return EngineFile(path.name, status.st_size, status.st_mtime_ns, sha256)
+    name = f"{folder}/{path.name}" if folder else path.name
+    return EngineFile(name, status.st_size, status.st_mtime_ns, sha256)

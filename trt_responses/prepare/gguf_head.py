@@ -12,7 +12,8 @@ import numpy as np
 
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.prepare.faults import refusal
-from trt_responses.prepare.merges import merges
+from trt_responses.prepare.merges import merges, stand_in_merges
+from trt_responses.prepare.stand_ins import is_whole, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,10 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
     writer.add_token_merges(
         [
             " ".join(raw.decode("latin-1").translate(letters) for raw in pair)
-            for pair in merges(vocabulary.token_bytes)
+            for pair in (
+                *stand_in_merges(vocabulary.token_bytes),
+                *merges(vocabulary.token_bytes),
+            )
         ]
     )
     writer.add_bos_token_id(CONTROL.startoftext)
@@ -103,15 +107,8 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
 
 
 def _whole(token_id: int, raw: bytes) -> bytes:
-    """The bytes, or a nameless character for ids that are no whole characters by themselves.
-
-    llama.cpp streams no id while its text ends inside a character: those ids would be lost.
-    """
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return chr(0xDF000 + token_id).encode()  # up to the last code point, none of them assigned
-    return raw
+    """The bytes, or a nameless character for ids that are no whole characters by themselves."""
+    return raw if is_whole(raw) else stand_in(token_id).encode()
 
 
 def _byte_letters() -> dict[int, int]:

@@ -12,11 +12,11 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 PACKAGE = "tensorrt-llm"
 QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")
@@ -60,6 +60,21 @@ def this_hardware(directory: Path) -> Hardware:
         free_disk_bytes=free_disk_bytes(directory),
         python=platform.python_version(),
     )
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int:
+    """What can be had without swapping: the machine's, or what a container's limit leaves."""
+    text = (root / "proc/meminfo").read_text("ascii")
+    rows = (line.split() for line in text.splitlines())
+    found = next((int(row[1]) * 1024 for row in rows if row[0] == "MemAvailable:"), 0)
+    try:
+        limit, used = (
+            int((root / "sys/fs/cgroup" / name).read_text("ascii"))
+            for name in ("memory.max", "memory.current")
+        )
+    except (OSError, ValueError):  # no such limit, or `max`
+        return found
+    return min(found, max(limit - used, 0))
 
 
 def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:

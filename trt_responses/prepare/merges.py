@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from trt_responses.prepare.stand_ins import is_whole, stand_in
+
 
 @lru_cache(maxsize=1)  # 2 s, and a process has one vocabulary
 def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
@@ -16,6 +18,14 @@ def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
     longer = ((rank, raw) for rank, raw in enumerate(token_bytes) if len(raw) > 1)
     made = (_parts(raw, rank, ranks) for rank, raw in longer)
     return tuple((parts[0], parts[1]) for parts in made if len(parts) == 2)
+
+
+def stand_in_merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
+    """Those that put stand-ins together, before any other: a byte of theirs is no token here."""
+    split = (token_id for token_id, raw in enumerate(token_bytes) if not is_whole(raw))
+    letters = [stand_in(token_id).encode() for token_id in split]
+    found = ((raw[:n], raw[n : n + 1]) for n in (1, 2, 3) for raw in letters)
+    return tuple(dict.fromkeys(found))
 
 
 def _parts(raw: bytes, below: int, ranks: dict[bytes, int]) -> list[bytes]:

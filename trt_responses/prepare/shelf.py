@@ -113,7 +113,7 @@ def _versions(home: Path) -> list[Path]:
 
 def _entry(directory: Path) -> Entry:
     name, version = directory.parent.name, directory.name
-    size_bytes = sum(p.stat().st_size for p in directory.iterdir() if p.is_file())
+    size_bytes = sum(p.stat().st_size for p in directory.rglob("*") if p.is_file())
     try:
         card = cards.read_card(directory)
     except PrepareError as error:
@@ -204,10 +204,16 @@ def remove(engines_dir: Path, wanted: str) -> list[Entry]:
     with locked(home):
         gone = [_entry(directory)] if version else _entries_of(engines_dir, name)
         try:
-            _deleted([directory] if version else [*_versions(home), home])
+            _deleted([directory, *_caches(directory)] if version else [*_versions(home), home])
         except OSError as error:
             raise PrepareError(f"{home} cannot be removed ({error.strerror}).") from None
     return gone
+
+
+def _caches(directory: Path) -> list[Path]:
+    """What a runtime compiled for this machine's GPU stands beside a version, not in it."""
+    beside = directory.with_name(f"{directory.name}.cache")
+    return [beside] if beside.is_dir() else []
 
 
 def _deleted(directories: list[Path]) -> None:

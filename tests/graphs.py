@@ -1,0 +1,65 @@
+"""A checkpoint as a graph on disk, and the engine that runs it on onnxruntime: for tests only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.tensorrt import TensorRtEngine
+from trt_responses.engine.tensorrt_onnx import OnnxExecutor
+from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.graph import GRAPH, Plan, grouped, link_names, write
+from trt_responses.prepare.graph_weights import dense
+from trt_responses.prepare.progress import Silent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.prepare.safetensors import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One that was written, and the checkpoint that it takes its experts from."""
+
+    checkpoint: Path
+    folder: Path
+    plan: Plan
+
+    def executor(self) -> OnnxExecutor:
+        return OnnxExecutor(
+            self.folder / GRAPH,
+            link_names(self.plan),
+            self.expert,
+            slots=self.plan.slots,
+            chunk=self.plan.chunk,
+            threads=1,
+        )
+
+    def engine(self, vocabulary: Vocabulary) -> TensorRtEngine:
+        return TensorRtEngine(
+            partial(self.executor),
+            vocabulary,
+            slots=self.plan.slots,
+            context_tokens=self.plan.length,
+            top=self.plan.top,
+        )
+
+    def expert(self, name: str) -> Array:
+        _, layer, projection = name.split(".")
+        return dense(open_checkpoint(self.checkpoint), int(layer), projection, self.plan.element)
+
+
+def planned(checkpoint: Path, folder: Path, *, slots: int, length: int, chunk: int = 64) -> Graph:
+    """What `written` writes."""
+    a = open_checkpoint(checkpoint).architecture
+    return Graph(
+        checkpoint, folder, Plan(a, slots, length, chunk, 64, "float32", grouped(a.layers, 2))
+    )
+
+
+def written(graph: Graph) -> Graph:
+    write(graph.plan, open_checkpoint(graph.checkpoint), graph.folder, Silent())
+    return graph

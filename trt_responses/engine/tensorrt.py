@@ -1,0 +1,170 @@
+"""The engine over static slots: compiled TensorRT plans, or their graph on onnxruntime.
+
+The event loop's side: it owns sinks and handles, and never waits for a step; what is computed, and
+when, is the thread's. Knows no library below the executor, which is made by what it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from trt_responses.engine import tensorrt_guides
+from trt_responses.engine.admission import room
+from trt_responses.engine.base import Chunk, Health, Limits
+from trt_responses.engine.llamacpp_body import grammar
+from trt_responses.engine.tensorrt_guides import GuideFault, Guides
+from trt_responses.engine.tensorrt_request import Request
+from trt_responses.engine.tensorrt_sampler import Sampler
+from trt_responses.engine.tensorrt_thread import ComputingThread, Heard
+from trt_responses.errors import EngineUnavailable, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.engine.base import GenerateOptions, Sink
+    from trt_responses.engine.tensorrt_batch import Told
+    from trt_responses.engine.tensorrt_executor import Executor
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+MAX_LOGPROBS = 20
+STALL_S = 120.0
+"""A step that takes longer never ends."""
+
+
+class TensorRtEngine:
+    """`make` loads the executor, on the engine's thread. `slots`, `context_tokens` and `top` are
+    what the prepared engine's card says of it."""
+
+    def __init__(
+        self,
+        make: Callable[[], Executor],
+        vocabulary: Vocabulary,
+        *,
+        slots: int,
+        context_tokens: int,
+        top: int,
+        stall_s: float = STALL_S,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        seeds: random.Random | None = None,
+    ) -> None:
+        self._make = make
+        most = min(MAX_LOGPROBS, top)
+        self._limits = Limits(context_tokens, slots, tensorrt_guides.GUIDES, most)
+        self._guides = Guides(vocabulary)
+        self._compiler = ThreadPoolExecutor(1, "guides")
+        self._stall_s = stall_s
+        self._now_ns = now_ns
+        self._seeds = seeds or random.Random()
+        self._requests: dict[Request, None] = {}
+        self._vocabulary_size = 0
+        self._thread: ComputingThread | None = None
+        self._up: asyncio.Future[None] | None = None
+        self._ended = asyncio.Event()
+        self._watch: asyncio.TimerHandle | None = None
+        self._down: str | None = "The engine has not been started."
+        self._alive = True
+        self._stopping = False
+        self._began_ns = now_ns()
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._loop.run_in_executor(self._compiler, self._guides.load)
+        self._up = self._loop.create_future()
+        heard = Heard(self._loaded, self._hear, self._gone)
+        self._thread = ComputingThread(self._make, self._limits, heard, self._loop, self._now_ns)
+        await self._up
+        self._look()
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
+        if self._down is not None:
+            raise EngineUnavailable(self._down)
+        assert self._thread is not None
+        left = room(len(prompt_ids), options, self._limits)
+        said = None if options.guide is None else grammar(options.guide)
+        seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
+        sampler = Sampler(options, seed, self._vocabulary_size)
+        request = Request(prompt_ids, options, left, sampler, sink, self._over)
+        self._requests[request] = None
+        if left <= 0:
+            self._loop.call_soon(request.hear, Chunk(finish="length"))
+        elif said is None:
+            self._thread.put(request)
+        else:
+            self._compiler.submit(self._guided, request, said, self._thread)
+        return request
+
+    def health(self) -> Health:
+        last = self._began_ns if self._thread is None else self._thread.last_progress_ns
+        return Health(self._alive, self._down is None, last, self._down)
+
+    def limits(self) -> Limits:
+        return self._limits
+
+    async def stop(self, deadline_s: float) -> None:
+        """A step that is being computed has until the deadline; behind it the thread is left to
+        itself, and ends with the process."""
+        self._stopping = True
+        self._fall("The engine has been stopped.")
+        self._compiler.shutdown(wait=False, cancel_futures=True)
+        if self._thread is None:
+            return
+        self._thread.stop()
+        try:
+            await asyncio.wait_for(self._ended.wait(), deadline_s)
+        except TimeoutError:
+            return
+
+    def _guided(self, request: Request, said: str, thread: ComputingThread) -> None:
+        """On the compiler's thread: a guide may take a while."""
+        try:
+            request.following = self._guides.follow(said)
+        except GuideFault as fault:
+            end = Chunk(finish="error", error=str(fault))
+            self._loop.call_soon_threadsafe(request.hear, end)
+        else:
+            thread.put(request)
+
+    def _loaded(self, vocabulary_size: int) -> None:
+        self._vocabulary_size = vocabulary_size
+        if self._stopping or self._up is None or self._up.done():  # whoever waited has left
+            return
+        self._down = None
+        self._up.set_result(None)
+
+    def _hear(self, told: Told) -> None:
+        for request, chunk in told:  # a push may abort any of them
+            request.hear(chunk)
+
+    def _gone(self, reason: str) -> None:
+        if self._up is not None and not self._up.done():
+            self._up.set_exception(StartupError(reason))
+        if not self._stopping:
+            self._lose(reason)
+        self._ended.set()
+
+    def _over(self, request: Request) -> None:
+        self._requests.pop(request, None)
+
+    def _lose(self, reason: str) -> None:
+        """The executor is gone, and there is no other: this engine does not come back."""
+        self._alive = False
+        self._fall(reason)
+
+    def _fall(self, reason: str) -> None:
+        self._down = reason
+        if self._watch is not None:
+            self._watch.cancel()
+        for request in tuple(self._requests):
+            request.fail(reason)
+
+    def _look(self) -> None:
+        """Whether a step is still being computed that began too long ago."""
+        began = None if self._thread is None else self._thread.step_began_ns
+        if began is not None and self._now_ns() - began > self._stall_s * 1e9:
+            self._lose(f"The engine has computed one step for more than {self._stall_s:g} s.")
+        elif self._alive and not self._stopping:
+            self._watch = self._loop.call_later(self._stall_s / 4, self._look)

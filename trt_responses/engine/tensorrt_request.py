@@ -1,0 +1,100 @@
+"""One request to the batch: its ids, where it stands in its slot, and what each id means for it.
+
+`over` belongs to the event loop, which sets it; the batch only reads it, and forgets the request.
+All else belongs to the batch's thread. Also the request's handle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.base import Chunk
+from trt_responses.engine.tensorrt_guides import ENDS, GuideFault
+from trt_responses.engine.tensorrt_sampler import NothingAllowed, scored
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.engine.base import GenerateOptions, Sink
+    from trt_responses.engine.llamacpp_slots import Slot
+    from trt_responses.engine.tensorrt_guides import Following
+    from trt_responses.engine.tensorrt_sampler import Row, Sampler
+
+STOPS_BY_ITSELF = frozenset({CONTROL.endoftext})
+"""Nothing that means anything comes after it, asked or not, as on the other engines."""
+
+
+class Request:
+    def __init__(
+        self,
+        prompt_ids: Sequence[int],
+        options: GenerateOptions,
+        left: int,
+        sampler: Sampler,
+        sink: Sink,
+        on_over: Callable[[Request], None],
+    ) -> None:
+        self.options = options
+        self.over = False
+        self.ids = list(prompt_ids)
+        """The prompt and what has been said."""
+        self.written = 0
+        """How many of them stand in the slot."""
+        self.cached_tokens: int | None = None
+        """How many stood there before; told once."""
+        self.slot: Slot | None = None
+        self.following: Following | None = None
+        self._left = left
+        self._sampler = sampler
+        self._sink = sink
+        self._on_over = on_over
+        self._stops = STOPS_BY_ITSELF.union(options.stop_ids)
+        if options.guide is not None:
+            self._stops |= ENDS
+
+    @property
+    def pending(self) -> int:
+        """Ids that must still be written before the next can be said."""
+        return len(self.ids) - self.written
+
+    def say(self, row: Row) -> Chunk:
+        """The next id, and what it means."""
+        try:
+            token_id = self._next(row)
+        except (GuideFault, NothingAllowed) as fault:
+            return Chunk(finish="error", error=str(fault))
+        self.ids.append(token_id)
+        self._left -= 1
+        cached, self.cached_tokens = self.cached_tokens, None
+        wanted = self.options.logprobs
+        logprobs = () if wanted is None else (scored(row, token_id, wanted),)
+        if token_id in self._stops:
+            return Chunk((token_id,), logprobs, cached, "stop", token_id)
+        return Chunk((token_id,), logprobs, cached, None if self._left else "length")
+
+    def _next(self, row: Row) -> int:
+        if self.following is None:
+            return self._sampler.pick(row)
+        token_id = self._sampler.pick(row, self.following.allowed())
+        self.following.take(token_id)
+        return token_id
+
+    def abort(self) -> None:
+        if not self.over:
+            self._leave()
+
+    def fail(self, reason: str) -> None:
+        self.hear(Chunk(finish="error", error=reason))
+
+    def hear(self, chunk: Chunk) -> None:
+        """Push a chunk, unless the request is over."""
+        if self.over:
+            return
+        if chunk.finish is not None:
+            self._leave()
+        self._sink.push(chunk)
+
+    def _leave(self) -> None:
+        self.over = True
+        self._on_over(self)

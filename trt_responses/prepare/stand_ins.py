@@ -1,0 +1,49 @@
+"""Characters that stand in for ids which are no whole characters by themselves.
+
+llama.cpp streams no id while its text ends inside a character, so a model file calls such ids by
+nameless characters; and a guide that forces a split character must say it in theirs. Knows the
+vocabulary; knows no file and no engine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+_FIRST = 0xDF000
+"""From here to the last code point there is one for each id."""
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]")
+
+
+def stand_in(token_id: int) -> str:
+    return chr(_FIRST + token_id)
+
+
+def is_whole(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class StandIns:
+    """Texts as a model file spells them: each character that is split, by its ids' stand-ins."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def __call__(self, text: str) -> str:
+        return text if text.isascii() else _BEYOND_ASCII.sub(self._spelled, text)
+
+    def _spelled(self, found: re.Match[str]) -> str:
+        token_bytes = self._vocabulary.token_bytes
+        ids = self._vocabulary.encoding._inner.encode(found[0], [])
+        if all(is_whole(token_bytes[token_id]) for token_id in ids):
+            return found[0]
+        return "".join(
+            token_bytes[n].decode() if is_whole(token_bytes[n]) else stand_in(n) for n in ids
+        )

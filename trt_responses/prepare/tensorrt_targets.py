@@ -1,0 +1,131 @@
+"""Which GPUs an engine can be compiled for, in which weight format, and what goes together.
+
+Knows compute capabilities and formats; knows no network and no package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+from trt_responses.prepare.faults import PrepareError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Format = Literal["mxfp4", "int8", "bf16", "f16", "f32"]
+Element = Literal["float32", "float16", "bfloat16"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+class Target(NamedTuple):
+    name: str
+    cards: str
+    bfloat16: bool = True
+    fp4: bool = False
+
+
+TARGETS: Mapping[str, Target] = {
+    target.name: target
+    for target in (
+        Target("sm75", "GeForce RTX 20, T4", bfloat16=False),
+        Target("sm80", "A100, A30"),
+        Target("sm86", "GeForce RTX 30, A40, A10"),
+        Target("sm89", "GeForce RTX 40, L40, L4"),
+        Target("sm120", "GeForce RTX 50, RTX PRO Blackwell", fp4=True),
+        Target("sm121", "GB10 (DGX Spark)", fp4=True),
+    )
+}
+UNSUPPORTED = {
+    "sm90": "H100 and H200 are not among TensorRT-RTX's targets",
+    "sm100": "B100 and B200 are not among TensorRT-RTX's targets",
+    "sm103": "B300 is not among TensorRT-RTX's targets",
+}
+KEPT_PACKED = ("mxfp4", "int8")
+"""Formats that hold MXFP4 experts without loss and below 16 bits; they need packed experts."""
+
+
+class Family(NamedTuple):
+    """Targets that one engine serves: alike in the weights' format and in what is computed with."""
+
+    targets: tuple[str, ...]
+    weights: Format
+    element: Element
+
+    @property
+    def folder(self) -> str:
+        return "_".join(self.targets)
+
+
+def checked_targets(names: Sequence[str]) -> tuple[str, ...]:
+    """The targets in their order, each once."""
+    for name in names:
+        if name not in TARGETS:
+            why = f"; {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
+            raise PrepareError(f"TARGETS: found {name!r}, expected {', '.join(TARGETS)}{why}.")
+    if not names:
+        raise refusal("TARGETS", "none", f"one or more of {', '.join(TARGETS)}")
+    return tuple(name for name in TARGETS if name in names)
+
+
+def check_present(targets: Sequence[str], present: str | None) -> None:
+    """For a builder that cannot be told of a GPU: the one at hand is all that it compiles for."""
+    if tuple(targets) != (present,):
+        raise PrepareError(
+            f"TARGETS: found {', '.join(targets)}, expected {present or 'a GPU here'}: the "
+            "enterprise TensorRT compiles only for the GPU at hand; install TensorRT-RTX: "
+            "pip install 'trt-responses[tensorrt]'."
+        )
+
+
+def default_targets(packed: bool, present: str | None) -> tuple[str, ...]:
+    """The GPU at hand. Without one: where experts can stay 4 bits wide, or where bfloat16 runs."""
+    if present is not None and present in TARGETS:
+        return (present,)
+    return tuple(t.name for t in TARGETS.values() if (t.fp4 if packed else t.bfloat16))
+
+
+def families(targets: Sequence[str], packed: bool, asked: Format | None = None) -> list[Family]:
+    """One engine each. All compute in one element, since they are compiled from one graph."""
+    chosen = [TARGETS[name] for name in checked_targets(targets)]
+    element = _element(chosen, asked)
+    found: dict[Format, list[str]] = {}
+    for target in chosen:
+        found.setdefault(_format(target, packed, asked, element), []).append(target.name)
+    return [Family(tuple(names), weights, element) for weights, names in found.items()]
+
+
+def _element(chosen: Sequence[Target], asked: Format | None) -> Element:
+    if asked == "f32":
+        return "float32"
+    if asked == "f16" or not any(target.bfloat16 for target in chosen):
+        if asked == "bf16":
+            raise _refused("bf16", chosen[0], "f16")
+        return "float16"
+    if not all(target.bfloat16 for target in chosen):
+        if asked == "bf16":
+            raise _refused("bf16", chosen[0], "f16")
+        raise PrepareError(
+            f"TARGETS: found {chosen[0].name} among others, expected it alone: it computes in "
+            "float16 and they in bfloat16; prepare it under another NAME, or say TYPE=f16 for all."
+        )
+    return "bfloat16"
+
+
+def _format(target: Target, packed: bool, asked: Format | None, element: Element) -> Format:
+    if asked is None:
+        if packed:
+            return "mxfp4" if target.fp4 else "int8"
+        return "bf16" if element == "bfloat16" else "f16"
+    if asked in KEPT_PACKED and not packed:
+        raise refusal(f"TYPE={asked}", "a checkpoint without MXFP4 experts", "one with them")
+    if asked == "mxfp4" and not target.fp4:
+        raise _refused("mxfp4", target, "int8, which is exact too")
+    return asked
+
+
+def _refused(asked: str, target: Target, instead: str) -> PrepareError:
+    what = {"bf16": "bfloat16", "mxfp4": "4-bit floats"}[asked]
+    return PrepareError(
+        f"TYPE={asked}: found {target.name} ({target.cards}) among the targets, which has no "
+        f"{what}, expected targets that have; use TYPE={instead}."
+    )
