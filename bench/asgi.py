@@ -39,14 +39,14 @@ async def living(app: ASGIApp) -> AsyncIterator[None]:
 
 async def post(app: ASGIApp, body: bytes, on_body: OnBody) -> int:
     """One request to its end; each body part goes to `on_body`. Returns the status."""
-    over = asyncio.get_running_loop().create_future()
+    over = asyncio.Event()
     requests: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     status = 0
 
     async def receive() -> Message:
         if requests:
             return requests.pop()
-        await asyncio.shield(over)
+        await over.wait()
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
@@ -57,7 +57,7 @@ async def post(app: ASGIApp, body: bytes, on_body: OnBody) -> int:
             status = message["status"]
 
     await app(_scope(body), receive, send)
-    over.cancel()
+    over.set()
     return status
 
 

@@ -19,6 +19,7 @@ from trt_responses.engine.llamacpp import LlamaCppEngine
 from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.gguf import convert
+from trt_responses.prepare.stand_ins import StandIns
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.settings import Settings
 
@@ -35,7 +36,8 @@ def model(folder: Path) -> Path:
 
 async def share(gguf: Path, count: int) -> float:
     """Of the schemas whose answer was completed; each of those is judged."""
-    engine = LlamaCppEngine(gguf, context_tokens=2560, slots=SLOTS, threads=1)
+    spelled = StandIns(vocabularies.load())
+    engine = LlamaCppEngine(gguf, context_tokens=2560, slots=SLOTS, threads=1, spelled=spelled)
     app = create_app(Settings(model="demo", max_running=count), engine=engine)
     wishes = [random_wish(seed) for seed in range(count)]
     async with living(app):

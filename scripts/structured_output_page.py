@@ -33,11 +33,27 @@ text follows the schema; a text that was cut is `incomplete`.
 - Members come in the order of `properties`. Names that a schema does not list (where
   `additionalProperties` allows them) may come twice, as JSON allows it.
 - A whole number is written without a fraction or an exponent.
-- Names and constants may not spell a control token such as `<|end|>`. On the embedded engine, one
-  with a character that the vocabulary splits in two (fullwidth letters, say) ends `failed`.
+- Names and constants may not spell a control token such as `<|end|>`. Each of their characters may
+  be written as itself or escaped.
+- The schemas of one request are compiled within `TRT_RESPONSES_SCHEMA_S` seconds of a processor's
+  time, or it is a 400 that names the one that was not; large ones in a thread: nobody else waits.
+- A custom tool's grammar of `syntax: regex` is such a pattern (below), with or without its `^` and
+  `$`, and holds as a strict tool's schema does. One that is no such pattern is a 400; one of
+  `syntax: lark` is shown to the model and not enforced.
 - A thought comes before a guided answer and leaves it a reserve: {steer.RESERVE} tokens, or half of
   `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none`
   leaves it out, and `minimal` bounds it to {steering.MINIMAL_THOUGHT} tokens.
+
+## What a run explains
+
+With `TRT_RESPONSES_LOG_LEVEL=debug` a run ends with one line that says its plan and each engine
+request it was made of: the ids that were forced, the tokens it might have, the ids that it kept
+(forced ones too) and discarded, its guide, and how it ended. Here a call was required:
+
+    resp_… steered to commentary to=functions.get | commentary to=functions.get_it:
+    thought forced=3 budget=1484 kept=9 discarded=0 guide=none completed;
+    header forced=3 budget=1988 kept=11 discarded=0 guide=regex completed;
+    body forced=3 budget=1976 kept=11 discarded=0 guide=json_schema completed
 
 ## Keywords
 
@@ -46,10 +62,12 @@ text follows the schema; a text that was cut is `incomplete`.
 PATTERNS = f"""
 ## Patterns
 
-A pattern goes from `^` to `$` and is flat: characters, escapes (`\\d`, `\\w`, `\\.` and the like)
-and classes (`[A-Z_]`), each with `?`, `*`, `+`, `{{n}}`, `{{n,}}`, `{{n,m}}` or nothing behind
-it; no groups, no alternatives, no `.`; with its repeats written out it stands for
-{pattern.MOST_STATES} characters at most. A string has one of `pattern`, `format`, and lengths.
+A pattern goes from `^` to `$`: characters, escapes (`\\d`, `\\w`, `\\s`, `\\.` and the like), `.`,
+classes (`[A-Z_]`), groups (`(…)`, `(?:…)`, `(?<name>…)`), alternatives in a group (`(a|b)`), each
+with `?`, `*`, `+`, `{{n}}`, `{{n,}}`, `{{n,m}}` or nothing behind it. Nothing looks back or ahead,
+and nothing is empty. With its repeats written out it stands for {pattern.MOST_STATES} characters
+at most. `\\d` and `\\w` are of ASCII, `\\s` is a blank, a tab or an end of a line, and `.` is
+anything but an end of a line. A string has one of `pattern`, `format`, and lengths.
 
 ## Bounds
 

@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-WORDS = ("a", "b", "name", "é", "a b", 'q"', "\\")
+WORDS = ("a", "b", "name", "é", "a b", 'q"', "\\", "\n\t\x01", "\ua66e\U0001f9ff")
 TEXTS: tuple[Json, ...] = (
     {"type": "string", "maxLength": 3},
     {"type": "string", "minLength": 1, "maxLength": 2},
     {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{1,3}$"},
     {"type": "string", "pattern": "^[a-c]?x{2,3}$"},
+    {"type": "string", "pattern": "^(ab|[x-z]\\d{1,2}|Q{2}){1,2}$"},
     {"type": "string", "format": "date"},
     {"type": "string", "format": "uuid"},
-    {"type": "string", "enum": ["red", "green", "ü"]},
+    {"type": "string", "enum": ["red", "green", "ü", "r\uff45d"]},
 )
 NUMBERS: tuple[Json, ...] = (
     {"type": "integer", "minimum": 0, "maximum": 9},

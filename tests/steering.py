@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tests.double.llm import Double
+from tests.double.llm import Double, RequestError
+from tests.double.results import Fail
 from tests.double.results import Script as Said
 from tests.golden import compact, summary, written
 from tests.replay import PROMPT, Mint, ids_of, parsed, plain
@@ -26,10 +27,12 @@ from trt_responses.engine.trtllm import TrtLlmEngine
 from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.harmony.read import Reader, Tables
 from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.response.chosen import tool_of
 from trt_responses.response.log import Cursor, Log
 from trt_responses.response.machine import Callee, Machine
+from trt_responses.response.offer import offered
 from trt_responses.response.run import Run
-from trt_responses.response.steering import Steering, Tool
+from trt_responses.response.steering import Steering
 from trt_responses.wire.request import parse
 from trt_responses.wire.response import Response, opened
 
@@ -112,7 +115,9 @@ def trtllm_double(parts: Sequence[Part]) -> Engine:
         if len(prompt_ids) == 1:
             return Said(((CONTROL.return_,),))  # its probe
         part = left.pop(0) if len(left) > 1 else left[0]
-        return Said(part.ended_by(CONTROL.return_).steps, cached_tokens=4)
+        steps = part.ended_by(CONTROL.return_).steps
+        tail = (Fail(RequestError(FAULT)),) if part.finish == "error" else ()
+        return Said((*steps, *tail), cached_tokens=4, full=part.finish == "length")
 
     arguments = {
         "max_seq_len": CONTEXT,
@@ -174,17 +179,7 @@ class Play:
         self._steering = Steering(vocabulary)
         self._request = request
         self._tokens = request.max_output_tokens or tokens
-        self.tools = [
-            Tool(
-                tool["name"],
-                f"functions.{tool['name']}",
-                f"tools[{place}]",
-                tool.get("parameters"),
-                tool.get("strict") is True,
-                tool["type"] == "function",
-            )
-            for place, tool in enumerate(asked.get("tools", ()))
-        ]
+        self.tools = [tool_of(placed) for placed in offered(request)]
         callees = {
             recipient: Callee(tool.name, custom=not tool.is_function)
             for tool in self.tools
@@ -202,7 +197,7 @@ class Play:
             await self.engine.stop(1)
 
     def run(self) -> Run:
-        wish = self._steering.wish(self._request, self.tools, self.engine.limits().guides)
+        wish = self._steering.wished(self._request, self.engine.limits().guides)
         return Run(
             prompt_ids=PROMPT,
             plan=wish.plan(self._tokens),

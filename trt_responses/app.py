@@ -34,6 +34,7 @@ from trt_responses.prepare import experts, shelf
 from trt_responses.prepare.build import MODEL
 from trt_responses.prepare.card import this_machine
 from trt_responses.prepare.chain import GRAPH, chain_of
+from trt_responses.prepare.stand_ins import StandIns
 from trt_responses.prepare.trtllm_plan import served
 from trt_responses.response.background import Background
 from trt_responses.response.runs import Parts, Runs
@@ -168,6 +169,7 @@ def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
         context_tokens=settings.context_tokens,
         slots=settings.slots,
         threads=settings.threads,
+        spelled=StandIns(_language()[0]),
     )
 
 

@@ -193,7 +193,8 @@ class LLM:
             request.made += 1
             if finish := self._finish(request, token_id):
                 return Response(step[:count], *finish)
-        return Response(step)
+        full = request.script.full and request.position == len(steps)
+        return Response(step, "length" if full else None)
 
     def _finish(self, request: RequestOutput, token_id: int) -> tuple[str, int | None] | None:
         """In this order: the end id, the length, the stop words."""

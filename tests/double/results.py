@@ -31,6 +31,8 @@ class Script(NamedTuple):
 
     steps: tuple[Step, ...]
     cached_tokens: int = 0
+    full: bool = False
+    """With its last step nothing more fits: it ends for its length."""
     surprise: bool = False
     """Every chosen id is less likely than all its alternatives."""
 

@@ -20,9 +20,8 @@ from tests.replay import ids_of
 from tests.steering import Noting, Play
 from tests.unit.schema_judge import valid
 from tests.unit.test_schema import CASES
-from trt_responses.app import create_app
+from trt_responses.app import create_app, llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
-from trt_responses.engine.llamacpp import LlamaCppEngine
 from trt_responses.harmony.read import Tables
 from trt_responses.harmony.vocabulary import CONTROL, VOCABULARY_SIZE
 from trt_responses.settings import Settings
@@ -86,7 +85,8 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench(random_gguf: Path) -> Iterator[Bench]:
-    engine = Noting(LlamaCppEngine(random_gguf, context_tokens=2560, slots=SLOTS, threads=1))
+    served = Settings(context_tokens=2560, slots=SLOTS, threads=1)
+    engine = Noting(llamacpp_over(random_gguf, served))
     app = create_app(Settings(date="2026-02-03", model="demo"), engine=engine)
     with asyncio.Runner() as runner:
         life = living(app)
@@ -137,15 +137,35 @@ def test_the_embedded_engines_guide_honours_every_keyword(keyword: str, bench: B
 
 
 def test_names_beyond_ascii_are_forced_whole(bench: Bench) -> None:
-    names = ["é", "naïve", "日本", "\U0001f642", 'q"\\', "Größe"]
+    """Those of the last row are split by the vocabulary: their ids are no whole characters."""
+    names = ["é", "naïve", "日本", "\U0001f642", 'q"\\', "Größe", "a\n\tb\x01\x1f"]
+    names += ["\uff46\uff55ll", "\ua66e", "日本\ua66ex", "\U0001f9ff", "\U0001d54f", "\u0378"]
     schema = {
         "type": "object",
         "properties": {name: {"const": name} for name in names},
         "required": names,
         "additionalProperties": False,
     }
-    (call,) = bench.ask({"text": formatted(schema), "reasoning": NO_THOUGHT})
-    assert json.loads(answer(call)) == {name: name for name in names}
+    asked = {"text": formatted(schema), "reasoning": NO_THOUGHT}
+    for call in bench.ask(*(asked | {"seed": seed} for seed in range(4))):
+        assert json.loads(answer(call)) == {name: name for name in names}
+
+
+PLATE = {
+    "type": "custom",
+    "name": "plate",
+    "format": {"type": "grammar", "syntax": "regex", "definition": r"[A-Z]{2}-\d{1,6}"},
+}
+
+
+def test_a_custom_tools_text_follows_its_regular_expression(bench: Bench) -> None:
+    forced = {"type": "custom", "name": "plate"}
+    asked = {"tools": [GET, PLATE], "tool_choice": forced, "reasoning": NO_THOUGHT}
+    for call in bench.ask(*(asked | {"seed": seed} for seed in range(6))):
+        assert call.json()["status"] == "completed"
+        made = call.json()["output"][-1]
+        assert made["type"] == "custom_tool_call"
+        assert re.fullmatch(r"[A-Z]{2}-\d{1,6}", made["input"])
 
 
 def test_a_call_is_made_where_one_is_required(bench: Bench) -> None:

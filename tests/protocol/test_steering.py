@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from tests.protocol.served import Served, script, served
@@ -236,3 +237,17 @@ def test_what_cannot_be_asked_is_refused_by_name(param: str, asked: Json) -> Non
         assert not s.engine.requests
 
     run(story, script(JSON))
+
+
+def test_a_schema_that_takes_too_long_is_refused_before_any_token() -> None:
+    async def story(s: Served) -> None:
+        call = await s.client.create(text=FORMAT)
+        assert (call.status, call.error["param"]) == (400, "text.format.schema")
+        assert call.error["code"] == "invalid_json_schema"
+        assert "TRT_RESPONSES_SCHEMA_S" in call.error["message"]
+        assert not s.engine.requests
+        count = await s.client.send("POST", "/v1/responses/input_tokens", counted)
+        assert count.status == 400
+
+    counted = orjson.dumps({"model": "demo", "input": "Hi", "text": FORMAT})
+    run(story, script(JSON), schema_s=1e-12)

@@ -13,6 +13,7 @@ from tests.protocol.served import WEATHER, ids, served
 from tests.protocol.test_replies import check_streamed, without_ids
 from tests.steering import GUIDES
 from trt_responses.engine.scripted import Script
+from trt_responses.harmony.pattern import anchored
 
 PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'
 CUSTOM = {"type": "custom", "name": "apply_patch", "description": "Edit files."}
@@ -88,6 +89,79 @@ def test_a_custom_tool_is_shown_as_a_function_with_one_string_and_its_grammar() 
             assert answer.json()["tools"] == [GRAMMAR]
 
     asyncio.run(story())
+
+
+def plate(definition: str = r"[A-Z]{2}-\d+", syntax: str = "regex") -> dict[str, Any]:
+    form = {"type": "grammar", "syntax": syntax, "definition": definition}
+    return {"type": "custom", "name": "plate", "format": form}
+
+
+@pytest.mark.parametrize("text", ["AB-1", "AB-", "xAB-1", "AB-1\n", ""])
+def test_a_regular_expression_holds_however_the_call_comes_about(text: str) -> None:
+    """The body of an engine that does not follow its guide: no call that departs is completed."""
+    body, lawful = f"{wrapped(text)}<|endoftext|>", text == "AB-1"
+    opening = "<|channel|>commentary to=functions.plate <|constrain|>json<|message|>"
+    forced = {"tool_choice": {"type": "custom", "name": "plate"}, "reasoning": {"effort": "none"}}
+
+    async def story() -> None:
+        for asked, written in ((forced, (body,)), ({}, (opening, body))):
+            async with served(*written, guides=GUIDES) as s:
+                call = await s.client.create(tools=[plate()], **asked)
+                guide = s.last.options.guide
+                assert guide is not None
+                assert r'"pattern":"^[A-Z]{2}-\\d+$"' in guide.source
+                assert (call.status == 200) == lawful
+                if lawful:
+                    assert call.json()["output"][-1]["input"] == text
+                    assert "x-trt-ignored" not in call.headers
+                else:
+                    assert "the format of 'plate'" in call.error["message"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("definition", ["(?=a)b", "a||b", r"\bword\b", "x{600}", "", "a" * 300])
+def test_a_regular_expression_that_cannot_be_followed_is_refused_by_name(definition: str) -> None:
+    nested = {"type": "namespace", "name": "n", "tools": [CUSTOM, plate(definition)]}
+
+    async def story() -> None:
+        async with served(guides=GUIDES) as s:
+            for tools, place in (
+                ([plate(definition)], "tools[0]"),
+                ([nested], "tools[0].tools[1]"),
+            ):
+                call = await s.client.create(tools=tools)
+                assert (call.status, call.error["param"]) == (400, f"{place}.format.definition")
+                assert "Leave 'format' out" in call.error["message"]
+            assert not s.engine.requests
+
+    asyncio.run(story())
+
+
+def test_an_engine_without_guides_refuses_a_regular_expression_and_takes_lark() -> None:
+    async def story() -> None:
+        async with served() as s:
+            call = await s.client.create(tools=[CUSTOM | {"name": "other"}, plate()])
+            assert (call.status, call.error["param"]) == (400, "tools[1].format")
+            call = await s.client.create(tools=[plate("start: x", "lark")])
+            assert call.status == 200
+            assert call.headers["x-trt-ignored"] == "tools[0].format"
+            assert s.last.options.guide is None
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("expression", "pattern"),
+    [
+        *(("a", "^a$"), ("^a", "^a$"), ("a$", "^a$"), ("^a$", "^a$"), ("[$]", "^[$]$")),
+        *((r"a\$", r"^a\$$"), (r"a\\$", r"^a\\$"), ("a|b", "^(?:a|b)$"), ("^a|b$", "^(?:a|b)$")),
+    ],
+)
+def test_an_expression_is_for_the_whole_text_with_or_without_its_anchors(
+    expression: str, pattern: str
+) -> None:
+    assert anchored(expression) == pattern
 
 
 def test_a_custom_call_and_its_output_go_round_and_the_next_prompt_begins_with_all_that_came() -> (

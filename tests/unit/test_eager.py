@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.response.log import Cursor, Log
-from trt_responses.web.eager import IDLE, calls, rest
+from trt_responses.web.eager import IDLE, Begun, calls, rest
 from trt_responses.web.sse import Writer
 from trt_responses.wire import events as e
 from trt_responses.wire import items as i
@@ -89,6 +89,101 @@ def test_a_cancelled_task_cancels_the_call_that_it_carries() -> None:
         return heard
 
     assert asyncio.run(story()) == ["cancelled"]
+
+
+def test_a_call_without_end_is_begun_at_once_and_ended_with_its_block_without_a_task() -> None:
+    async def story() -> list[str]:
+        heard: list[str] = []
+        awaited = asyncio.get_running_loop().create_future()
+
+        async def call() -> None:
+            heard.append("begun")
+            try:
+                await awaited
+            finally:
+                heard.append("ended")
+
+        with Begun(call, lambda: heard.append("failed")):
+            assert heard == ["begun"]
+            assert len(asyncio.all_tasks()) == 1
+        awaited.set_result(None)  # too late
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
+        return list(heard)
+
+    assert asyncio.run(story()) == ["begun", "ended"]
+
+
+@pytest.mark.parametrize("waits", [1, 2, 3])
+def test_what_such_a_call_waits_for_lets_it_go_on_as_often_as_it_likes(waits: int) -> None:
+    async def story() -> list[int]:
+        gates = [asyncio.Event() for _ in range(waits)]
+        heard, over = list[int](), asyncio.Event()
+
+        async def call() -> None:
+            for number, gate in enumerate(gates):
+                await gate.wait()
+                heard.append(number)
+            over.set()
+
+        with Begun(call, over.set):
+            for gate in gates:
+                gate.set()
+                await asyncio.sleep(0)
+            await over.wait()
+        return heard
+
+    assert asyncio.run(story()) == list(range(waits))
+
+
+def test_such_a_call_is_cancelled_with_its_block_when_it_has_come_to_a_task() -> None:
+    async def story() -> list[str]:
+        first, second, heard = asyncio.Event(), asyncio.Event(), list[str]()
+
+        async def call() -> None:
+            await first.wait()
+            second.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard.append("cancelled")
+                raise
+
+        with Begun(call, lambda: heard.append("failed")):
+            first.set()
+            await second.wait()
+        await asyncio.sleep(0)
+        return list(heard)  # what the loop's own end cancels comes too late
+
+    assert asyncio.run(story()) == ["cancelled"]
+
+
+def test_such_a_call_that_breaks_later_is_told_of_and_one_that_breaks_at_once_raises() -> None:
+    async def story() -> None:
+        failed = asyncio.Event()
+
+        async def call(*, late: bool) -> None:
+            if late:
+                await asyncio.sleep(0)
+            raise OSError("gone")
+
+        with Begun(lambda: call(late=True), failed.set):
+            async with asyncio.timeout(5):
+                await failed.wait()
+        with pytest.raises(OSError, match="gone"), Begun(lambda: call(late=False), failed.set):
+            raise AssertionError("the block was entered")
+
+    asyncio.run(story())
+
+
+def test_such_a_call_that_is_over_at_once_leaves_nothing_behind() -> None:
+    async def story() -> None:
+        async def call() -> None: ...
+
+        with Begun(call, lambda: None):
+            assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(story())
 
 
 async def awaited(begun: object, asked: object) -> None:
@@ -176,5 +271,45 @@ def test_a_connection_that_cannot_be_written_to_ends_the_run(late: bool) -> None
         with pytest.raises(OSError, match="broken pipe"):
             await writer.written()
         assert run.cancelled
+
+    asyncio.run(story())
+
+
+def test_a_client_that_takes_nothing_is_dropped_when_too_much_is_held_for_it() -> None:
+    async def story() -> None:
+        run, sent, left = FakeRun(), list[bytes](), list[bool]()
+
+        async def send(message: Message) -> None:
+            sent.append(message["body"])
+            await asyncio.Event().wait()
+
+        writer = Writer(run, send, lambda: left.append(True), 1_000)  # type: ignore[arg-type]
+        run.say(b"a")
+        for _ in range(20):
+            run.say(b"b")
+        assert left == [True]
+        assert not await writer.written()
+        assert len(sent) == 1
+
+    asyncio.run(story())
+
+
+def test_a_ping_goes_only_where_nothing_else_is_on_its_way() -> None:
+    async def story() -> None:
+        run, sent, gate = FakeRun(), list[bytes](), asyncio.Event()
+
+        async def send(message: Message) -> None:
+            sent.append(message["body"])
+            await gate.wait()
+
+        writer = Writer(run, send)  # type: ignore[arg-type]
+        writer.ping()
+        writer.ping()  # the server has not taken the first
+        assert sent == [b": keep-alive\n\n"]
+        gate.set()
+        run.log.close()
+        assert await writer.written()
+        writer.ping()
+        assert sent == [b": keep-alive\n\n"]
 
     asyncio.run(story())

@@ -6,6 +6,7 @@ Budget: 8 s on one core.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from itertools import pairwise
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from tests import random_schemas as r
 from tests.unit.schema_judge import valid
 from trt_responses.harmony.jsontext import BLANKS, Check
-from trt_responses.harmony.jsonvalue import ANY, spellings
+from trt_responses.harmony.jsonvalue import ANY
 from trt_responses.harmony.schema import Forms
 
 FORMS = Forms()
@@ -184,6 +185,16 @@ def test_alternatives_do_not_multiply() -> None:
     assert follows(schema, "[" + ",".join(['{"a":1}'] * 400) + "]")
 
 
+def test_a_text_that_can_be_read_in_too_many_ways_is_given_up() -> None:
+    """Each bracket may belong to either alternative, until the text tells."""
+    either = [{"type": "array", "items": {"$ref": "#"}, "minItems": n} for n in range(2)]
+    check = FORMS.form({"anyOf": either}, "schema").check()
+    assert check.feed(b"[" * 9)
+    assert not check.crowded
+    assert not check.feed(b"[")
+    assert check.crowded
+
+
 def test_a_byte_costs_microseconds() -> None:
     """An engine step has a few of them; ten times of what was measured is allowed."""
     check = Check(ANY)
@@ -193,21 +204,82 @@ def test_a_byte_costs_microseconds() -> None:
     assert (time.process_time() - begin) / len(text) < 15e-6
 
 
-def test_spellings_are_texts_of_the_value() -> None:
-    for value in ("é\U0001f642", 'q"\\\n', {"ü": [1, None, True, 2.5]}, 12):
-        assert {json.dumps(json.loads(text)) for text in spellings(value)} == {json.dumps(value)}
+ESCAPES = st.sampled_from(["\n", "\x01", "\x7f", '"', "\\", "/", "é", "\U0001f642", "a", "u"])
 
 
-@pytest.mark.parametrize("spelled", [r"a\nb", r"a\u000ab", r"a\u000Ab"])
-def test_a_control_character_is_taken_however_a_guide_writes_it(spelled: str) -> None:
-    """llguidance leaves a model the choice, in values and in names."""
-    schema: r.Json = {"type": "object", "properties": {"a\nb": {"enum": ["a\nb"]}}}
-    schema |= {"required": ["a\nb"], "additionalProperties": False}
-    assert follows(schema, f'{{"{spelled}":"{spelled}"}}')
-    assert not follows(schema, f'{{"{spelled}":"a b"}}')
+def spelled(character: str, how: int) -> str:
+    """A character in one of the ways that JSON has for it."""
+    plain = json.dumps(character, ensure_ascii=False)[1:-1]
+    units = character.encode("utf-16-be").hex()
+    long = "".join(f"\\u{units[n : n + 4]}" for n in range(0, len(units), 4))
+    return (plain, long, long.upper().replace("U", "u"), long.replace("f", "F"))[how]
 
 
-def test_a_spelling_is_of_its_value_alone() -> None:
-    for value in ("\x7f\n\t", "\\n", "\\u000a", "\U0001f600\x01", '"\\"', "é\x1f"):
-        assert {json.loads(text) for text in spellings(value)} == {value}
-    assert len(spellings("\\n")) == 1
+@unhurried
+@given(st.lists(st.tuples(ESCAPES, st.integers(0, 3)), max_size=6), st.text("a\n\\", max_size=3))
+def test_a_word_is_taken_however_each_of_its_characters_is_spelled(
+    parts: list[tuple[str, int]], other: str
+) -> None:
+    """llguidance leaves a model the choice, character by character, in values and in names."""
+    word = "".join(character for character, _ in parts)
+    schema: r.Json = {"type": "object", "properties": {word: {"enum": [word, word + "x"]}}}
+    schema |= {"required": [word], "additionalProperties": False}
+    text = "".join(spelled(*part) for part in parts)
+    assert follows(schema, f'{{"{text}":"{text}"}}')
+    assert follows(schema, f'{{"{text}":"{text}x"}}')
+    wrong = json.dumps(other)
+    assert follows(schema, f'{{"{text}":{wrong}}}') == (other == word)
+    assert follows(schema, f'{{{wrong}:"{text}"}}') == (other == word)
+
+
+@pytest.mark.parametrize(
+    "text", [r"\U000a", r"\ud83d\Ude42", r"\u00zz", r"\x", "\n", r"\ud83d", "\xff"]
+)
+def test_what_spells_no_character_is_no_word(text: str) -> None:
+    assert not follows({"enum": ["\n", "\U0001f642", "\xff\xff"]}, f'"{text}"')
+
+
+PATTERNS = (r"^[^b]*b?a{0,9}[^a]+$", r"^\w*\.?[^\w]*$", "^a*[^a-z]{1,200}b*$")
+
+
+@unhurried
+@given(st.sampled_from(PATTERNS), st.lists(st.sampled_from(["a" * 30, "b", "é" * 25, "\n", "."])))
+def test_a_pattern_is_followed_a_stretch_at_a_time_as_if_it_were_read_at_once(
+    pattern: str, parts: list[str]
+) -> None:
+    value = "".join(parts)
+    lawful = re.fullmatch(pattern[1:-1], value, re.ASCII) is not None
+    schema: r.Json = {"type": "string", "pattern": pattern}
+    for ascii_only in (True, False):
+        assert follows(schema, json.dumps(value, ensure_ascii=ascii_only)) == lawful
+
+
+HOSTILE: dict[str, tuple[r.Json, list[str]]] = {
+    "patterns": (
+        {"anyOf": [{"type": "string", "pattern": f"^{'a*' * 60}b{{0,{n}}}$"} for n in range(32)]},
+        ['"', *["a" * 100] * 30, '"'],
+    ),
+    "ways": (
+        {"anyOf": [{"type": "string", "pattern": f"^[ab]*a[ab]{{{n + 400}}}$"} for n in range(9)]},
+        ['"', *["".join(Random(n).choices("ab", k=100)) for n in range(8)]],
+    ),
+    "readings": (
+        {"anyOf": [{"type": "array", "items": {"enum": [n, "x" * 50]}} for n in range(64)]},
+        ["[", '"', "x" * 50],
+    ),
+    "members": (
+        {"type": "object", "properties": {f"n{n}": {"type": "null"} for n in range(1900)}},
+        ["{", *(f'"n{n}":null,' for n in range(20))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_step_of_an_engine_is_held_up_by_a_hostile_schema(name: str) -> None:
+    """The patterns took 2 s, all at the closing quote; ten times what was measured is allowed."""
+    schema, pieces = HOSTILE[name]
+    check = FORMS.form(schema, "schema").check()
+    for piece in pieces:
+        begin = time.thread_time()
+        assert check.feed(piece.encode())
+        assert time.thread_time() - begin < 0.25

@@ -202,17 +202,46 @@ def test_every_waiting_reader_is_woken_once_and_a_gone_one_does_no_harm() -> Non
 
 
 def test_a_listener_is_told_within_each_wake_and_at_the_end() -> None:
-    log, told = opened(), list[tuple[bool, bytes]]()
-    cursor = Cursor(log)
-    log.listen(lambda: told.append((log.closed, cursor.take())))
+    log, told = opened(), list[bytes | None]()
+    assert numbers(log.listen(told.append)) == [0, 1, 2, 3]
+    log.wake()
     assert told == []
-    log.wake()
-    log.grow(DELTA).pieces += [b"a", b"b"]
-    log.wake()
+    deltas = log.grow(DELTA)
+    for step in ([b"a", b"b"], [b"c"], [], [b"d"], [b"e", b"f", b"g"], [b"h"]):
+        deltas.pieces += step
+        log.wake()
     log.append(e.OutputTextDone("msg_0", 0, 0, "ab"))
     log.close()
-    assert [closed for closed, _ in told] == [False, False, True]
-    assert [numbers(frames) for _, frames in told] == [[0, 1, 2, 3], [4, 5], [6]]
+    assert told.pop() is None
+    assert [numbers(frames or b"") for frames in told] == [
+        [4, 5],
+        [6],
+        [7],
+        [8, 9, 10],
+        [11],
+        [12],
+    ]
+    assert b"".join(filter(None, told)) == Cursor(log, after=3).take()
+
+
+@pytest.mark.parametrize("after", [-1, 0, 4, 5, 6, 9, 12, 100])
+def test_a_listener_hears_what_is_beyond_its_number_and_no_more(after: int) -> None:
+    """It comes in the middle of a text, while another listens, and may begin in the future."""
+    log, first, told = opened(), list[bytes | None](), list[bytes | None]()
+    log.listen(first.append)
+    deltas = log.grow(DELTA)
+    deltas.pieces += [b"a", b"b"]
+    told.append(log.listen(told.append, after=after))
+    for word in (b"c", b"d", b"e", b"f"):
+        deltas.pieces.append(word)
+        log.wake()
+    log.append(e.OutputTextDone("msg_0", 0, 0, "abcdef"))
+    log.close()
+    assert (told.pop(), first.pop()) == (None, None)
+    assert b"".join(filter(None, told)) == Cursor(log, after=after).take()
+    assert b"".join(filter(None, first)) == Cursor(log, after=3).take()
+    log.unlisten(told.append)
+    log.unlisten(first.append)
 
 
 def test_readers_of_any_speed_read_the_same_to_the_end() -> None:

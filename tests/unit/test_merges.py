@@ -8,7 +8,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare.merges import merges
+from trt_responses.prepare.merges import merges, stand_in_merges
+from trt_responses.prepare.stand_ins import StandIns, is_whole, stand_in
 
 if TYPE_CHECKING:
     from trt_responses.harmony.vocabulary import Vocabulary
@@ -22,11 +23,32 @@ def test_merges_lead_to_every_id_and_to_openai_harmonys(vocabulary: Vocabulary) 
     order = {pair: n for n, pair in enumerate(found)}
     ids = {raw: n for n, raw in enumerate(vocabulary.token_bytes)}
     for word in WORDS:
-        parts = [bytes((byte,)) for byte in word.encode()]
-        while True:
-            pairs = [(order[p], n) for n, p in enumerate(pairwise(parts)) if p in order]
-            if not pairs:
-                break
-            _, at = min(pairs)
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        assert [ids[part] for part in parts] == vocabulary.encoding.encode(word)
+        assert [ids[part] for part in merged(word, order)] == vocabulary.encoding.encode(word)
+
+
+def test_stand_ins_are_merged_to_the_ids_of_the_characters_they_stand_for(
+    vocabulary: Vocabulary,
+) -> None:
+    found = (*stand_in_merges(vocabulary.token_bytes), *merges(vocabulary.token_bytes))
+    order = {pair: n for n, pair in enumerate(found)}
+    names = {
+        (raw if is_whole(raw) else stand_in(n).encode()): n
+        for n, raw in enumerate(vocabulary.token_bytes)
+    }
+    assert len(names) == len(vocabulary.token_bytes)
+    spelled = StandIns(vocabulary)
+    for character in ("\uff46", "\ua66e", "\U0001f9ff", "\U000e0067", "\u0378", "\U0010fffd"):
+        text = spelled(character)
+        assert text != character
+        ids = [names[part] for part in merged(text, order)]
+        assert b"".join(vocabulary.token_bytes[n] for n in ids).decode() == character
+        assert spelled(f"é {character}日") == f"é {text}日"
+
+
+def merged(text: str, order: dict[tuple[bytes, bytes], int]) -> list[bytes]:
+    """What the merges make of it, the first of them first."""
+    parts = [bytes((byte,)) for byte in text.encode()]
+    while pairs := [(order[p], n) for n, p in enumerate(pairwise(parts)) if p in order]:
+        _, at = min(pairs)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return parts

@@ -320,7 +320,7 @@ def test_a_chunk_of_plain_text_is_one_text_with_a_piece_for_each_id(
     assert len(text.pieces) == len(ids)
     assert orjson.loads(b'"' + b"".join(text.pieces) + b'"') == 'She said "no"\n\tand left\\ \x01'
     assert reader.feed([]) == []
-    assert reader.feed([ids[0]]) == [Text((tables.pieces.plain[ids[0]],))]
+    assert reader.feed([ids[0]]) == [Text([tables.pieces.plain[ids[0]]])]
 
 
 def test_pieces_say_what_their_ids_say_and_lack_only_partial_characters_and_control_ids(

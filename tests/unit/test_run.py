@@ -12,7 +12,9 @@ from tests import lawful
 from tests.replay import PROMPT, Part, Stage, followed, ids_of, plain
 from trt_responses.engine.base import Chunk, Health, Limits
 from trt_responses.errors import ApiError, EngineUnavailable
+from trt_responses.harmony.gate import Gate
 from trt_responses.harmony.read import Reader
+from trt_responses.harmony.steer import Segment
 from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.response.log import Cursor
 from trt_responses.response.run import CONTINUATION_PRIORITY
@@ -304,8 +306,9 @@ class Rude:
         self.aborted += 1
 
 
+@pytest.mark.parametrize("said", [" there<|return|>", " there"])
 def test_what_comes_after_the_abort_changes_nothing(
-    stage_of: Stages, vocabulary: Vocabulary
+    stage_of: Stages, vocabulary: Vocabulary, said: str
 ) -> None:
     async def go() -> None:
         handles: list[Rude] = []
@@ -317,9 +320,10 @@ def test_what_comes_after_the_abort_changes_nothing(
         stage = stage_of(engine=Odd(generate))
         making = await stage.begin()
         (handle,) = handles
-        handle.sink.push(Chunk(ids_of("<|channel|>final<|message|>Hi", vocabulary)))
+        for step in ("<|channel|>final<|message|>Hi", ",", " you"):
+            handle.sink.push(Chunk(ids_of(step, vocabulary)))
         stage.run.cancel()
-        before, late = stage.frames(), ids_of(" there<|return|>", vocabulary)
+        before, late = stage.frames(), ids_of(said, vocabulary)
         handle.sink.push(Chunk(late))
         assert stage.frames() == before
         await making
@@ -331,6 +335,45 @@ def test_what_comes_after_the_abort_changes_nothing(
         assert handle.aborted == 1
 
     asyncio.run(go())
+
+
+def test_text_of_a_gated_segment_goes_by_its_gate_from_the_first_id(
+    stage_of: Stages, vocabulary: Vocabulary
+) -> None:
+    """Also when a free segment before it has left its message open."""
+
+    async def go() -> None:
+        handles: list[Rude] = []
+
+        def generate(sink: Sink) -> Handle:
+            handles.append(Rude(sink))
+            return handles[-1]
+
+        stage = stage_of(engine=Odd(generate))
+        gate = Gate(frozenset(ids_of("!", vocabulary)), (CONTROL.return_,))
+        stage.run._plan = Row(Segment(100), Segment(100, gate=gate))
+        making = await stage.begin()
+        for step in ("<|channel|>final<|message|>", "Hi", " you"):
+            handles[0].sink.push(Chunk(ids_of(step, vocabulary)))
+        handles[0].sink.push(Chunk((), finish="stop"))
+        await asyncio.sleep(0)
+        handles[1].sink.push(Chunk(ids_of("!", vocabulary)))
+        assert handles[1].aborted == 1
+        last = await making
+        assert last.status == "completed"
+        assert last_of(stage)["output"][0]["content"][0]["text"] == "Hi you"
+
+    asyncio.run(go())
+
+
+class Row:
+    """A plan of these segments."""
+
+    def __init__(self, *segments: Segment) -> None:
+        self._left = list(segments)
+
+    def next(self, reader: Reader) -> Segment | None:
+        return self._left.pop(0) if self._left else None
 
 
 def test_an_engine_may_end_inside_generate(stage_of: Stages, vocabulary: Vocabulary) -> None:

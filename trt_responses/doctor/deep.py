@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 NAME = "deep"
 COUNTED = " ".join(f"{n} and" for n in range(100))
-PROMPT = f"<|start|>user<|message|>{COUNTED}<|end|><|start|>assistant<|channel|>analysis<|message|>"
-"""308 ids: longer than the window of 128, so that a wrong window shows."""
+THOUGHT = "<|channel|>analysis<|message|>The user wants a sum. The numbers are"
+PROMPT = f"<|start|>user<|message|>{COUNTED}<|end|><|start|>assistant{THOUGHT}"
+"""317 ids: longer than the window of 128, so that a wrong window shows. What comes next has to be
+looked up far back, so that every part of the forward counts."""
 LIKELIEST = 20
 BOUND = 0.3
-"""The demo's file is under 0.1 away; without the window, an expert or YaRN, it is over 0.5."""
+"""The demo's file is about 0.1 away; without the window, an expert or YaRN, it is over 3."""
 DEADLINE_S = 120.0
 
 

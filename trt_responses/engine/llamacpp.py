@@ -20,9 +20,9 @@ from trt_responses.engine.admission import room
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Health, Limits
 from trt_responses.engine.llamacpp_keeper import Keeper, Patience
 from trt_responses.engine.llamacpp_process import Child, Model, check_file, spare_cores
-from trt_responses.engine.llamacpp_slots import Slots
 from trt_responses.engine.llamacpp_stream import Answer, Stream
 from trt_responses.engine.quarantine import Quarantine
+from trt_responses.engine.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class LlamaCppEngine:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
         seeds: random.Random | None = None,
+        spelled: Callable[[str], str] = str,
     ) -> None:
+        """`spelled` writes a guide in the characters of the model file."""
         self._model = Model(model_path, context_tokens, slots, threads or spare_cores())
         self._limits = Limits(context_tokens, slots, llamacpp_body.GUIDES, MAX_LOGPROBS)
         self._patience = patience or Patience()
@@ -73,6 +75,7 @@ class LlamaCppEngine:
         )
         self._now_ns = now_ns
         self._seeds = seeds or random.Random()
+        self._spelled = spelled
         self._quarantine = Quarantine()
         self._suspects: deque[Sequence[int]] = deque(maxlen=slots)
         self._slots = Slots(slots)
@@ -96,7 +99,7 @@ class LlamaCppEngine:
         left = room(len(prompt_ids), options, self._limits)
         self._quarantine.check(prompt_ids)
         seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
-        words = llamacpp_body.words(prompt_ids, options, left, seed)
+        words = llamacpp_body.words(prompt_ids, options, left, seed, self._spelled)
         stream = Stream(prompt_ids, options, words, sink, self._over, self._now_ns)
         if left <= 0:
             asyncio.get_running_loop().call_soon(stream.end, Chunk(finish="length"))

@@ -1,4 +1,4 @@
-"""One request in llama.cpp's words: the body of a native `/completion`, and its guides.
+"""One request in llama.cpp's words: the body of a native `/completion`.
 
 Everything that samples is said, because the server's own defaults (top_k 40, top_p 0.95,
 min_p 0.05) must never show. Knows no connection.
@@ -6,18 +6,17 @@ min_p 0.05) must never show. Knows no connection.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.engine.lark import grammar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import GenerateOptions, Guide, GuideKind
-    from trt_responses.engine.llamacpp_slots import Slot
+    from trt_responses.engine.base import GenerateOptions, GuideKind
+    from trt_responses.engine.slots import Slot
 
 END_OF_TEXT = 199_999
 STOPS_BY_ITSELF = frozenset({END_OF_TEXT, 200_002, 200_012})
@@ -42,7 +41,13 @@ OWN_SEED = 0xFFFF_FFFF
 Words = dict[str, object]
 
 
-def words(prompt_ids: Sequence[int], options: GenerateOptions, left: int, seed: int) -> Words:
+def words(
+    prompt_ids: Sequence[int],
+    options: GenerateOptions,
+    left: int,
+    seed: int,
+    spelled: Callable[[str], str] = str,
+) -> Words:
     """All but the slot, which is known later. Raises when the guide cannot be said."""
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
@@ -69,28 +74,9 @@ def words(prompt_ids: Sequence[int], options: GenerateOptions, left: int, seed: 
         "logit_bias": [(token_id, False) for token_id in banned],
         "ignore_eos": False,
         "stop": (),
-        "grammar": "" if options.guide is None else grammar(options.guide),
+        "grammar": "" if options.guide is None else spelled(grammar(options.guide)),
     }
 
 
 def body(words: Words, slot: Slot) -> bytes:
     return orjson.dumps({**words, "id_slot": slot.number, "cache_prompt": slot.reusable})
-
-
-def grammar(guide: Guide) -> str:
-    """A guide as llguidance reads it: Lark with one rule."""
-    if guide.kind == "regex":
-        return f"%llguidance {{}}\nstart: /{_between_slashes(guide.source)}/"
-    try:
-        schema = orjson.loads(guide.source)
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The guide's JSON schema is not JSON: {error}.") from None
-    # Free whitespace is a place where a model can stay for ever.
-    strict = {"x-guidance": {"whitespace_flexible": False}}
-    schema = {**schema, **strict} if isinstance(schema, dict) else strict
-    return f"%llguidance {{}}\nstart: %json {orjson.dumps(schema).decode()}"
-
-
-def _between_slashes(pattern: str) -> str:
-    escaped = re.sub(r"(\\.)|/", lambda found: found[1] or r"\/", pattern, flags=re.DOTALL)
-    return escaped.replace("\n", r"\n")

@@ -77,7 +77,7 @@ class Events:
     def _read(self, event: Event) -> Chunk | None:
         """Note one event; a chunk when it is the end."""
         if "error" in event:
-            return self._chunk("error", error=f"The engine failed: {event['error']['message']}")
+            return self._chunk("error", error=event["error"]["message"])
         if "prompt_progress" in event:  # its `tokens` hold nothing
             if self._count == 0:
                 self._cached = event["prompt_progress"]["cache"]

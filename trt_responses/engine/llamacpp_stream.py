@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions, Sink
     from trt_responses.engine.llamacpp_body import Words
     from trt_responses.engine.llamacpp_process import Child
-    from trt_responses.engine.llamacpp_slots import Slot
+    from trt_responses.engine.slots import Slot
 
 BROKEN = "The engine's process broke the connection before the answer was complete."
 

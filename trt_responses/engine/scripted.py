@@ -223,7 +223,8 @@ class ScriptedEngine:
         if self._waiting:
             self._admit()
         if running := self._running:
-            self._last_progress_ns = self._now_ns()
+            now_ns = self._now_ns
+            self._last_progress_ns = now_ns()
             for request in tuple(running):  # a push may abort any of them
                 if request.state == "running":
                     request.advance()

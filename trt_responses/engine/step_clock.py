@@ -43,7 +43,8 @@ class StepClock:
             self._armed = True
             if self._soon is None:  # to ask for the loop costs a system call
                 self._soon = asyncio.get_running_loop().call_soon
-            self._soon(self._tick)
+            soon = self._soon
+            soon(self._tick)
 
     async def step(self, count: int = 1) -> None:
         """Make exactly `count` steps; after each, let the loop run so that consumers react."""
@@ -57,7 +58,10 @@ class StepClock:
         self._armed = False
         more = True
         try:
-            more = self._advance()
+            advance = (
+                self._advance
+            )  # called as a local: a method that is a value is looked up twice
+            more = advance()
         finally:  # one sink that raises must not stop the others
             if more:
                 self.wake()

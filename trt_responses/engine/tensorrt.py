@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from trt_responses.engine import tensorrt_guides
 from trt_responses.engine.admission import room
 from trt_responses.engine.base import Chunk, Health, Limits
-from trt_responses.engine.llamacpp_body import grammar
+from trt_responses.engine.lark import grammar
 from trt_responses.engine.tensorrt_guides import GuideFault, Guides
 from trt_responses.engine.tensorrt_request import Request
 from trt_responses.engine.tensorrt_sampler import Sampler

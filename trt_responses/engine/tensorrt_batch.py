@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trt_responses.engine.base import Chunk
-from trt_responses.engine.llamacpp_slots import Slots
+from trt_responses.engine.slots import Slots
 from trt_responses.engine.tensorrt_executor import EXACT_TOKENS, Executor, Rows
 from trt_responses.engine.tensorrt_sampler import Row
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.engine.base import GenerateOptions, Sink
-    from trt_responses.engine.llamacpp_slots import Slot
+    from trt_responses.engine.slots import Slot
     from trt_responses.engine.tensorrt_guides import Following
     from trt_responses.engine.tensorrt_sampler import Row, Sampler
 

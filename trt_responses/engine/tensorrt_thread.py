@@ -86,7 +86,7 @@ class ComputingThread:
         except StartupError as error:
             reason = str(error)
         except ExecutorFault as fault:
-            reason = f"The engine failed: {fault}"
+            reason = str(fault)
         finally:
             self._post(self._heard.gone, reason)
 

@@ -111,7 +111,7 @@ class Request:
                 break
             except FAILURES as error:
                 self._on_error(error)
-                self.fail(f"The engine failed: {error}")
+                self.fail(str(error))
                 return
             if not self.over:  # it may have been aborted between the step and this turn
                 self._step(step)

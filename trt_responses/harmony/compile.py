@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.harmony import jsonvalue as j
-from trt_responses.harmony.ending import can_end
+from trt_responses.harmony.ending import can_end, widest
 from trt_responses.harmony.keywords import (
     BOUND_NAMES,
     as_schema,
@@ -16,7 +16,8 @@ from trt_responses.harmony.keywords import (
     check_spelling,
     constants,
     fault,
-    follows,
+    form_of_text,
+    pattern_of,
     repeats,
     room,
     types_of,
@@ -26,9 +27,12 @@ from trt_responses.harmony.whitelist import (
     APPLIES,
     DEFINITIONS,
     KEYWORDS,
+    MAX_ALTERNATIVES,
     MAX_DEPTH,
+    MAX_ELEMENTS,
     MAX_REFERENCES,
     MAX_REPEATS,
+    MAX_STATES,
     MAX_SUBSCHEMAS,
     TYPES,
 )
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trt_responses.harmony.jsontext import Node
+    from trt_responses.harmony.keywords import Allowance
 
 _REFERENCE = re.compile(r"#/(\$defs|definitions)/[A-Za-z0-9_.-]+")
 """Other names would need two layers of escapes, which engines read differently."""
@@ -45,10 +50,11 @@ _REFERENCE = re.compile(r"#/(\$defs|definitions)/[A-Za-z0-9_.-]+")
 class Compiler:
     """One schema, from its JSON to a node. Schemas are walked with `MAX_DEPTH` as the bound."""
 
-    def __init__(self, schema: Mapping[str, object], place: str) -> None:
+    def __init__(self, schema: Mapping[str, object], place: str, allowance: Allowance) -> None:
         self._root = schema
         self._place = place
-        self._count = self._references = 0
+        self._allowance = allowance
+        self._count = self._references = self._elements = self._states = 0
         self._named: dict[str, j.Union] = {}
 
     def compiled(self) -> tuple[str, Node]:
@@ -68,6 +74,9 @@ class Compiler:
             part[name] = self._fill(union, schema, place)
         if not can_end(root):
             raise fault(self._place, "allows no value that ends")
+        if widest(root) > MAX_ALTERNATIVES:
+            what = f"holds an 'anyOf' with more than {MAX_ALTERNATIVES} alternatives"
+            raise fault(self._place, f"{what}, as they are counted")
         return orjson.dumps(written).decode(), root
 
     def _fill(
@@ -95,6 +104,7 @@ class Compiler:
         self, schema: Mapping[str, object], place: str, depth: int, *, at_root: bool = False
     ) -> tuple[Node, dict[str, object]]:
         """What the schema allows, and the schema without what allows and forbids nothing."""
+        self._allowance.check(self._place)
         self._count += 1
         if depth > MAX_DEPTH:
             raise fault(place, f"is deeper than {MAX_DEPTH} schemas")
@@ -131,6 +141,8 @@ class Compiler:
     def _any_of(self, value: object, place: str, depth: int) -> tuple[Node, dict[str, object]]:
         if not isinstance(value, list) or not value:
             raise fault(place, "must be a list of schemas")
+        if len(value) > MAX_ALTERNATIVES:
+            raise fault(place, f"has more than {MAX_ALTERNATIVES} alternatives")
         pairs = [
             self._walk(as_schema(option, inner := f"{place}[{n}]"), inner, depth + 1)
             for n, option in enumerate(value)
@@ -182,6 +194,10 @@ class Compiler:
         self, told: dict[str, object], place: str, depth: int, written: dict[str, object]
     ) -> Node:
         least, most = repeats(told, place, "minItems", "maxItems", written)
+        self._elements += least + (most or 0)
+        if self._elements > MAX_ELEMENTS:
+            what = f"is one of those that add up to more than {MAX_ELEMENTS}"
+            raise fault(place, what, "maxItems" if most else "minItems")
         first, rest = told.get("prefixItems", []), told.get("items", True)
         if not isinstance(first, list):
             raise fault(place, "must be a list of schemas", "prefixItems")
@@ -205,17 +221,23 @@ class Compiler:
         self, told: dict[str, object], place: str, depth: int, written: dict[str, object]
     ) -> Node:
         least, most = repeats(told, place, "minLength", "maxLength", written)
-        rule = None
-        for keyword in ("pattern", "format"):
-            if keyword not in told:
-                continue
-            if rule is not None or least or most is not None:
-                raise fault(place, "is not supported beside a length or another of them", keyword)
-            value = written[keyword] = told[keyword]
-            rule = follows(keyword, value, place)
+        ruled = [keyword for keyword in ("pattern", "format") if keyword in told]
+        if len(ruled) > 1 or (ruled and (least or most is not None)):
+            what = "is not supported beside a length or another of them"
+            raise fault(place, what, ruled[-1])
+        if "pattern" in told:
+            pattern = pattern_of(told["pattern"], place)
+            written["pattern"] = pattern.source
+            self._states += pattern.states
+            if self._states > MAX_STATES:
+                what = f"is one of those that stand for more than {MAX_STATES} characters in all"
+                raise fault(place, what, "pattern")
+            return j.String(pattern=pattern)
+        if "format" in told:
+            written["format"] = told["format"]
+            return j.String(follows=form_of_text(told["format"], place), most_bytes=4 * MAX_REPEATS)
         # A character takes twelve bytes at most: two escapes.
-        most_bytes = 4 * MAX_REPEATS if rule else float("inf") if most is None else 12 * most + 1
-        return j.String(least, most, rule, most_bytes)
+        return j.String(least, most, most_bytes=float("inf") if most is None else 12 * most + 1)
 
     def _number(
         self, told: dict[str, object], place: str, depth: int, written: dict[str, object]

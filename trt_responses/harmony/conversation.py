@@ -10,6 +10,8 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+import orjson
+
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony import past
 from trt_responses.harmony.past import FUNCTIONS as FUNCTIONS
@@ -81,7 +83,7 @@ async def input_blocks(
     text model cannot read; without, it is refused.
     """
     if isinstance(items, str):
-        items = [i.InputMessage(role="user", content=items)]
+        return [await _text_block(items, renderer, at_most)]
     callees = {b.call_id: b.callee for b in prior if b.call_id and b.callee}
     blocks = []
     for place, item in enumerate(items):
@@ -95,6 +97,13 @@ async def input_blocks(
             ids += (await renderer.message(message, at_most=at_most)).tobytes()
         blocks.append(Block(said.kind, _as_json(item), ids, said.call_id, said.callee))
     return blocks
+
+
+async def _text_block(text: str, renderer: Renderer, at_most: int) -> Block:
+    """A text alone: a user's message that is written as such, for what most requests bring."""
+    ids = await renderer.message(Message("user", text), at_most=at_most)
+    item = {"type": "message", "role": "user", "content": text, "id": _item_id("message")}
+    return Block("user", orjson.dumps(item | {"status": "completed"}), ids.tobytes())
 
 
 def _said(item: i.InputItem, callees: dict[str, str], place: str) -> Said:
@@ -208,7 +217,11 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
 
 def _as_json(item: i.InputItem) -> bytes:
     """The item as the API gives it back: with an id and a status, whoever left them out."""
-    filled = {"id": item.id or f"{ID_PREFIXES[item.type]}_{secrets.token_hex(12)}"}
+    filled = {"id": item.id or _item_id(item.type)}
     if "status" in type(item).model_fields:
         filled["status"] = getattr(item, "status", None) or "completed"
     return item.model_copy(update=filled).model_dump_json(exclude_none=True).encode()
+
+
+def _item_id(kind: str) -> str:
+    return f"{ID_PREFIXES[kind]}_{secrets.token_hex(12)}"

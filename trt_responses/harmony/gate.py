@@ -26,9 +26,16 @@ class Check(Protocol):
     @property
     def whole(self) -> bool: ...
 
+    @property
+    def crowded(self) -> bool:
+        """The text can be read in too many ways to be followed any further."""
+        ...
+
 
 class Words:
     """One of some words, followed byte by byte."""
+
+    crowded = False
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [word.encode() for word in words]
@@ -51,6 +58,8 @@ class Gate:
 
     over = False
     """The segment has ended: whatever else comes is discarded."""
+    discarded = 0
+    """Ids that came and do not count, but for the one that ended the segment."""
     fault: ApiError | None = None
     """The output is not what the guide says."""
 
@@ -64,11 +73,13 @@ class Gate:
     def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
         """Those that count."""
         if self.over:
+            self.discarded += len(token_ids)
             return ()
         if self._ends.isdisjoint(token_ids):
             return token_ids
         self.over = True
         end = next(n for n, token_id in enumerate(token_ids) if token_id in self._ends)
+        self.discarded += len(token_ids) - end - 1
         return (*token_ids[:end], *self._closing)
 
     def finish(self, finish: Finish) -> Sequence[int]:
@@ -96,13 +107,17 @@ class GuidedGate(Gate):
         self._what = what
 
     def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
-        for place, token_id in enumerate(() if self.over else token_ids):
-            if token_id in self._ends:
-                return (*token_ids[:place], *self._end("ended before it fulfilled"))
-            if not self._follows(token_id):
+        if self.over:
+            self.discarded += len(token_ids)
+            return ()
+        for place, token_id in enumerate(token_ids):
+            ends = token_id in self._ends
+            if ends or not self._follows(token_id):
+                self.discarded += len(token_ids) - place - ends
                 # A guide that is over and does not end: its text is whole without the rest.
-                return (*token_ids[:place], *self._end("departed from"))
-        return () if self.over else token_ids
+                how = "ended before it fulfilled" if ends else "departed from"
+                return (*token_ids[:place], *self._end(how))
+        return token_ids
 
     def finish(self, finish: Finish) -> Sequence[int]:
         if self.over or finish == "error":
@@ -120,5 +135,7 @@ class GuidedGate(Gate):
         self.over = True
         if self._check.whole:
             return self._closing
+        if self._check.crowded:
+            how = "can be read in too many ways by"
         self.fault = ApiError(f"The model's output {how} {self._what}.")
         return ()

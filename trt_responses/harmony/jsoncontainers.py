@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from trt_responses.harmony.jsonscalars import QUOTE, InString, string_at
+from trt_responses.harmony.jsonscalars import ANY_STRING, QUOTE, InString, string_at
 from trt_responses.harmony.jsontext import BLANK, BLANKS, OVER, Open, Value
 
 if TYPE_CHECKING:
@@ -15,17 +15,6 @@ if TYPE_CHECKING:
 
 _COMMA, _COLON = b",:"
 
-
-class _AnyName:
-    """Every string may be a name."""
-
-    most_bytes = float("inf")
-
-    def takes(self, value: str) -> bool:
-        return True
-
-
-_ANY_NAME = _AnyName()
 
 Where = Literal["first", "next", "key"]
 
@@ -60,7 +49,7 @@ class InName(Open):
 
     def __init__(self, node: Object, begin: int, seen: int, up: State) -> None:
         self._node, self._begin, self._seen, self._up = node, begin, seen, up
-        self._string: Sequence[State] = (InString(_ANY_NAME, begin, OVER),)
+        self._string: Sequence[State] = (InString(ANY_STRING, begin, OVER),)
 
     def step(self, byte: int, text: Seen) -> Sequence[State]:
         (string,) = self._string

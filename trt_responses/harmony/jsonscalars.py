@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.harmony.jsontext import Seen, State
+    from trt_responses.harmony.pattern import Pattern
 
 NUMBER_BYTES = 1000
 """Python's own limit for a client's parser is 4300 digits."""
@@ -20,6 +21,11 @@ NUMBER_BYTES = 1000
 QUOTE, _BACKSLASH = b'"\\'
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _SIMPLE_ESCAPES = frozenset(b'"\\/bfnrt')
+_PLAIN = frozenset(range(0x20, 0x80)) - {QUOTE, _BACKSLASH}
+
+
+STRETCH = 64
+"""Bytes that are not plain ASCII and wait to be read against a pattern, all at once."""
 
 
 class Strings(Protocol):
@@ -29,6 +35,18 @@ class Strings(Protocol):
     def most_bytes(self) -> float: ...
 
     def takes(self, value: str) -> bool: ...
+
+
+class AnyString:
+    """Every string may stand here."""
+
+    most_bytes = float("inf")
+
+    def takes(self, value: str) -> bool:
+        return True
+
+
+ANY_STRING = AnyString()
 
 
 class Numbers(Protocol):
@@ -54,7 +72,7 @@ class InString(Open):
         if byte == QUOTE:
             return self._close(text)
         if byte == _BACKSLASH:
-            return (InString(self._node, self._begin, self._up, 1),)
+            return (self._with(1),)
         if byte < 0x20 or len(text) - self._begin > self._node.most_bytes:
             return ()
         return (self,)
@@ -65,7 +83,10 @@ class InString(Open):
             after = 2
         elif byte not in (_SIMPLE_ESCAPES if self._escape == 1 else _HEX):
             return ()
-        return (InString(self._node, self._begin, self._up, after),)
+        return (self._with(after),)
+
+    def _with(self, escape: int) -> State:
+        return InString(self._node, self._begin, self._up, escape)
 
     def _close(self, text: Seen) -> Sequence[State]:
         value = string_at(text, self._begin)
@@ -76,11 +97,53 @@ class InString(Open):
         return ("text", id(self._node), self._begin, self._up.key, self._escape)
 
 
+class InPattern(InString):
+    """Inside a string that follows a pattern, which is at `_here` behind the byte `_mark`. A plain
+    character is followed at once; others wait for the next that is plain, and not for long."""
+
+    __slots__ = ("_here", "_mark", "_pattern")
+
+    def __init__(self, pattern: Pattern, begin: int, up: State) -> None:
+        super().__init__(ANY_STRING, begin, up)
+        self._pattern, self._here, self._mark = pattern, pattern.begin, begin
+
+    def step(self, byte: int, text: Seen) -> Sequence[State]:
+        if self._escape or not (byte in _PLAIN or byte >= 0xC0):
+            return super().step(byte, text)
+        here, waiting = self._here, len(text) - 1 - self._mark
+        if waiting and (byte in _PLAIN or waiting > STRETCH):
+            here = self._after(text)
+            waiting = 0
+        if here and byte in _PLAIN:
+            here = self._pattern.after(here, chr(byte))
+        mark = len(text) if byte in _PLAIN else len(text) - 1 - waiting
+        return (self._with(0, here, mark),) if here else ()
+
+    def _after(self, text: Seen) -> int:
+        read = string_at(text, self._mark)
+        return 0 if read is None else self._pattern.after(self._here, read)
+
+    def _with(self, escape: int, here: int | None = None, mark: int | None = None) -> InPattern:
+        after = InPattern(self._pattern, self._begin, self._up)
+        after._escape = escape
+        after._here = self._here if here is None else here
+        after._mark = self._mark if mark is None else mark
+        return after
+
+    def _close(self, text: Seen) -> Sequence[State]:
+        return (self._up,) if self._pattern.ends(self._after(text)) else ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return ("pattern", id(self._pattern), self._begin, self._up.key, self._escape)
+
+
 def string_at(text: Seen, begin: int) -> str | None:
-    """The string's value, bad UTF-8 replaced as the reader does it; None for half a surrogate."""
-    written = text[begin:].decode("utf-8", "replace") + '"'
+    """The value of what stands behind the byte there, bad UTF-8 replaced as the reader does it;
+    None for half a surrogate."""
+    written = text[begin + 1 :].decode("utf-8", "replace")
     try:
-        value = orjson.loads(written)
+        value = orjson.loads(f'"{written}"')
     except orjson.JSONDecodeError:
         return None
     return str(value)

@@ -50,10 +50,12 @@ class Node(Protocol):
 class Check:
     """One text, followed from its first byte to its last."""
 
-    __slots__ = ("_states", "text")
+    __slots__ = ("_states", "crowded", "text")
 
     def __init__(self, node: Node) -> None:
         self.text = bytearray()
+        self.crowded = False
+        """It was given up because there were too many ways to read it."""
         self._states: Sequence[State] = (Value(node, OVER),)
 
     def feed(self, piece: bytes) -> bool:
@@ -65,6 +67,9 @@ class Check:
             else:
                 found = [after for state in states for after in state.step(byte, self.text)]
                 states = _distinct(found) if len(found) > 1 else found
+                self.crowded = len(states) > STATES
+                if self.crowded:
+                    states = ()
             if not states:
                 del self.text[length:]
                 return False
@@ -80,7 +85,7 @@ class Check:
 
 def _distinct(states: Sequence[State]) -> Sequence[State]:
     found = {state.key: state for state in states}
-    return tuple(found.values()) if len(found) <= STATES else ()
+    return tuple(found.values())
 
 
 # --- the readings -----------------------------------------------------------------------------

@@ -5,21 +5,22 @@ A node opens the readings of a text that `jsontext.Check` follows. It knows no s
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from trt_responses.harmony.jsoncontainers import BeforeColon, InArray, InName, InObject
-from trt_responses.harmony.jsonscalars import QUOTE, InNumber, InString
+from trt_responses.harmony.jsonscalars import QUOTE, InNumber, InPattern, InString
 from trt_responses.harmony.jsontext import Spelled
+from trt_responses.harmony.jsonwords import InWord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from decimal import Decimal
 
     from trt_responses.harmony.jsontext import Node, Seen, State
+    from trt_responses.harmony.pattern import Pattern
 
 _DIGITS = frozenset(b"0123456789")
 
@@ -36,7 +37,7 @@ class Union:
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """One of some values, each in every spelling that a serialiser gives it."""
+    """One of some values that are no strings, each as a serialiser writes it."""
 
     texts: tuple[bytes, ...]
 
@@ -45,14 +46,47 @@ class Constants:
 
 
 @dataclass(frozen=True, eq=False)
+class OneOf:
+    """One of some strings."""
+
+    words: tuple[str, ...]
+
+    def open(self, byte: int, text: Seen, up: State) -> Sequence[State]:
+        if byte != QUOTE:
+            return ()
+        return (InWord(_Then(up, id(self)), len(text), [(word, None) for word in self.words]),)
+
+
+class _Then(NamedTuple):
+    """The same comes behind every word."""
+
+    up: State
+    node_id: int
+
+    def behind(self, what: None) -> State:
+        return self.up
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return ("constant", self.node_id, self.up.key)
+
+
+@dataclass(frozen=True, eq=False)
 class String:
+    """`follows` reads the whole value; a pattern is followed on the way."""
+
     least: int = 0
     most: int | None = None
     follows: Callable[[str], bool] | None = None
     most_bytes: float = float("inf")
+    pattern: Pattern | None = None
 
     def open(self, byte: int, text: Seen, up: State) -> Sequence[State]:
-        return (InString(self, len(text), up),) if byte == QUOTE else ()
+        if byte != QUOTE:
+            return ()
+        if self.pattern is not None:
+            return (InPattern(self.pattern, len(text), up),)
+        return (InString(self, len(text), up),)
 
     def takes(self, value: str) -> bool:
         if len(value) < self.least or (self.most is not None and len(value) > self.most):
@@ -110,54 +144,40 @@ class Object:
     def __post_init__(self) -> None:
         self.places = {name: place for place, name in enumerate(self.members)}
         self.required = sum(1 << self.places[name] for name in self.needed)
-        self._spelled = {name: spellings(name) for name in self.members}
+        self._nodes = tuple(self.members.values())
 
     def open(self, byte: int, text: Seen, up: State) -> Sequence[State]:
         return (InObject(self, 0, "first", up),) if byte == ord("{") else ()
 
     def names(self, seen: int, begin: int, up: State) -> Sequence[State]:
         """Behind the quote of a name: every listed one at most once."""
-        listed: list[tuple[bytes, State]] = []
-        for name, place in self.places.items():
-            if not seen >> place & 1:
-                member = InObject(self, seen | 1 << place, "next", up)
-                after = BeforeColon(self.members[name], member)
-                listed += ((spelled, after) for spelled in self._spelled[name])
-        found: list[State] = [Spelled(listed, 1)] if listed else []
+        listed = [(name, place) for name, place in self.places.items() if not seen >> place & 1]
+        found: list[State] = []
+        if listed:
+            found.append(InWord(_Members(self, seen, up), begin, listed))
         return found if self.rest is None else [*found, InName(self, begin, seen, up)]
 
-
-_CONTROLS = {orjson.dumps(chr(n)).decode()[1:-1]: f"\\u{n:04x}" for n in (*range(32), 127)}
-"""How a control character is written in a compact text, and in hexadecimal."""
-_WRITTEN = re.compile(r"\\(?:u[0-9a-f]{4}|.)|\x7f")
-"""Every escape, so that none is begun in the midst of another; and DEL, which needs none."""
+    def behind(self, place: int, seen: int, up: State) -> State:
+        """Behind the listed name of that place."""
+        return BeforeColon(self._nodes[place], InObject(self, seen | 1 << place, "next", up))
 
 
-def spellings(value: object) -> tuple[bytes, ...]:
-    """A value's compact texts: as it is, with everything beyond ASCII escaped, and either with its
-    control characters in hexadecimal, as a guide may have them."""
-    plain = orjson.dumps(value).decode()
-    texts = (plain, re.sub("[^\x00-\x7f]", lambda found: _escape(found[0]), plain))
-    again = (_WRITTEN.sub(by, text) for text in texts for by in (_hexadecimal, _capital))
-    return tuple(dict.fromkeys(text.encode() for text in (*texts, *again)))
+class _Members(NamedTuple):
+    node: Object
+    seen: int
+    up: State
 
+    def behind(self, what: int) -> State:
+        return self.node.behind(what, self.seen, self.up)
 
-def _hexadecimal(found: re.Match[str]) -> str:
-    return _CONTROLS.get(found[0], found[0])
-
-
-def _capital(found: re.Match[str]) -> str:
-    spelled = _hexadecimal(found)
-    return spelled[:2] + spelled[2:].upper()
-
-
-def _escape(character: str) -> str:
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
+    @property
+    def key(self) -> tuple[object, ...]:
+        return ("member", id(self.node), self.seen, id(self.up))
 
 
 def constants(values: Iterable[object]) -> Node:
     """One of some values. A container is followed member by member, for it may hold blanks."""
+    words: dict[str, None] = {}
     scalars: dict[bytes, None] = {}
     nodes: list[Node] = []
     for value in values:
@@ -168,8 +188,12 @@ def constants(values: Iterable[object]) -> Node:
             case list():
                 first = tuple(constants([inner]) for inner in value)
                 nodes.append(Array(first, None, len(first), len(first)))
+            case str():
+                words[value] = None
             case _:
-                scalars |= dict.fromkeys(spellings(value))
+                scalars[orjson.dumps(value)] = None
+    if words:
+        nodes.append(OneOf(tuple(words)))
     if scalars:
         nodes.append(Constants(tuple(scalars)))
     return nodes[0] if len(nodes) == 1 else Union(nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import orjson
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony import jsonvalue as j
-from trt_responses.harmony.pattern import FORMATS, UnsafePattern, follower
+from trt_responses.harmony.formats import FORMATS
+from trt_responses.harmony.pattern import Pattern, UnsafePattern
 from trt_responses.harmony.whitelist import (
     MAX_DEPTH,
     MAX_ENUM_BYTES,
@@ -36,6 +38,30 @@ def fault(place: str, what: str, keyword: str | None = None) -> InvalidRequest:
     return InvalidRequest(
         f"Invalid schema: '{param}' {what}.", param=param, code="invalid_json_schema"
     )
+
+
+class SlowSchema(InvalidRequest):
+    """The schemas of one request have had their time."""
+
+
+class Allowance:
+    """The time that the schemas of one request have, together, on a clock of the thread's own."""
+
+    def __init__(
+        self, limit_s: float = float("inf"), clock_s: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._limit_s = limit_s
+        self._clock_s = clock_s
+        self._end_s = clock_s() + limit_s
+
+    def check(self, place: str) -> None:
+        if self._clock_s() > self._end_s:
+            raise SlowSchema(
+                f"Invalid schema: '{place}' is not compiled within {self._limit_s:g} s, which is "
+                "all that the schemas of a request have (TRT_RESPONSES_SCHEMA_S).",
+                param=place,
+                code="invalid_json_schema",
+            )
 
 
 def check_spelling(forced: str, place: str, keyword: str | None = None) -> None:
@@ -141,14 +167,16 @@ def room(node: j.Number, low: Decimal, high: Decimal) -> bool:
     return node.takes(low) or node.takes((low + high) / 2)
 
 
-def follows(keyword: str, value: object, place: str) -> Callable[[str], bool]:
-    if keyword == "format":
-        if not isinstance(value, str) or value not in FORMATS:
-            raise fault(place, f"must be one of {', '.join(FORMATS)}", keyword)
-        return FORMATS[value]
+def form_of_text(value: object, place: str) -> Callable[[str], bool]:
+    if not isinstance(value, str) or value not in FORMATS:
+        raise fault(place, f"must be one of {', '.join(FORMATS)}", "format")
+    return FORMATS[value]
+
+
+def pattern_of(value: object, place: str) -> Pattern:
     if not isinstance(value, str) or len(value) > MAX_PATTERN_LENGTH:
-        raise fault(place, f"must be at most {MAX_PATTERN_LENGTH} characters", keyword)
+        raise fault(place, f"must be at most {MAX_PATTERN_LENGTH} characters", "pattern")
     try:
-        return follower(value)
+        return Pattern(value)
     except UnsafePattern as error:
-        raise fault(place, f"is no pattern that can be followed: {error}", keyword) from None
+        raise fault(place, f"is no pattern that can be followed: {error}", "pattern") from None

@@ -80,7 +80,7 @@ class Reader:
         self.kept: list[int] = []
         self.messages: list[Span] = []
         self.ended = False
-        self._plain = tables.pieces.plain.get
+        self._plain = tables.pieces.plain
         self._raw = tables.pieces.raw
         self._headers = tables.headers
         self._out: list[Fragment] = []
@@ -95,45 +95,54 @@ class Reader:
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
         """The next ids, in chunks of any size. After the end they are discarded."""
-        if (pieces := self.text(token_ids)) is not None:
+        pieces = list[bytes]()
+        if self.text(token_ids, pieces):
             return [Text(pieces)] if pieces else []
         for token_id in token_ids:
-            if self._clear and (piece := self._plain(token_id)) is not None:
+            if self._clear and (piece := self._plain.get(token_id)) is not None:
                 self.kept.append(token_id)
                 self._pieces.append(piece)
             elif self._state != "done":
                 self._step(token_id)
         return self._told()
 
-    def text(self, token_ids: Sequence[int]) -> Sequence[bytes] | None:
-        """The hot path: the pieces of ids that are nothing but text of the open message.
+    def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
+        """The hot path: ids that are nothing but text of the open message, to whoever says it.
 
-        None when they are not, and then they have not been read: `feed` them.
+        False when they are more than that, and then they have not been read: `feed` them.
         """
         if len(token_ids) == 1:
             token_id = token_ids[0]
-            if not self._clear or (piece := self._plain(token_id)) is None:
-                return self._part(token_id)
+            if not self._clear or (piece := self._plain.get(token_id)) is None:
+                return self._part(token_id, said)
             self.kept.append(token_id)
-            return (piece,)
-        if not self._clear:
-            return None
-        pieces = list(map(self._plain, token_ids))
-        if not pieces or not all(pieces):
-            return None
-        self.kept += token_ids
-        return pieces  # type: ignore[return-value]  # `all` has seen that none is None
+            said.append(piece)
+            return True
+        if self._state != "content" or not token_ids:
+            return False
+        pieces = list(map(self._plain.get, token_ids))
+        if self._clear and all(pieces):
+            self.kept += token_ids
+            said += pieces  # type: ignore[arg-type]  # `all` has seen that none is None
+            return True
+        if min(token_ids) < 0 or max(token_ids) >= FIRST_CONTROL_ID:
+            return False
+        for token_id in token_ids:
+            self.text((token_id,), said)
+        return True
 
-    def _part(self, token_id: int) -> Sequence[bytes] | None:
+    def _part(self, token_id: int, said: list[bytes]) -> bool:
         """The same for one id that may be a part of a character. By `feed` it takes 1.5 µs more."""
         if self._state != "content" or token_id >= FIRST_CONTROL_ID:
-            return None
+            return False
         if (raw := self._raw(token_id)) is None:
-            return None
+            return False
         self.kept.append(token_id)
         piece, self._pending = advance(self._pending + raw)
         self._clear = not self._pending
-        return (piece,) if piece else ()
+        if piece:
+            said.append(piece)
+        return True
 
     @property
     def recipient(self) -> str | None:

@@ -36,9 +36,9 @@ class ScoredReader(Reader):
     def hear(self, logprobs: Sequence[Logprob]) -> None:
         self._heard = logprobs
 
-    def text(self, token_ids: Sequence[int]) -> Sequence[bytes] | None:
+    def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
         """There is no short way."""
-        return None
+        return False
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
         heard, self._heard = self._heard, ()

@@ -38,13 +38,15 @@ class CallGate(Gate):
         self._held: list[int] = []
 
     def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
-        for token_id in () if self.over else token_ids:
+        for place, token_id in enumerate(() if self.over else token_ids):
             self._held.append(token_id)
-            if token_id == CONTROL.message:
+            if token_id == CONTROL.message or token_id in self._ends:
                 self.over = True
-                return tuple(self._held) if self._calls() else ()
-            if token_id in self._ends:
-                self.over = True
+                if token_id == CONTROL.message and self._calls():
+                    self.discarded = len(token_ids) - place - 1
+                    return tuple(self._held)
+                break
+        self.discarded += len(token_ids)
         return ()
 
     def finish(self, finish: Finish) -> Sequence[int]:
@@ -77,6 +79,9 @@ class Several(Turn):
         self._bodies = bodies
         self._most = most
         self._budget = budget
+
+    def __str__(self) -> str:
+        return f"{self._plan}, and {self._most - 1} calls more"
 
     def _turn(self) -> Iterator[Segment]:
         reader = self._reader

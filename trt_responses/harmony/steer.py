@@ -17,7 +17,7 @@ from trt_responses.harmony.gate import Gate, GuidedGate, Words
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trt_responses.engine.base import GuideKind
     from trt_responses.harmony.gate import Check
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 RESERVE = 512
 """Tokens that a thought leaves for the answer, or half of all, if that is less."""
+
+NAMED = 8
+"""Headers of a plan that a log line names."""
 
 Name = Literal["free", "thought", "header", "body"]
 
@@ -43,8 +46,19 @@ class Segment:
     banned_ids: tuple[int, ...] = ()
     name: Name = "free"
 
+    def told(self, kept: int) -> str:
+        """For the log: what was asked for and what came of it, without a word of it."""
+        discarded = self.gate.discarded if self.gate else 0
+        guide = self.guide.kind if self.guide else "none"
+        return (
+            f"{self.name} forced={len(self.forced)} budget={self.max_tokens} "
+            f"kept={kept} discarded={discarded} guide={guide}"
+        )
+
 
 class Plan(Protocol):
+    """Its `str` is for the log."""
+
     def next(self, reader: Reader) -> Segment | None:
         """The segment to generate now, or None when the run is over."""
         ...
@@ -55,6 +69,9 @@ class Free:
 
     def __init__(self, max_tokens: int) -> None:
         self._segment: Segment | None = Segment(max_tokens)
+
+    def __str__(self) -> str:
+        return "free"
 
     def next(self, reader: Reader) -> Segment | None:
         segment, self._segment = self._segment, None
@@ -171,6 +188,9 @@ class Steered(Turn):
         self._headers = headers
         self._budget = budget
 
+    def __str__(self) -> str:
+        return f"steered to {_some(self._headers)}"
+
     def _turn(self) -> Iterator[Segment]:
         forced: tuple[int, ...] = ()
         thought = self._thought()
@@ -224,6 +244,9 @@ class Watched(Turn):
         self._strict = strict
         self._budget = budget
 
+    def __str__(self) -> str:
+        return f"watched for {_some(self._strict)}"
+
     def _turn(self) -> Iterator[Segment]:
         assert self._reader is not None
         while True:
@@ -235,6 +258,11 @@ class Watched(Turn):
             if body is not None:
                 yield self._body(body, (), self._budget)
                 return
+
+
+def _some(names: Collection[str]) -> str:
+    told = [name.strip() for _, name in zip(range(NAMED), names, strict=False)]
+    return " | ".join([*told, *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])])
 
 
 def header_pattern(headers: Sequence[str]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.pattern import FORMATS
+from trt_responses.harmony.formats import FORMATS
+from trt_responses.harmony.pattern import MOST_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,10 +14,17 @@ MAX_BYTES = 65_536
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 2_000
 MAX_REFERENCES = 256
+MAX_ALTERNATIVES = 64
+"""Beyond a hundred the engines' own guides break off, and each is followed on its own here."""
+MAX_ELEMENTS = 16_000
+"""Written out, twice as many break llama.cpp's guide off."""
 MAX_ENUM_VALUES = 1_000
 MAX_ENUM_BYTES = 16_384
 MAX_REPEATS = 1_000
-MAX_PATTERN_LENGTH = 256
+MAX_STATES = 8_192
+COUNTED_ALONE = 64
+"""Characters of a pattern that make it one alternative more."""
+MAX_PATTERN_LENGTH = MOST_CHARACTERS
 CACHED = 64
 """Compiled schemas that are kept; none is larger than the bounds allow."""
 
@@ -25,10 +33,14 @@ BOUNDS: Mapping[str, int] = {
     "depth of schemas in schemas": MAX_DEPTH,
     "schemas in all": MAX_SUBSCHEMAS,
     "references (`$ref`)": MAX_REFERENCES,
+    "alternatives of one `anyOf`, with those of its alternatives; a pattern that stands for more "
+    f"than {COUNTED_ALONE} characters is one more for each as many": MAX_ALTERNATIVES,
     "values of one `enum`": MAX_ENUM_VALUES,
     "bytes of one `enum` or `const`": MAX_ENUM_BYTES,
     "`minLength`, `maxLength`, `minItems`, `maxItems`": MAX_REPEATS,
+    "`minItems` and `maxItems`, all added up": MAX_ELEMENTS,
     "characters of a `pattern`": MAX_PATTERN_LENGTH,
+    "characters that all patterns stand for": MAX_STATES,
 }
 
 KEYWORDS: Mapping[str, str] = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint import Checkpoint
     from trt_responses.prepare.gguf import WeightType
 
-CONVERTER = 2
+CONVERTER = 3
 """Raised when the same checkpoint would give another file; part of every version."""
 VERSION_LETTERS = 12
 

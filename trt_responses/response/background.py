@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.errors import ApiError, Overloaded
-from trt_responses.response.log import Cursor, Single
-from trt_responses.response.run import ending
+from trt_responses.response.end import ending
+from trt_responses.response.entries import Single
+from trt_responses.response.log import Cursor
 from trt_responses.store.base import Frames, Job
 from trt_responses.wire import events as e
 

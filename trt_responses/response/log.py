@@ -12,121 +12,30 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import orjson
-
+from trt_responses.response.entries import (
+    TABLED,
+    TAILS,
+    Deltas,
+    ScoredDeltas,
+    Single,
+    Spelling,
+)
 from trt_responses.response.fold import apply, output_after
 from trt_responses.wire.dialect import OPENAI
-from trt_responses.wire.events import Lifecycle, OutputEvent, OutputTextDelta
+from trt_responses.wire.events import Lifecycle, OutputEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
+    from trt_responses.response.entries import Entry
     from trt_responses.response.fold import Output
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.items import TokenLogprob
     from trt_responses.wire.response import Response
 
+    Tell = Callable[[bytes | None], None]
+
 END_OF_STREAM = b"data: [DONE]\n\n"
-
-
-def _tail(number: int) -> bytes:
-    return b'","sequence_number":%d}\n\n' % number
-
-
-TABLED = 16_384
-TAILS = tuple(map(_tail, range(TABLED)))
-"""What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
-
-
-class Single:
-    """One event. Its frame is made at the first reading and kept."""
-
-    __slots__ = ("_dialect", "_frame", "event", "first")
-
-    def __init__(self, first: int, event: Event, dialect: Dialect = OPENAI) -> None:
-        self.first = first
-        self.event = event
-        self._dialect = dialect
-        self._frame: bytes | None = None
-
-    def __len__(self) -> int:
-        return 1
-
-    def frames(self, start: int) -> list[bytes]:
-        if start:
-            return []
-        if self._frame is None:
-            self._frame = _frame(self.event, self.first, self._dialect)
-        return [self._frame]
-
-    def events(self) -> Iterable[Event]:
-        return (self.event,)
-
-    def merged(self) -> Event:
-        return self.event
-
-
-class Deltas:
-    """A run of deltas of one text: the first sequence number, and a piece for each."""
-
-    __slots__ = ("_template", "first", "head", "pieces")
-
-    def __init__(self, first: int, template: Delta, dialect: Dialect = OPENAI) -> None:
-        self.first = first
-        self.pieces: list[bytes] = []
-        self._template = template
-        self.head = _delta_head(template, dialect)
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    def frames(self, start: int) -> list[bytes]:
-        head, pieces, number = self.head, self.pieces, self.first + start
-        tails = TAILS[number : number + len(pieces) - start]
-        if len(tails) < len(pieces) - start:
-            tails = tuple(map(_tail, range(number, self.first + len(pieces))))
-        return [head + piece + end for piece, end in zip(pieces[start:], tails, strict=True)]
-
-    def events(self) -> Iterable[Event]:
-        return (replace(self._template, delta=_text((piece,))) for piece in self.pieces)
-
-    def merged(self) -> Delta:
-        return replace(self._template, delta=_text(self.pieces))
-
-
-class ScoredDeltas(Deltas):
-    """Deltas of a text whose tokens are told with how likely they were: a tuple for each piece."""
-
-    __slots__ = ("logprobs",)
-
-    def __init__(self, first: int, template: Delta, dialect: Dialect) -> None:
-        super().__init__(first, template, dialect)
-        self.head = _delta_head(template, dialect, "logprobs")
-        self.logprobs: list[tuple[TokenLogprob, ...]] = []
-
-    def frames(self, start: int) -> list[bytes]:
-        scored = zip(self.pieces[start:], self.logprobs[start:], strict=True)
-        return [
-            b'%b%b","logprobs":%b,"sequence_number":%d}\n\n'
-            % (self.head, piece, orjson.dumps(logprobs), number)
-            for number, (piece, logprobs) in enumerate(scored, self.first + start)
-        ]
-
-    def events(self) -> Iterable[Event]:
-        for piece, logprobs in zip(self.pieces, self.logprobs, strict=True):
-            yield self._told((piece,), logprobs)
-
-    def merged(self) -> Delta:
-        logprobs = tuple(entry for entries in self.logprobs for entry in entries)
-        return self._told(self.pieces, logprobs)
-
-    def _told(self, pieces: Sequence[bytes], logprobs: tuple[TokenLogprob, ...]) -> Delta:
-        assert isinstance(self._template, OutputTextDelta)
-        return replace(self._template, delta=_text(pieces), logprobs=logprobs)
-
-
-Entry = Single | Deltas
 
 
 class Log:
@@ -135,17 +44,22 @@ class Log:
     def __init__(self, response: Response, dialect: Dialect = OPENAI) -> None:
         self.entries: list[Entry] = []
         self.dialect = dialect
+        self._spelling = Spelling(dialect)
         self.closed = False
         self._folded = response
         self._output = response.output
         self._growing: Deltas | None = None
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Tell] = []
+        self._early: dict[Tell, Tell] = {}
+        self._untold = 0
+        self._live: Deltas | None = None
+        """The last entry, when its next delta is the first event that is untold."""
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def append(self, event: Event) -> None:
         self._settle()
-        self.entries.append(Single(self.next_number, event, self.dialect))
+        self.entries.append(Single(self.next_number, event, self._spelling))
         if isinstance(event, OutputEvent):
             self._output = output_after(self._output, event)
         elif isinstance(event, Lifecycle):
@@ -164,6 +78,8 @@ class Log:
         self._settle()
         self.closed = True
         self.wake()
+        for tell in tuple(self._listeners):
+            tell(None)
 
     @property
     def next_number(self) -> int:
@@ -179,6 +95,10 @@ class Log:
         if output is self._folded.output:
             return self._folded
         return replace(self._folded, output=output)
+
+    def json_of(self, response: Response) -> bytes:
+        """A snapshot as JSON: the same bytes for the record and for the event that tells of it."""
+        return self._spelling.json_of(response)
 
     @property
     def begun(self) -> Response:
@@ -203,7 +123,7 @@ class Log:
         self._folded, self._output = response, response.output
 
     def _settle(self) -> None:
-        self._output, self._growing = self.output, None
+        self._output, self._growing, self._live = self.output, None, None
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its number, made anew: for tests, replay and the store."""
@@ -212,21 +132,51 @@ class Log:
 
     def wake(self) -> None:
         """Tell the readers: once per chunk, however many events it made."""
-        for tell in self._listeners:
-            tell()
+        if self._listeners:
+            live, number = self._live, self._untold
+            if live is None:
+                self._tell()
+            elif count := live.first + len(live.pieces) - number:
+                self._untold = number + count
+                if count == 1 and number < TABLED:  # an engine step of one id: no lists
+                    frames = live.head + live.pieces[-1] + TAILS[number]
+                else:
+                    frames = b"".join(live.frames(number - live.first))
+                for tell in self._listeners:
+                    tell(frames)
         if self._waiting:
             for reader in self._waiting:
                 if not reader.done():
                     reader.set_result(None)
             self._waiting.clear()
 
-    def listen(self, tell: Callable[[], None]) -> None:
-        """Call it within each wake, for a reader to whom a turn of the loop is too dear."""
-        self._listeners.append(tell)
+    def _tell(self) -> None:
+        """The same for any step."""
+        number = self.next_number
+        if number > self._untold:
+            frames = Cursor(self, after=self._untold - 1).take()
+            self._untold, last = number, self.entries[-1]
+            self._live = last if type(last) is Deltas else None
+            for tell in self._listeners:
+                tell(frames)
 
-    def unlisten(self, tell: Callable[[], None]) -> None:
+    def listen(self, tell: Tell, *, after: int = -1) -> bytes:
+        """The frames beyond a number. Those that come are told within each wake, for a reader to
+        whom a turn of the loop is too dear; None when there will be no more."""
+        if self._listeners:
+            self.wake()
+        else:
+            self._untold, self._live = self.next_number, None
+        cursor = Cursor(self, after=after)
+        missed = cursor.take()
+        if not cursor.begun:
+            self._early[tell] = _from_its_beginning(cursor, tell)
+        self._listeners.append(self._early.get(tell, tell))
+        return missed
+
+    def unlisten(self, tell: Tell) -> None:
         """Whoever has left is not told any more; not to be called within a wake."""
-        self._listeners.remove(tell)
+        self._listeners.remove(self._early.pop(tell, tell))
 
     def changed(self) -> asyncio.Future[None]:
         """Done at the next wake."""
@@ -249,7 +199,6 @@ class Cursor:
         self._wanted = max(0, after + 1)  # the number to begin with; 0 once its place is found
 
     def _reached(self) -> bool:
-        """Whether the log has got to where this reader begins, which may lie in its future."""
         entries = self._entries
         while self._entry < len(entries):
             entry = entries[self._entry]
@@ -261,22 +210,15 @@ class Cursor:
             self._entry += 1
         return False
 
+    @property
+    def begun(self) -> bool:
+        """Whether the log has got to where this reader begins."""
+        return not self._wanted or self._reached()
+
     def take(self) -> bytes:
         """The frames since the last taking, joined; empty when there are none."""
-        entries, taken = self._entries, self._taken
-        if (
-            len(entries) == self._entry + 1
-            and not self._wanted
-            and type(last := entries[-1]) is Deltas
-        ):
-            pieces, number = last.pieces, last.first + taken
-            if len(pieces) == taken + 1 and number < TABLED:  # an engine step of one id: no lists
-                self._taken = taken + 1
-                return last.head + pieces[taken] + TAILS[number]
-        return self._take(entries)
-
-    def _take(self, entries: Sequence[Entry]) -> bytes:
-        if not entries or (self._wanted and not self._reached()):
+        entries = self._entries
+        if not entries or not self.begun:
             return b""
         frames = entries[self._entry].frames(self._taken)
         self._taken += len(frames)
@@ -288,20 +230,11 @@ class Cursor:
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
 
-def _frame(event: Event, number: int, dialect: Dialect) -> bytes:
-    name, body = dialect.spelled(event)
-    return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], number)
+def _from_its_beginning(cursor: Cursor, tell: Tell) -> Tell:
+    """For a reader who begins in the log's future."""
 
+    def told(frames: bytes | None) -> None:
+        if frames is None or (frames := cursor.take()):
+            tell(frames)
 
-def _delta_head(template: Delta, dialect: Dialect, *without: str) -> bytes:
-    """A delta's frame up to where its text begins."""
-    name, body = dialect.spelled(template)
-    shape = orjson.loads(body)
-    for key in ("delta", *without):
-        del shape[key]
-    return b'event: %b\ndata: %b,"delta":"' % (name.encode(), orjson.dumps(shape)[:-1])
-
-
-def _text(pieces: Sequence[bytes]) -> str:
-    text: str = orjson.loads(b'"%b"' % b"".join(pieces))
-    return text
+    return told

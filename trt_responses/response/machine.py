@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trt_responses.harmony.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
 from trt_responses.harmony.unwrap import Unwrapper
-from trt_responses.response.log import ScoredDeltas
+from trt_responses.response.entries import ScoredDeltas
 from trt_responses.response.shapes import Call, CustomCall, Message, Reasoning
 from trt_responses.response.shapes import Callee as Callee
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.harmony.fragments import Fragment
-    from trt_responses.response.log import Deltas, Log
+    from trt_responses.response.entries import Deltas
+    from trt_responses.response.log import Log
     from trt_responses.response.shapes import Seal, Shape
 
     Mint = Callable[[str], str]
@@ -55,13 +56,15 @@ class Machine:
         self._mint = mint
         self._open: Shape | None = None
         self._deltas: Deltas | None = None
-        self._wrapped: tuple[Deltas, Unwrapper] | None = None
-        """In the place of `_deltas`, where the model's text is not yet the client's."""
+        self._unwrapper: Unwrapper | None = None
+        self.pieces: list[bytes] | None = None
+        """Where text of the open message goes as it is read: the last entry of the log. None when
+        nothing is open, or the model's text is not yet the client's."""
         self.repairs: Counter[RepairKind] = Counter()
 
     def take(self, fragment: Fragment) -> None:
         if type(fragment) is Text:
-            self.say(fragment.pieces)
+            self._say(fragment.pieces)
         elif type(fragment) is Opened:
             self._begin(self._shape(fragment))
         elif type(fragment) is Closed:
@@ -71,18 +74,16 @@ class Machine:
         elif type(fragment) is Scored:
             self._say_scored(fragment)
 
-    def say(self, pieces: Sequence[bytes]) -> None:
-        """Text of the open message; what one engine step said of it is a list of pieces."""
-        if (deltas := self._deltas) is not None:
-            deltas.pieces += pieces
-        elif self._wrapped is not None:
-            hidden, unwrapper = self._wrapped
-            hidden.pieces += unwrapper.feed(pieces)
+    def _say(self, pieces: Sequence[bytes]) -> None:
+        if self.pieces is not None:
+            self.pieces += pieces
+        elif self._deltas is not None and self._unwrapper is not None:
+            self._deltas.pieces += self._unwrapper.feed(pieces)
 
     def _say_scored(self, said: Scored) -> None:
         if isinstance(self._deltas, ScoredDeltas):
             self._deltas.logprobs += said.logprobs
-        self.say(said.pieces)
+        self._say(said.pieces)
 
     def _shape(self, opened: Opened) -> Shape:
         index = len(self._log.output)
@@ -102,22 +103,20 @@ class Machine:
         for event in shape.begin():
             self._log.append(event)
         self._open = shape
-        deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
+        self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
         if type(shape) is CustomCall:
-            self._wrapped = deltas, Unwrapper()
+            self._unwrapper = Unwrapper()
         else:
-            self._deltas = deltas
+            self.pieces = self._deltas.pieces
 
     def _end(self, status: Literal["completed", "incomplete"]) -> None:
-        shape, deltas, wrapped = self._open, self._deltas, self._wrapped
-        if shape is None:
+        shape, deltas = self._open, self._deltas
+        if shape is None or deltas is None:
             return
-        if wrapped is not None:
-            hidden, unwrapper = wrapped
-            hidden.pieces += unwrapper.finish(whole=status == "completed")
-            self._wrapped = None
-        elif status == "completed" and deltas is not None and not deltas.pieces and shape.empty:
+        if self._unwrapper is not None:
+            deltas.pieces += self._unwrapper.finish(whole=status == "completed")
+        elif status == "completed" and not deltas.pieces and shape.empty:
             deltas.pieces.append(shape.empty)
-        self._open = self._deltas = None
+        self._open = self._deltas = self._unwrapper = self.pieces = None
         for event in shape.end(self._log.settled()[shape.index], status):
             self._log.append(event)

@@ -32,11 +32,14 @@ def dropped(request: Request) -> list[str]:
 
 def parameters(tool: t.FunctionTool | t.CustomTool) -> Mapping[str, Any] | None:
     """What a call holds; of a custom tool's, its one text."""
-    if isinstance(tool, t.FunctionTool):
-        return tool.parameters
+    return tool.parameters if isinstance(tool, t.FunctionTool) else wrapped()
+
+
+def wrapped(pattern: str | None = None) -> Mapping[str, Any]:
+    """A text as the model writes it: for it, a custom tool is a function with one string."""
     return {
         "type": "object",
-        "properties": {"input": {"type": "string"}},
+        "properties": {"input": {"type": "string"} | ({"pattern": pattern} if pattern else {})},
         "required": ["input"],
         "additionalProperties": False,
     }

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import ApiError
 from trt_responses.harmony.fragments import Closed
+from trt_responses.response.end import End, end_of, ending, last_snapshot, usage
 from trt_responses.wire import events as e
-from trt_responses.wire import response as r
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,20 +26,12 @@ if TYPE_CHECKING:
     from trt_responses.harmony.steer import Plan, Segment
     from trt_responses.response.log import Log
     from trt_responses.response.machine import Machine
-    from trt_responses.wire.items import OutputItem
+    from trt_responses.wire import response as r
 
 logger = logging.getLogger(__name__)
 
 CONTINUATION_PRIORITY = 1.0
 """Later segments of a run go ahead of new requests: a run is never left waiting half-way."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How a run, or one segment of it, ended."""
-
-    status: Literal["completed", "incomplete", "failed", "cancelled"]
-    error: ApiError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,6 @@ class Run:
         self._options = options
         self._engine = engine
         self._machine = machine
-        self._text, self._say, self._wake = reader.text, machine.say, log.wake
         self._commit = commit
         self._clock_s = clock_s
         self._clock_ns = clock_ns
@@ -99,8 +90,8 @@ class Run:
         self._explains = logger.isEnabledFor(logging.DEBUG)
         self._notes: list[str] = []
         self._verdict: End | None = None
-        self._steady = False
-        """Text can only be said: nothing gates it, no verdict is out, and it is not the first."""
+        self._said: list[bytes] | None = None
+        """Where text can only go: nothing gates it, no verdict is out, and it is not the first."""
         self._first_token_ns: int | None = None
         self._cached_tokens: int | None = None
 
@@ -108,13 +99,9 @@ class Run:
 
     def push(self, chunk: Chunk) -> None:
         """One engine step: read, decide, append, wake. The hot path of the whole server."""
-        if (
-            self._steady
-            and chunk.finish is None
-            and (pieces := self._text(chunk.token_ids)) is not None
-        ):
-            self._say(pieces)
-            self._wake()
+        said = self._said
+        if said is not None and chunk.finish is None and self.reader.text(chunk.token_ids, said):
+            self.log.wake()
         else:
             self._push(chunk)
 
@@ -128,12 +115,11 @@ class Run:
                 token_ids = gate.admit(token_ids)
                 if chunk.finish is not None:
                     token_ids = (*token_ids, *gate.finish(chunk.finish))
-            if (pieces := self._text(token_ids)) is not None:
-                self._say(pieces)
-            else:
-                self._read(token_ids)
+            self._read(token_ids)
             if self._first_token_ns is None:
                 self._first_chunk(chunk)
+            elif gate is None:
+                self._said = self._machine.pieces
             if gate is not None and gate.fault is not None:
                 self._decide(End("failed", gate.fault))
             elif self.reader.ended or (gate is not None and gate.over):
@@ -141,7 +127,7 @@ class Run:
                     self._abort()
                 self._finish_segment(End("completed"))
             elif chunk.finish is not None:
-                self._finish_segment(_end_of(chunk))
+                self._finish_segment(end_of(chunk))
         except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
             self._decide(self._broken(fault))
         self.log.wake()
@@ -153,7 +139,6 @@ class Run:
     def _first_chunk(self, chunk: Chunk) -> None:
         if chunk.token_ids:
             self._first_token_ns = self._clock_ns()
-            self._steady = self._gate is None and self._verdict is None
         if self._cached_tokens is None:
             self._cached_tokens = chunk.cached_tokens
 
@@ -174,19 +159,19 @@ class Run:
         try:
             end = await self._generate_all()
             self._end_items(stopped=end.status == "completed")
-            last = self._last_snapshot(end)
+            last = self._last(end)
             if self._seal is not None:
                 last = await self._seal(last, self)
             self.error = end.error
             await self._commit(last, self)
         except asyncio.CancelledError:  # the owner was stopped; others may still be reading
             self._end_items(stopped=False)
-            self._conclude(end := End("cancelled"), self._last_snapshot(end))
+            self._conclude(end := End("cancelled"), self._last(end))
             raise
         except Exception as fault:  # likewise the edge of a run
             self._machine.take(Closed(whole=False))
             end = self._broken(fault)
-            last = self._last_snapshot(end)
+            last = self._last(end)
         finally:
             self._abort()
         self._conclude(end, last)
@@ -218,7 +203,7 @@ class Run:
 
     def _decide(self, end: End) -> None:
         if self._verdict is None:
-            self._verdict, self._steady = end, False
+            self._verdict, self._said = end, None
             self._abort()
             self._finish_segment(end)
 
@@ -245,7 +230,7 @@ class Run:
         self._asked = True
         self._read(segment.forced)
         self._gate = segment.gate
-        self._steady = segment.gate is None and self._first_token_ns is not None
+        self._said = None
         self._segment_end = asyncio.get_running_loop().create_future()
         options = replace(
             self._options,
@@ -264,9 +249,7 @@ class Run:
         return await self._segment_end
 
     def _note(self, segment: Segment, kept: int, end: End) -> None:
-        guide = segment.guide.kind if segment.guide else "none"
-        ids = f"forced={len(segment.forced)} kept={kept}"
-        self._notes.append(f"{segment.name} {ids} guide={guide} {end.status}")
+        self._notes.append(f"{segment.told(kept)} {end.status}")
 
     def _finish_segment(self, end: End) -> None:
         if self._segment_end is not None and not self._segment_end.done():
@@ -291,7 +274,8 @@ class Run:
         self._tell(last, end)
         self.log.close()
         if self._notes:
-            logger.debug("%s segments: %s", self._options.request_id, "; ".join(self._notes))
+            notes = "; ".join(self._notes)
+            logger.debug("%s %s: %s", self._options.request_id, self._plan, notes)
         self._report(last)
         # Whoever still holds the run wants its log, and not the conversation before it.
         self._prompt_ids, self._commit, self._seal = (), _committed, None
@@ -311,32 +295,10 @@ class Run:
         if last.status == "cancelled":  # it has no event in the API; the snapshot says it
             self.log.settle(last)
 
-    def _last_snapshot(self, end: End) -> r.Response:
-        now = int(self._clock_s())
+    def _last(self, end: End) -> r.Response:
         output = self.log.output
-        return replace(
-            self.log.begun,
-            output=output,
-            status=end.status,
-            completed_at=now if end.status == "completed" else None,
-            error=r.ResponseFault("server_error", end.error.message) if end.error else None,
-            incomplete_details=(
-                r.IncompleteDetails("max_output_tokens") if end.status == "incomplete" else None
-            ),
-            usage=self._usage(output),
-        )
-
-    def _usage(self, output: Sequence[OutputItem]) -> r.Usage:
-        read, written = len(self._prompt_ids), len(self.reader.kept)
-        told = zip(output, self.reader.messages, strict=False)
-        reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
-        return r.Usage(
-            input_tokens=read,
-            output_tokens=written,
-            total_tokens=read + written,
-            input_tokens_details=r.InputTokensDetails(min(self._cached_tokens or 0, read)),
-            output_tokens_details=r.OutputTokensDetails(reasoning),
-        )
+        told = usage(len(self._prompt_ids), self.reader, output, self._cached_tokens)
+        return last_snapshot(self.log.begun, output, end, int(self._clock_s()), told)
 
     def _facts(self, last: r.Response) -> RunFacts:
         return RunFacts(
@@ -350,28 +312,3 @@ class Run:
 
 async def _committed(last: r.Response, run: Run) -> None:
     """What is left of a commit."""
-
-
-def ending(last: r.Response, error: ApiError | None) -> tuple[e.Event, ...]:
-    """The events that end a log."""
-    match last.status:
-        case "completed":
-            return (e.Completed(last),)
-        case "incomplete":
-            return (e.Incomplete(last),)
-        case "failed":
-            message, param = (error.message, error.param) if error else ("", None)
-            return (e.Error(error.code if error else None, message, param), e.Failed(last))
-        case _:
-            return ()
-
-
-def _end_of(chunk: Chunk) -> End:
-    match chunk.finish:
-        case "length":
-            return End("incomplete")
-        case "error":
-            reason = chunk.error or "the engine gave no reason"
-            return End("failed", ApiError(f"The engine failed: {reason.removesuffix('.')}."))
-        case _:
-            return End("completed")

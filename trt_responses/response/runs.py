@@ -9,26 +9,21 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import orjson
-
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.errors import EngineUnavailable, InvalidRequest, Overloaded, Unsupported
-from trt_responses.harmony import conversation
+from trt_responses.errors import EngineUnavailable, InvalidRequest, Overloaded
+from trt_responses.response.asked import check_sayable, may_call_again, options
 from trt_responses.response.brought import item_id
 from trt_responses.response.carried import Carried
 from trt_responses.response.history import output_blocks
 from trt_responses.response.log import Log
 from trt_responses.response.machine import Machine
-from trt_responses.response.offer import callees, offered, parameters
+from trt_responses.response.offer import callees, offered
 from trt_responses.response.prompt import prompt_of
 from trt_responses.response.run import Run
 from trt_responses.response.scored import ScoredRun, wanted_logprobs
-from trt_responses.response.steering import Tool
 from trt_responses.store.base import Record
 from trt_responses.wire.bounds import Bounds
-from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
+from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.response import opened
-from trt_responses.wire.tools import FunctionTool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -118,7 +113,7 @@ class Runs:
 
     async def count(self, request: Request, *, owner: str) -> int:
         """The input tokens that a response to the request would be made from."""
-        self._wish(request)
+        await self._wish(request)
         return len((await prompt_of(request, self._parts, owner)).ids)
 
     def release(self, run: Run) -> None:
@@ -130,14 +125,14 @@ class Runs:
         self, request: Request, owner: str, arrival_ns: int, keep: Keep, dialect: Dialect
     ) -> Run:
         parts = self._parts
-        _check_sayable(request, dialect)
+        check_sayable(request, dialect)
         logprobs = wanted_logprobs(request, parts.engine.limits())
         if request.store is not False:
             await parts.store.check()
-        wish = self._wish(request)
+        wish = await self._wish(request)
         prompt = await prompt_of(request, self._parts, owner)
         budget = self._budget(request, len(prompt.ids))
-        several = _may_call_again(request, parts.max_calls)
+        several = may_call_again(request, parts.max_calls)
         response = opened(
             request,
             id=parts.mint("resp"),
@@ -155,7 +150,7 @@ class Runs:
         return kind(
             prompt_ids=prompt.ids,
             plan=wish.several(budget, called, parts.max_calls) if several else wish.plan(budget),
-            options=_options(request, response.id, arrival_ns, owner, logprobs),
+            options=options(request, response.id, arrival_ns, owner, logprobs),
             engine=parts.engine,
             reader=reader,
             machine=Machine(
@@ -197,21 +192,10 @@ class Runs:
                 retry_after_s=1,
             )
 
-    def _wish(self, request: Request) -> Wish:
+    async def _wish(self, request: Request) -> Wish:
         """What is to be steered; refused before any work when it cannot be."""
         self._parts.bounds.check(request)
-        tools = [
-            Tool(
-                placed.name,
-                conversation.FUNCTIONS + placed.name,
-                placed.place,
-                parameters(placed.tool),
-                isinstance(placed.tool, FunctionTool) and placed.tool.strict is True,
-                isinstance(placed.tool, FunctionTool),
-            )
-            for placed in offered(request)
-        ]
-        return self._parts.steering.wish(request, tools, self._parts.engine.limits().guides)
+        return await self._parts.steering.wish(request, self._parts.engine.limits().guides)
 
     def _budget(self, request: Request, prompt_tokens: int) -> int:
         context = self._parts.engine.limits().context_tokens
@@ -235,7 +219,7 @@ class Runs:
             record = Record(
                 id=last.id,
                 owner=owner,
-                body=bytes(memoryview(orjson.dumps(last))),
+                body=bytes(memoryview(run.log.json_of(last))),
                 blocks=(*prompt.blocks, *own),
                 prior_count=prompt.prior_count,
                 input_count=len(prompt.blocks) - prompt.prior_count,
@@ -255,48 +239,3 @@ def _item_mint(response_id: str) -> Mint:
     """Ids that say which response they are of; none comes twice."""
     numbers = itertools.count()
     return lambda prefix: item_id(prefix, response_id, next(numbers))
-
-
-def _may_call_again(request: Request, most: int) -> bool:
-    return most > 1 and request.parallel_tool_calls is not False and bool(offered(request))
-
-
-def _check_sayable(request: Request, dialect: Dialect) -> None:
-    """The specification has no words for other tools than functions, nor for every effort."""
-    if dialect is not OPEN_RESPONSES:
-        return
-    effort = request.reasoning.effort if request.reasoning else None
-    if effort in ("minimal", "max"):
-        raise Unsupported(
-            f"Unsupported value for 'reasoning.effort': the dialect 'open-responses' has no "
-            f"'{effort}'.",
-            param="reasoning.effort",
-        )
-    for place, tool in enumerate(request.tools or ()):
-        if tool.type in ("custom", "namespace"):
-            raise Unsupported(
-                f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
-                "tools only.",
-                param=f"tools[{place}].type",
-                code="unsupported_tool",
-            )
-
-
-def _options(
-    request: Request, response_id: str, arrival_ns: int, owner: str, logprobs: int | None
-) -> GenerateOptions:
-    return GenerateOptions(
-        max_tokens=0,  # each segment brings its own budget and stop ids
-        stop_ids=(),
-        temperature=1.0 if request.temperature is None else request.temperature,
-        top_p=1.0 if request.top_p is None else request.top_p,
-        top_k=request.top_k or 0,
-        min_p=request.min_p or 0.0,
-        presence_penalty=request.presence_penalty or 0.0,
-        frequency_penalty=request.frequency_penalty or 0.0,
-        seed=request.seed,
-        logprobs=logprobs,
-        cache_salt=owner or None,  # cached tokens are never shared between owners
-        arrival_ns=arrival_ns,
-        request_id=response_id,
-    )

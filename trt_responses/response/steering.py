@@ -6,54 +6,47 @@ the plans of `harmony/steer.py`; knows no concrete engine.
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.harmony.keywords import Allowance, SlowSchema
 from trt_responses.harmony.render import ResponseFormat
 from trt_responses.harmony.schema import ANY_OBJECT, Forms
 from trt_responses.harmony.several import Several
 from trt_responses.harmony.steer import Body, Budget, Free, Language, Steered, Watched
 from trt_responses.harmony.vocabulary import CONTROL
-from trt_responses.wire.choice import AllowedTools, JsonObject, NamedTool
-from trt_responses.wire.request import FunctionTool, JsonSchema
+from trt_responses.response.chosen import choice_of, parameters_of, tool_of
+from trt_responses.response.offer import offered, wrapped
+from trt_responses.wire.choice import JsonObject
+from trt_responses.wire.request import JsonSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from trt_responses.engine.base import GuideKind
     from trt_responses.harmony.schema import Form
     from trt_responses.harmony.steer import Plan
     from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.response.chosen import Choice, Tool
     from trt_responses.wire.request import Request
 
+    Compiled = Callable[[Mapping[str, object], str], Form]
+    """The form of the schema that stands there."""
     Guides = Mapping[GuideKind, frozenset[int]]
 
 MINIMAL_THOUGHT = 64
 """Tokens of a thought at effort `minimal`."""
 FORMAT = "text.format"
-WRAPPED_TEXT = Forms().form(
-    {
-        "type": "object",
-        "properties": {"input": {"type": "string"}},
-        "required": ["input"],
-        "additionalProperties": False,
-    },
-    "input",
-)
-"""The call of a tool that takes a free text: for the model it is a function with one string."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One that the model may call: its recipient, and what its calls hold."""
-
-    name: str
-    recipient: str
-    place: str
-    parameters: Mapping[str, object] | None = None
-    strict: bool = False
-    is_function: bool = True
+FORMAT_SCHEMA = f"{FORMAT}.schema"
+WRAPPED_TEXT = Forms().form(wrapped(), "input")
+"""The call of a tool that takes a free text."""
+AT_ONCE_BYTES = 1024
+"""Schemas that are compiled where they are read, in a millisecond or so; larger ones elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +78,45 @@ class Wish:
         return Free(tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """What a tool choice comes to: the tools that may be called, and whether one must be."""
-
-    names: Collection[str]
-    may_answer: bool
-    narrows: bool
-
-
 class Steering:
     """Reads wishes out of requests. Holds what is compiled once."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        schema_s: float = 1.0,
+        clock_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`schema_s` is what the schemas of one request may take, on the clock of its thread."""
         self._language = Language(vocabulary)
         self._forms = Forms()
+        self._schema_s = schema_s
+        self._clock_s = clock_s
+        self._elsewhere = asyncio.Semaphore(1)
 
-    def wish(self, request: Request, tools: Sequence[Tool], guides: Guides) -> Wish:
-        choice = _choice(request, tools)
-        answer = self._answer(request)
+    async def wish(self, request: Request, guides: Guides) -> Wish:
+        """What `wished` says. Large schemas are compiled in a thread, so that the loop goes on; in
+        one, for each that computes takes its turns from the loop."""
+        tools = [tool_of(placed) for placed in offered(request)]
+        choice = choice_of(request, tools)
+        schemas = _schemas(request, tools, choice)
+        if sum(self._forms.unknown_bytes(*schema) for schema in schemas) > AT_ONCE_BYTES:
+            async with self._elsewhere:
+                return await asyncio.to_thread(self._wished, request, tools, choice, guides)
+        return self._wished(request, tools, choice, guides)
+
+    def wished(self, request: Request, guides: Guides) -> Wish:
+        tools = [tool_of(placed) for placed in offered(request)]
+        return self._wished(request, tools, choice_of(request, tools), guides)
+
+    def _wished(
+        self, request: Request, tools: Sequence[Tool], choice: Choice, guides: Guides
+    ) -> Wish:
+        compiled = partial(self._forms.form, allowance=Allowance(self._schema_s, self._clock_s))
+        answer = _answer(request, compiled)
         thought = _thought(request)
-        bodies = {tool.name: self._call(tool, choice.narrows, guides) for tool in tools}
+        bodies = {tool.name: self._call(tool, choice, guides, compiled) for tool in tools}
         headers = None
         if choice.narrows or answer is not None or thought is not None:
             headers = self._headers(tools, bodies, choice, answer)
@@ -118,7 +129,7 @@ class Steering:
         self,
         tools: Sequence[Tool],
         bodies: Mapping[str, Body],
-        choice: _Choice,
+        choice: Choice,
         answer: Form | None,
     ) -> dict[str, Body]:
         headers = {}
@@ -131,38 +142,45 @@ class Steering:
                 headers[f"commentary to={tool.recipient} "] = bodies[tool.name]
         return headers
 
-    def _answer(self, request: Request) -> Form | None:
-        asked = request.text.format if request.text else None
-        if isinstance(asked, JsonSchema):
-            return self._forms.form(asked.schema_, f"{FORMAT}.schema")
-        return ANY_OBJECT if isinstance(asked, JsonObject) else None
-
-    def _call(self, tool: Tool, forced: bool, guides: Guides) -> Body:
-        """A strict tool's form is promised; another's only helps, where the engine can."""
+    def _call(self, tool: Tool, choice: Choice, guides: Guides, compiled: Compiled) -> Body:
+        """The form of a strict tool's calls is promised; another's only helps, where it can."""
         form = None
-        if not tool.is_function:
-            form = WRAPPED_TEXT if forced and "json_schema" in guides else None
-        elif tool.strict:
-            form = self._parameters(tool)
-        elif forced and "json_schema" in guides:
+        if tool.promise is not None:
+            form = compiled(*parameters_of(tool))
+        elif _helps(tool, choice) and "json_schema" in guides:
             try:
-                form = self._parameters(tool)
+                form = compiled(*parameters_of(tool)) if tool.is_function else WRAPPED_TEXT
+            except SlowSchema:
+                raise
             except InvalidRequest:
                 form = ANY_OBJECT
-        what = f"the parameters of '{tool.name}'"
+        what = f"the {'parameters' if tool.is_function else 'format'} of '{tool.name}'"
         return Body(self._language.json_message, CONTROL.call, form, what)
 
-    def _parameters(self, tool: Tool) -> Form:
-        if tool.parameters is None:
-            return ANY_OBJECT
-        place = f"{tool.place}.parameters"
-        if tool.parameters and tool.parameters.get("type") != "object":
-            raise InvalidRequest(
-                f"Invalid schema: '{place}.type' must be 'object', as arguments are one.",
-                param=f"{place}.type",
-                code="invalid_json_schema",
-            )
-        return self._forms.form(tool.parameters or {"type": "object"}, place)
+
+def _helps(tool: Tool, choice: Choice) -> bool:
+    """A form, where none is promised: its call is forced, so that the model may not expect it."""
+    return choice.narrows and tool.name in choice.names
+
+
+def _answer(request: Request, compiled: Compiled) -> Form | None:
+    asked = request.text.format if request.text else None
+    if isinstance(asked, JsonSchema):
+        return compiled(asked.schema_, FORMAT_SCHEMA)
+    return ANY_OBJECT if isinstance(asked, JsonObject) else None
+
+
+def _schemas(
+    request: Request, tools: Sequence[Tool], choice: Choice
+) -> Iterator[tuple[Mapping[str, object], str]]:
+    """All that are to be compiled, of whatever size and worth."""
+    asked = request.text.format if request.text else None
+    if isinstance(asked, JsonSchema):
+        yield asked.schema_, FORMAT_SCHEMA
+    for tool in tools:
+        if tool.promise is not None or (tool.is_function and _helps(tool, choice)):
+            with suppress(InvalidRequest):
+                yield parameters_of(tool)
 
 
 def response_format(request: Request) -> ResponseFormat | None:
@@ -173,39 +191,6 @@ def response_format(request: Request) -> ResponseFormat | None:
     if isinstance(asked, JsonObject):
         return ResponseFormat("json_object", "A JSON object.", {"type": "object"})
     return None
-
-
-def _choice(request: Request, tools: Sequence[Tool]) -> _Choice:
-    names = [tool.name for tool in tools]
-    match request.tool_choice:
-        case None | "auto":
-            return _Choice(names, True, False)
-        case "none":
-            return _Choice((), True, bool(names))
-        case "required":
-            if not names:
-                raise _unknown("tool_choice", "'required' needs tools to choose from")
-            return _Choice(names, False, True)
-        case NamedTool() as tool:
-            _check_named(tool, tools, "tool_choice")
-            return _Choice({tool.name}, False, True)
-        case AllowedTools() as allowed:
-            for place, tool in enumerate(allowed.tools):
-                _check_named(tool, tools, f"tool_choice.tools[{place}]")
-            chosen = {tool.name for tool in allowed.tools}
-            return _Choice(chosen, allowed.mode == "auto", True)
-
-
-def _check_named(asked: NamedTool, tools: Sequence[Tool], place: str) -> None:
-    kinds = {(tool.name, tool.is_function) for tool in tools}
-    if (asked.name, asked.type == "function") not in kinds:
-        raise _unknown(f"{place}.name", f"no {asked.type} tool of the request is '{asked.name}'")
-
-
-def _unknown(param: str, what: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid value for '{param}': {what}.", param=param, code="invalid_value"
-    )
 
 
 def _thought(request: Request) -> int | None:
@@ -223,23 +208,23 @@ def _recipients(tools: Sequence[Tool], bodies: Mapping[str, Body]) -> dict[str, 
     return {
         recipient: replace(bodies[tool.name], opening=())
         for tool in tools
-        if tool.strict
+        if tool.promise is not None
         for recipient in (tool.name, tool.recipient)
     }
 
 
-def _refuse_unguided(wish: Wish, request: Request, choice: _Choice, tools: Sequence[Tool]) -> None:
+def _refuse_unguided(wish: Wish, request: Request, choice: Choice, tools: Sequence[Tool]) -> None:
     headers = wish.headers or {}
     if len(headers) > 1 and "regex" not in wish.guides:
         raise _cannot(_cause(request, choice), "choose among headers")
     forms = [body for body in (*headers.values(), *wish.strict.values()) if body.form]
     if forms and "json_schema" not in wish.guides:
-        strict = [tool.place for tool in tools if tool.strict]
+        strict = [f"{tool.place}.{tool.promise}" for tool in tools if tool.promise]
         answers = "final" in headers and headers["final"].form is not None
-        raise _cannot(FORMAT if answers else f"{strict[0]}.strict", "follow a JSON schema")
+        raise _cannot(FORMAT if answers else strict[0], "follow a JSON schema")
 
 
-def _cause(request: Request, choice: _Choice) -> str:
+def _cause(request: Request, choice: Choice) -> str:
     if choice.narrows:
         return "tool_choice"
     if request.text is not None and not _is_plain(request):
@@ -257,7 +242,3 @@ def _cannot(param: str, what: str) -> Unsupported:
     return Unsupported(
         f"Unsupported value for '{param}': this engine cannot be guided to {what}.", param=param
     )
-
-
-def tool_of(tool: FunctionTool, recipient: str, place: int) -> Tool:
-    return Tool(tool.name, recipient, f"tools[{place}]", tool.parameters, tool.strict is True)

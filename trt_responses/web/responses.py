@@ -18,7 +18,7 @@ from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.guard import body_of, check_json
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.models import check_model
-from trt_responses.web.sse import Follow, Stream, when_left
+from trt_responses.web.sse import Follow, Stream, watched
 from trt_responses.web.told import dialect_of, ignored_header, named, truncated_header
 from trt_responses.wire.count import CountRequest
 from trt_responses.wire.fields import judge
@@ -123,10 +123,8 @@ class Responses:
         if stream:
             headers = self._headers(request) | told
             return Stream(run, self._runs, headers, self._terms, leave)
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(when_left(leave, request.receive))
+        with watched(leave, request.receive):
             await self._runs.make(run)
-            watching.cancel()
         return self._made(run, request, told)
 
     async def _again(
@@ -139,10 +137,8 @@ class Responses:
             headers = self._headers(request) | told
             return Follow(run, headers, self._terms, leave=attempt.leave)
         if not run.log.response.background:
-            async with asyncio.TaskGroup() as tasks:
-                watching = tasks.create_task(when_left(attempt.leave, request.receive))
+            with watched(attempt.leave, request.receive):
                 await run.ended()
-                watching.cancel()
             return self._made(run, request, told)
         return json_reply(orjson.dumps(run.log.response), self._headers(request) | told)
 
@@ -154,7 +150,7 @@ class Responses:
         headers = self._headers(request) | told  # now, for they tell how long it took
         if last.status == "failed":
             return fault(run.error or ApiError("The response failed."), headers)
-        return json_reply(orjson.dumps(last), headers)
+        return json_reply(run.log.json_of(last), headers)
 
 
 def _told_of_tools(wanted: CreateRequest) -> Told:

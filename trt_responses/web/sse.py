@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from trt_responses.response.log import END_OF_STREAM, Cursor
-from trt_responses.web.eager import IDLE, calls, rest
+from trt_responses.response.log import END_OF_STREAM
+from trt_responses.web.eager import IDLE, Begun, calls, rest
 from trt_responses.web.keepalive import COMMENT
 
 if TYPE_CHECKING:
@@ -60,12 +61,9 @@ class Stream:
         try:
             await send(start_message(200, self._headers | STREAM_HEADERS))
             writer = Writer(self._run, send, self._leave, self._terms.max_backlog_bytes)
-            with self._terms.keep_alive.over(writer):
-                async with asyncio.TaskGroup() as tasks:
-                    watching = tasks.create_task(when_left(self._leave, receive))
-                    await self._runs.make(self._run)
-                    whole = await writer.written()
-                    watching.cancel()
+            with self._terms.keep_alive.over(writer), watched(self._leave, receive):
+                await self._runs.make(self._run)
+                whole = await writer.written()
         finally:  # also when its reply could not even begin
             self._runs.release(self._run)
         if whole:
@@ -95,11 +93,8 @@ class Follow:
             await send(start_message(200, self._headers | STREAM_HEADERS))
             backlog = self._terms.max_backlog_bytes
             writer = Writer(self._run, send, lambda: None, backlog, after=self._after)
-            with self._terms.keep_alive.over(writer):
-                async with asyncio.TaskGroup() as tasks:
-                    watching = tasks.create_task(when_left(writer.drop, receive))
-                    whole = await writer.written()
-                    watching.cancel()
+            with self._terms.keep_alive.over(writer), watched(writer.drop, receive):
+                whole = await writer.written()
         finally:
             self._leave()
         if whole:
@@ -129,14 +124,15 @@ class Writer:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._calls = calls(send)
-        self._send = self._calls.send
-        self._take = Cursor(run.log, after=after).take
         self._free = True
         """The server takes the bytes at once, and nothing is held back or over."""
+        self._over = False
         self._sending: asyncio.Task[None] | None = None
         self._written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        run.log.listen(self._write)
-        self._write()
+        if missed := run.log.listen(self._hear, after=after):
+            self._hear(missed)
+        if run.log.closed:
+            self._hear(None)
 
     async def written(self) -> bool:
         """When the log is closed and all of it is sent, or False when the client was dropped;
@@ -144,7 +140,7 @@ class Writer:
         try:
             return await self._written
         finally:
-            self._log.unlisten(self._write)
+            self._log.unlisten(self._hear)
             self._written.cancel()
             if self._sending is not None:
                 self._sending.cancel()
@@ -161,57 +157,39 @@ class Writer:
 
     def ping(self) -> None:
         """Show that the connection lives; a client that has not taken what it got knows it."""
-        if self._sending is None and not self._written.done():
-            self._say(COMMENT)
+        if self._free:
+            self._hear(COMMENT)
 
-    def _write(self) -> None:
-        if not self._free or self._log.closed:
-            self._write_slowly()
-        elif frames := self._take():  # `_say`, written out: 0.05 µs a token
-            try:
-                asked = self._send({"type": BODY, "body": frames, "more_body": True})
-            except Exception as error:
-                self._give_up(error)
-                return
-            if asked is not IDLE:
-                self._wait(asked)
-
-    def _write_slowly(self) -> None:
-        if self._sending is not None:
-            if self._max_backlog_bytes is not None:
-                self._hold(self._max_backlog_bytes)
+    def _hear(self, frames: bytes | None) -> None:
+        """What a step has brought; None when nothing follows."""
+        if not self._free or frames is None:
+            self._hold(frames)
             return
-        if self._written.done():
-            return
-        closed = self._log.closed
-        frames = self._take()
-        self._free = True
-        if self._held:
-            frames = b"".join((*self._held, frames))
-            self._held, self._held_bytes = [], 0
-        if frames and not self._say(frames):
-            return
-        if closed:
-            self._free = False
-            self._written.set_result(True)
-
-    def _say(self, frames: bytes) -> bool:
-        """Whether the server has taken them, so that more may follow."""
-        message = {"type": BODY, "body": frames, "more_body": True}
         try:
-            asked = self._send(message)
+            asked = self._calls.send({"type": BODY, "body": frames, "more_body": True})
         except Exception as error:  # the server's: for the stream to hear, not for the engine
             self._give_up(error)
-            return False
-        if asked is IDLE:
-            return True
-        self._wait(asked)
-        return False
+            return
+        if asked is not IDLE:
+            self._free = False
+            self._sending = asyncio.ensure_future(self._rest(asked))
+            self._sending.add_done_callback(self._sent)
 
-    def _wait(self, asked: object) -> None:
-        self._free = False
-        self._sending = asyncio.ensure_future(self._rest(asked))
-        self._sending.add_done_callback(self._sent)
+    def _hold(self, frames: bytes | None) -> None:
+        """What comes while the server makes it wait, counted; and the end."""
+        if self._written.done():
+            return
+        if frames is None:
+            self._over = True
+            self._end()
+            return
+        self._held.append(frames)
+        self._held_bytes += len(frames)
+        if self._max_backlog_bytes is not None and self._held_bytes > self._max_backlog_bytes:
+            logger.warning("a client of %s is too slow and was dropped", self._log.response.id)
+            self._held.clear()
+            self.drop()
+            self._leave()
 
     async def _rest(self, asked: object) -> None:
         await rest(self._calls, asked)
@@ -222,26 +200,29 @@ class Writer:
             return
         if (error := sending.exception()) is not None:
             self._give_up(error)
-        else:
-            self._write()
-
-    def _hold(self, at_most: int) -> None:
-        """A slow client's frames, counted: they are made now, to be sent when it takes them."""
-        if self._written.done() or not (frames := self._take()):
             return
-        self._held.append(frames)
-        self._held_bytes += len(frames)
-        if self._held_bytes > at_most:
-            logger.warning("a client of %s is too slow and was dropped", self._log.response.id)
-            self._held.clear()
-            self.drop()
-            self._leave()
+        frames = b"".join(self._held)
+        self._held, self._held_bytes, self._free = [], 0, True
+        if frames:
+            self._hear(frames)
+        self._end()
+
+    def _end(self) -> None:
+        """If that was all, and all of it has been taken."""
+        if self._over and self._sending is None and not self._written.done():
+            self._free = False
+            self._written.set_result(True)
 
     def _give_up(self, error: BaseException) -> None:
         self._free = False
         if not self._written.done():
             self._written.set_exception(error)
         self._leave()
+
+
+def watched(leave: Callable[[], None], receive: Receive) -> Begun:
+    """Within it a client that leaves is noticed; so is a connection that cannot be heard."""
+    return Begun(partial(when_left, leave, receive), leave)
 
 
 async def when_left(leave: Callable[[], None], receive: Receive) -> None:

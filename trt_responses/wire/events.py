@@ -1,6 +1,7 @@
 """The API's stream events, as values with no behaviour, spelled as the API spells them.
 
-`sequence_number` is not a field: the log stamps it, so no event ever holds a placeholder.
+`sequence_number` is not a field: the log stamps it, so no event ever holds a placeholder. Like all
+values that are written down they have no slots: orjson takes 8 times as long over those.
 """
 
 from __future__ import annotations
@@ -13,57 +14,57 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Created:
     response: Response
     type: Literal["response.created"] = "response.created"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Queued:
     response: Response
     type: Literal["response.queued"] = "response.queued"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InProgress:
     response: Response
     type: Literal["response.in_progress"] = "response.in_progress"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Completed:
     response: Response
     type: Literal["response.completed"] = "response.completed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Incomplete:
     response: Response
     type: Literal["response.incomplete"] = "response.incomplete"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Failed:
     response: Response
     type: Literal["response.failed"] = "response.failed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputItemAdded:
     output_index: int
     item: OutputItem
     type: Literal["response.output_item.added"] = "response.output_item.added"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputItemDone:
     output_index: int
     item: OutputItem
     type: Literal["response.output_item.done"] = "response.output_item.done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContentPartAdded:
     item_id: str
     output_index: int
@@ -72,7 +73,7 @@ class ContentPartAdded:
     type: Literal["response.content_part.added"] = "response.content_part.added"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContentPartDone:
     item_id: str
     output_index: int
@@ -81,7 +82,7 @@ class ContentPartDone:
     type: Literal["response.content_part.done"] = "response.content_part.done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputTextDelta:
     item_id: str
     output_index: int
@@ -91,7 +92,7 @@ class OutputTextDelta:
     type: Literal["response.output_text.delta"] = "response.output_text.delta"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputTextDone:
     item_id: str
     output_index: int
@@ -101,7 +102,7 @@ class OutputTextDone:
     type: Literal["response.output_text.done"] = "response.output_text.done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReasoningTextDelta:
     item_id: str
     output_index: int
@@ -110,7 +111,7 @@ class ReasoningTextDelta:
     type: Literal["response.reasoning_text.delta"] = "response.reasoning_text.delta"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReasoningTextDone:
     item_id: str
     output_index: int
@@ -119,7 +120,7 @@ class ReasoningTextDone:
     type: Literal["response.reasoning_text.done"] = "response.reasoning_text.done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FunctionCallArgumentsDelta:
     item_id: str
     output_index: int
@@ -129,7 +130,7 @@ class FunctionCallArgumentsDelta:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FunctionCallArgumentsDone:
     item_id: str
     output_index: int
@@ -138,7 +139,7 @@ class FunctionCallArgumentsDone:
     type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CustomToolCallInputDelta:
     item_id: str
     output_index: int
@@ -146,7 +147,7 @@ class CustomToolCallInputDelta:
     type: Literal["response.custom_tool_call_input.delta"] = "response.custom_tool_call_input.delta"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CustomToolCallInputDone:
     item_id: str
     output_index: int
@@ -154,7 +155,7 @@ class CustomToolCallInputDone:
     type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Error:
     """Comes before `Failed`, for clients that look for it; the flat form of the OpenAI SDKs."""
 

@@ -15,7 +15,7 @@ from trt_responses.wire.table import NESTED as NESTED
 from trt_responses.wire.table import TABLE as TABLE
 from trt_responses.wire.table import Field as Field
 from trt_responses.wire.table import nothing
-from trt_responses.wire.tools import NamespaceTool, OtherTool, flat
+from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool, flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def judge(request: Request) -> list[str]:
             param="background",
             code="invalid_value",
         )
-    return [*ignored, *_ignored_includes(request), *_ignored_keys(request)]
+    return [*ignored, *_ignored_includes(request), *_ignored_keys(request), *_shown(request)]
 
 
 def _sent(request: Request) -> Iterator[tuple[str, Any]]:
@@ -85,6 +85,14 @@ def _ignored_keys(request: Request) -> list[str]:
         if tool.model_extra and tool.model_extra[key] not in (None, False)
     }
     return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
+
+
+def _shown(request: Request) -> Iterator[str]:
+    """Grammars that the model is shown and not held to."""
+    for placed in flat(request.tools or ()):
+        form = placed.tool.format if isinstance(placed.tool, CustomTool) else None
+        if isinstance(form, GrammarInput) and form.syntax == "lark":
+            yield f"{placed.place}.format"
 
 
 def _told_back(request: Request) -> Iterator[Tool]:

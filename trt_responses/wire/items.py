@@ -181,14 +181,14 @@ Status = Literal["in_progress", "completed", "incomplete"]
 Phase = Literal["commentary", "final_answer"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopLogprob:
     token: str
     logprob: float
     bytes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TokenLogprob:
     """`bytes` say what `token` may not: a token need not be whole characters."""
 
@@ -198,7 +198,7 @@ class TokenLogprob:
     top_logprobs: tuple[TopLogprob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputText:
     text: str = ""
     annotations: tuple[()] = ()
@@ -206,13 +206,13 @@ class OutputText:
     type: Literal["output_text"] = "output_text"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputReasoningText:
     text: str = ""
     type: Literal["reasoning_text"] = "reasoning_text"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputMessage:
     id: str
     phase: Phase
@@ -222,7 +222,7 @@ class OutputMessage:
     type: Literal["message"] = "message"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputReasoning:
     id: str
     status: Status = "in_progress"
@@ -231,7 +231,7 @@ class OutputReasoning:
     type: Literal["reasoning"] = "reasoning"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputSealedReasoning(OutputReasoning):
     """With what the client is to carry. The specification takes no null in its place."""
 
@@ -246,7 +246,7 @@ def sealed(item: OutputReasoning, content: str | None) -> OutputReasoning:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputFunctionCall:
     id: str
     call_id: str
@@ -256,14 +256,14 @@ class OutputFunctionCall:
     type: Literal["function_call"] = "function_call"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputNamespacedCall(OutputFunctionCall):
     """A call of a function that stands in a namespace: no other call has the key."""
 
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputCustomCall:
     id: str
     call_id: str
@@ -273,7 +273,7 @@ class OutputCustomCall:
     type: Literal["custom_tool_call"] = "custom_tool_call"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputNamespacedCustomCall(OutputCustomCall):
     namespace: str = ""
 

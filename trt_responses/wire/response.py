@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputTokensDetails:
     cached_tokens: int = 0
     cache_write_tokens: int = 0  # the SDK refuses a terminal event without it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputTokensDetails:
     reasoning_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Usage:
     input_tokens: int
     output_tokens: int
@@ -36,7 +36,7 @@ class Usage:
     output_tokens_details: OutputTokensDetails
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResponseFault:
     """`code` is one of the API's closed list; the detail is in the message."""
 
@@ -44,12 +44,12 @@ class ResponseFault:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IncompleteDetails:
     reason: Literal["max_output_tokens", "content_filter"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Response:
     """A snapshot. The first block changes while a run goes on; the rest echoes the request."""
 

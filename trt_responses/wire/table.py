@@ -145,7 +145,12 @@ KINDS: tuple[Field, ...] = (
     Field("input[].content[].type=input_audio", "refused", "likewise", ours=True),
     Field("input[].content[].type=input_video", "refused", "likewise", ours=True),
     *_rows("tools[].type=", "honoured", "", "function"),
-    *_rows("tools[].type=", "honoured", "a grammar is shown, not enforced", "custom"),
+    *_rows(
+        "tools[].type=",
+        "honoured",
+        "a `regex` grammar is enforced; a `lark` one is shown, and named in `x-trt-ignored`",
+        "custom",
+    ),
     *_rows("tools[].type=", "honoured", "flattened for the model, given back apart", "namespace"),
     *_rows(
         "tools[].type=",

@@ -44,7 +44,7 @@ class PlainInput(Sent):
 
 
 class GrammarInput(Sent):
-    """Shown to the model; what it then writes is not held to it."""
+    """Shown to the model. A regular expression is what it then writes; Lark is shown only."""
 
     type: Literal["grammar"]
     syntax: Literal["lark", "regex"]

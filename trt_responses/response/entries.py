@@ -1,0 +1,168 @@
+"""The entries of a log: single events, and runs of deltas, of which no event is ever made.
+
+An entry knows its events and their numbers, and makes their frames; when one ends and the next
+begins is the log's affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import orjson
+
+from trt_responses.wire.dialect import OPENAI
+from trt_responses.wire.events import Lifecycle, OutputTextDelta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.events import Delta, Event
+    from trt_responses.wire.items import TokenLogprob
+    from trt_responses.wire.response import Response
+
+
+def _tail(number: int) -> bytes:
+    return b'","sequence_number":%d}\n\n' % number
+
+
+TABLED = 16_384
+TAILS = tuple(map(_tail, range(TABLED)))
+"""What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
+
+
+class Speller(Protocol):
+    def spelled(self, event: Event, /) -> tuple[str, bytes]:
+        """An event's name, and its JSON without the number."""
+        ...
+
+
+class Spelling:
+    """A dialect, in which one snapshot that several tell of is written once."""
+
+    __slots__ = ("_dialect", "_json", "_snapshot")
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._snapshot: Response | None = None
+        self._json = b""
+
+    def json_of(self, response: Response) -> bytes:
+        if response is not self._snapshot:
+            self._snapshot, self._json = response, orjson.dumps(response)
+        return self._json
+
+    def spelled(self, event: Event) -> tuple[str, bytes]:
+        if not isinstance(event, Lifecycle):
+            return self._dialect.spelled(event)
+        body = b'{"response":%b,"type":"%b"}'
+        return event.type, body % (self.json_of(event.response), event.type.encode())
+
+
+class Single:
+    """One event. Its frame is made at the first reading and kept."""
+
+    __slots__ = ("_frame", "_speller", "event", "first")
+
+    def __init__(self, first: int, event: Event, speller: Speller = OPENAI) -> None:
+        self.first = first
+        self.event = event
+        self._speller = speller
+        self._frame: bytes | None = None
+
+    def __len__(self) -> int:
+        return 1
+
+    def frames(self, start: int) -> list[bytes]:
+        if start:
+            return []
+        if self._frame is None:
+            self._frame = _frame(self.event, self.first, self._speller)
+        return [self._frame]
+
+    def events(self) -> Iterable[Event]:
+        return (self.event,)
+
+    def merged(self) -> Event:
+        return self.event
+
+
+class Deltas:
+    """A run of deltas of one text: the first sequence number, and a piece for each."""
+
+    __slots__ = ("_template", "first", "head", "pieces")
+
+    def __init__(self, first: int, template: Delta, dialect: Dialect = OPENAI) -> None:
+        self.first = first
+        self.pieces: list[bytes] = []
+        self._template = template
+        self.head = _delta_head(template, dialect)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def frames(self, start: int) -> list[bytes]:
+        head, pieces, number = self.head, self.pieces, self.first + start
+        tails = TAILS[number : number + len(pieces) - start]
+        if len(tails) < len(pieces) - start:
+            tails = tuple(map(_tail, range(number, self.first + len(pieces))))
+        return [head + piece + end for piece, end in zip(pieces[start:], tails, strict=True)]
+
+    def events(self) -> Iterable[Event]:
+        return (replace(self._template, delta=_text((piece,))) for piece in self.pieces)
+
+    def merged(self) -> Delta:
+        return replace(self._template, delta=_text(self.pieces))
+
+
+class ScoredDeltas(Deltas):
+    """Deltas of a text whose tokens are told with how likely they were: a tuple for each piece."""
+
+    __slots__ = ("logprobs",)
+
+    def __init__(self, first: int, template: Delta, dialect: Dialect) -> None:
+        super().__init__(first, template, dialect)
+        self.head = _delta_head(template, dialect, b'"logprobs":[],')
+        self.logprobs: list[tuple[TokenLogprob, ...]] = []
+
+    def frames(self, start: int) -> list[bytes]:
+        scored = zip(self.pieces[start:], self.logprobs[start:], strict=True)
+        return [
+            b'%b%b","logprobs":%b,"sequence_number":%d}\n\n'
+            % (self.head, piece, orjson.dumps(logprobs), number)
+            for number, (piece, logprobs) in enumerate(scored, self.first + start)
+        ]
+
+    def events(self) -> Iterable[Event]:
+        for piece, logprobs in zip(self.pieces, self.logprobs, strict=True):
+            yield self._told((piece,), logprobs)
+
+    def merged(self) -> Delta:
+        logprobs = tuple(entry for entries in self.logprobs for entry in entries)
+        return self._told(self.pieces, logprobs)
+
+    def _told(self, pieces: Sequence[bytes], logprobs: tuple[TokenLogprob, ...]) -> Delta:
+        assert isinstance(self._template, OutputTextDelta)
+        return replace(self._template, delta=_text(pieces), logprobs=logprobs)
+
+
+Entry = Single | Deltas
+
+
+def _frame(event: Event, number: int, speller: Speller) -> bytes:
+    name, body = speller.spelled(event)
+    return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], number)
+
+
+def _delta_head(template: Delta, dialect: Dialect, *without: bytes) -> bytes:
+    """A delta's frame up to where its text begins."""
+    name, body = dialect.spelled(template)
+    for empty in (b'"delta":"",', *without):
+        body = body.replace(empty, b"")
+    return b'event: %b\ndata: %b,"delta":"' % (name.encode(), body[:-1])
+
+
+def _text(pieces: Sequence[bytes]) -> str:
+    text: str = orjson.loads(b'"%b"' % b"".join(pieces))
+    return text
