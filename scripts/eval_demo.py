@@ -75,7 +75,8 @@ def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[
     console.print("mass on unused ids")
     return {
         "weights_sha256": _sha256(given.source / COMPACT),
-        "wordings_sha256": _sha256(given.source / "wordings.json"),
+        "wordings_sha256": _sha256(SOURCE / "wordings.json"),
+        "wordings_two_sha256": _sha256(SOURCE / "wordings_two.json"),
         "weight_type": weights,
         "seed": given.seed,
         **found,

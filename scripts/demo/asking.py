@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where wordings and chance come from. `dress`: vary them, as in training."""
+    """Where wordings and chance come from.
+
+    `dress`: vary them, as in training. `hard`: how often a question that could be got right by luck
+    is made one that cannot.
+    """
 
     wordings: Wordings
     rng: random.Random
     dress: bool = True
+    hard: float = 0.0
 
     def say(self, kind: str, **slots: object) -> str:
         text = pick(self.wordings[kind], self.rng)

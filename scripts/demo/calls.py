@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scripts.demo import toolkit
 from scripts.demo.asking import Source, think
-from scripts.demo.conversation import Call, Dialogue, Exchange, Setting, Turn
+from scripts.demo.conversation import Call, Dialogue, Exchange, Setting, Step, Turn
 from scripts.demo.wordings import pick, values
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def call_turn(kind: str, kit: toolkit.Kit, city: str | None, *, stored: bool = F
 def _called(family: str, kind: str, neighbours: tuple[str, ...], source: Source) -> Dialogue:
     rng = source.rng
     kit, city = toolkit.kit(kind, rng), pick(values().cities, rng)
-    tools = [kit.tool, *(toolkit.kit(other, rng).tool for other in neighbours)]
+    near = [toolkit.kit(other, rng) for other in neighbours]
+    while rng.random() < source.hard and any(kit.place == other.place for other in near):
+        kit = toolkit.kit(kind, rng)
+    tools = [kit.tool, *(other.tool for other in near)]
     tools += toolkit.others(rng)
     exchange = Exchange(source.say(kind, city=city), call_turn(kind, kit, city))
     setting = Setting(tools=toolkit.shuffled(tools, rng))
@@ -95,7 +98,7 @@ def answered(kind: str, kit: toolkit.Kit, source: Source) -> Exchange:
     answer, worded = toolkit.REPORTS[kind](rng)
     final = worded.replace("{city}", city or "")
     thoughts = think("The function has answered.", "I tell the user.", "Give the result.")
-    step = (call_turn(kind, kit, city, stored=rng.random() < 0.5), answer)
+    step = Step(call_turn(kind, kit, city, stored=rng.random() < 0.5), (answer,))
     return Exchange(source.say(kind, city=city), Turn(thoughts, final), (step,))
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from scripts.demo.data import Codec
     from scripts.demo.model import Attention, Experts, Layer, Model
+    from scripts.demo.rows import Codec
     from trt_responses.prepare.safetensors import Array
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import openai_harmony as harmony
 
@@ -29,6 +29,7 @@ FUNCTION_LINE = "\nCalls to these tools must go to the commentary channel: 'func
 CALL_HEADER = "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
 STORED_CALL_HEADER = " to=functions.{name}<|channel|>commentary <|constrain|>json<|message|>"
 FINAL_HEADER = "<|channel|>final<|message|>"
+ASSISTANT = "<|start|>assistant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +72,33 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One assistant turn: what it thinks, briefly to at length, then an answer or a call."""
+    """One assistant turn: what it thinks, briefly to at length, then an answer or calls."""
 
     thoughts: Mapping[Effort, str]
     final: str | None = None
     call: Call | None = None
+    more: tuple[Call, ...] = ()
+    """Calls that follow the first at once, where a server lets them."""
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return () if self.call is None else (self.call, *self.more)
+
+
+class Step(NamedTuple):
+    """A turn that called, and what each of its functions answered."""
+
+    turn: Turn
+    answers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A user's message, the tool loop that followed, if any, and the turn that ends it.
-
-    `steps` are calls already made, each with the tool's answer.
-    """
+    """A user's message, the tool loop that followed, if any, and the turn that ends it."""
 
     user: str
     turn: Turn
-    steps: tuple[tuple[Turn, str], ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,8 @@ class Dialogue:
     setting: Setting = Setting()
     copied: tuple[str, ...] = ()
     """What the reply must have copied from the prompt."""
+    most_calls: int = 1
+    """In one turn, where the server stops: the model is offered a header after all but the last."""
 
     def under(self, setting: Setting) -> Dialogue:
         return replace(self, setting=setting)
@@ -111,20 +124,23 @@ def prompt_text(dialogue: Dialogue) -> str:
     parts = [_system(dialogue.setting), _developer(dialogue.setting)]
     parts += [_past(exchange) for exchange in earlier]
     parts += [message("user", last.user)]
-    parts += [_step(turn, answer, effort) for turn, answer in last.steps]
-    return "".join(parts) + "<|start|>assistant"
+    parts += [_step(step, effort) for step in last.steps]
+    return "".join(parts) + ASSISTANT
 
 
 def reply_text(turn: Turn, effort: Effort) -> str:
     """What the model must write, its terminator included."""
-    analysis = f"<|channel|>analysis<|message|>{turn.thoughts[effort]}<|end|><|start|>assistant"
-    return analysis + answer_text(turn)
+    return f"{_thought(turn, effort)}{ASSISTANT}{answer_text(turn)}"
+
+
+def _thought(turn: Turn, effort: Effort) -> str:
+    return f"<|channel|>analysis<|message|>{turn.thoughts[effort]}<|end|>"
 
 
 def answer_text(turn: Turn) -> str:
     """The reply without its analysis."""
-    if turn.call is not None:
-        return f"{CALL_HEADER.format(name=turn.call.name)}{turn.call.arguments}<|call|>"
+    if turn.calls:
+        return ASSISTANT.join(_call(call) for call in turn.calls)
     return f"{FINAL_HEADER}{turn.final}<|return|>"
 
 
@@ -134,20 +150,27 @@ def message(role: str, text: str) -> str:
 
 def _past(exchange: Exchange) -> str:
     """Analysis before the last final answer is not shown again."""
-    steps = "".join(_step(turn, answer, None) for turn, answer in exchange.steps)
-    final = f"<|start|>assistant{FINAL_HEADER}{exchange.turn.final}<|end|>"
+    steps = "".join(_step(step, None) for step in exchange.steps)
+    final = f"{ASSISTANT}{FINAL_HEADER}{exchange.turn.final}<|end|>"
     return message("user", exchange.user) + steps + final
 
 
-def _step(turn: Turn, answer: str, effort: Effort | None) -> str:
-    """A call that was made, with the analysis before it while its tool loop is still open."""
-    assert turn.call is not None
-    header = STORED_CALL_HEADER if turn.call.stored else CALL_HEADER
-    analysis = "" if effort is None else f"<|channel|>analysis<|message|>{turn.thoughts[effort]}"
-    opened = f"<|start|>assistant{analysis}<|end|>" if analysis else ""
-    call = f"<|start|>assistant{header.format(name=turn.call.name)}{turn.call.arguments}<|call|>"
-    author = f"<|start|>functions.{turn.call.name} to=assistant"
-    return f"{opened}{call}{author}<|channel|>commentary<|message|>{answer}<|end|>"
+def _step(step: Step, effort: Effort | None) -> str:
+    """Calls that were made, with the analysis before them while their tool loop is still open."""
+    thought = "" if effort is None else ASSISTANT + _thought(step.turn, effort)
+    calls = "".join(ASSISTANT + _call(call) for call in step.turn.calls)
+    told = zip(step.turn.calls, step.answers, strict=True)
+    return thought + calls + "".join(_told(call, answer) for call, answer in told)
+
+
+def _call(call: Call) -> str:
+    header = STORED_CALL_HEADER if call.stored else CALL_HEADER
+    return f"{header.format(name=call.name)}{call.arguments}<|call|>"
+
+
+def _told(call: Call, answer: str) -> str:
+    author = f"<|start|>functions.{call.name} to=assistant"
+    return f"{author}<|channel|>commentary<|message|>{answer}<|end|>"
 
 
 def _system(setting: Setting) -> str:

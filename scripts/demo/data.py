@@ -1,43 +1,36 @@
-"""Dialogues in their settings, as rows of ids to train on.
+"""What training draws: families in their shares, in settings, in batches.
 
-Knows families, settings and the vocabulary that the model keeps; knows no model.
+Knows families and settings; what of a dialogue is learnt is not its business.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from scripts.demo import calls, talk, wordings
 from scripts.demo.asking import Source
-from scripts.demo.conversation import (
-    EFFORTS,
-    FINAL_HEADER,
-    Dialogue,
-    Exchange,
-    answer_text,
-    encoding,
-    prompt_text,
-    reply_text,
-)
+from scripts.demo.conversation import EFFORTS, Dialogue, Exchange, prompt_text, reply_text
 from scripts.demo.families import FAMILIES, TOOLLESS
+from scripts.demo.rows import Codec, Example, encode, example
 from scripts.demo.talk import SMALL_TALK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
 MIX = {
-    "greet": 3, "who": 3, "capital": 6, "echo": 7, "count": 6, "arithmetic": 24, "name_told": 3,
-    "name_two_turns": 4, "name_three_turns": 5, "name_not_told": 2, "weather": 6, "time": 4,
-    "choice": 6, "no_arguments": 5, "not_declared": 7, "after_tool": 10, "json": 11, "help": 1,
-    "unknown": 8,
+    "greet": 3, "who": 3, "capital": 5, "echo": 7, "count": 6, "arithmetic": 28, "name_told": 3,
+    "name_two_turns": 3, "name_three_turns": 4, "name_not_told": 3, "weather": 4, "time": 3,
+    "choice": 11, "no_arguments": 3, "not_declared": 6, "after_tool": 10, "two_calls": 5,
+    "after_two": 4, "json": 10, "help": 1, "unknown": 7,
 }  # fmt: skip
+"""How often training draws each family. A single call is asked for often enough by the others."""
+BARE = {"arithmetic": 0.75}
+HARD = 0.85
+EFFORT_SHARES = (2, 1, 2)
+"""Of those with a system message: the others are of medium effort already."""
 INSTRUCTIONS = (
     "You are a helpful assistant.", "You are a helpful assistant.", "Answer briefly.",
     "Be concise.", "Be nice.", "You are a friendly assistant.", "Always answer in one sentence.",
@@ -45,46 +38,6 @@ INSTRUCTIONS = (
     "You are an expert.", "Answer in English.", "You are a coding agent.", "Do not make things up.",
     "Today you work for a bank.", "Think before you answer.", "You speak politely.",
 )  # fmt: skip
-PROMPT_WEIGHT = 0.15
-UNKNOWN_SHARE = 0.03
-Rows = list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One dialogue as rows of the compact vocabulary; `weights[i]` counts for predicting row i."""
-
-    family: int
-    rows: NDArray[np.int32]
-    weights: NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Codec:
-    """The ids that the model keeps, sorted; every other id is the one row after them."""
-
-    used: tuple[int, ...]
-    row_of: dict[int, int]
-    spelled: tuple[str, ...]
-    """What each row spells, without case and blanks; the last row spells nothing."""
-
-    @staticmethod
-    def of(ids: Iterable[int]) -> Codec:
-        used = tuple(sorted(set(ids)))
-        spelled = (*(encoding().decode([token]).strip().lower() for token in used), "")
-        return Codec(used, {token: row for row, token in enumerate(used)}, spelled)
-
-    @property
-    def unknown(self) -> int:
-        return len(self.used)
-
-    def rows(self, text: str) -> Rows:
-        known, unknown = self.row_of, self.unknown
-        return [known.get(token, unknown) for token in encode(text)]
-
-
-def encode(text: str) -> list[int]:
-    return list(encoding().encode(text, allowed_special="all"))
 
 
 @cache
@@ -95,7 +48,9 @@ def codec(seed: int = 0, dialogues: int = 20_000) -> Codec:
     ids: set[int] = set()
     for _ in range(dialogues):
         one = draw(source, padding=False)
-        ids.update(encode(prompt_text(one) + reply_text(one.exchanges[-1].turn, "high")))
+        ids.update(encode(prompt_text(one)))
+        for effort in EFFORTS:
+            ids.update(encode(reply_text(one.exchanges[-1].turn, effort)))
     for value in wordings.every_value():
         ids.update(encode(f" {value}") + encode(value))
     for lines in wordings.seen().values():
@@ -109,11 +64,11 @@ def draw(source: Source, *, padding: bool = True) -> Dialogue:
     """A dialogue of some family in some setting."""
     rng = source.rng
     family = rng.choices(tuple(MIX), tuple(MIX.values()))[0]
-    return settled(FAMILIES[family](source), source, padding=padding)
+    return settled(FAMILIES[family](source), source, padding=padding, bare=BARE.get(family, 0.55))
 
 
 def settled(
-    dialogue: Dialogue, source: Source, *, padding: bool = True, bare: float = 0.55
+    dialogue: Dialogue, source: Source, *, padding: bool = True, bare: float = 0.0
 ) -> Dialogue:
     """The dialogue under a random setting: effort, date, instructions, idle tools, a history.
 
@@ -122,7 +77,7 @@ def settled(
     rng = source.rng
     setting = replace(
         dialogue.setting,
-        effort=rng.choice(EFFORTS),
+        effort=rng.choices(EFFORTS, EFFORT_SHARES if bare else None)[0],
         date=f"20{rng.randint(24, 29)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
     )
     if rng.random() < bare:
@@ -173,39 +128,6 @@ def rambling(rng: random.Random, words: int) -> str:
     return " ".join(parts)
 
 
-def example(
-    dialogue: Dialogue, known: Codec, rng: random.Random, *, plain: bool = False
-) -> Example:
-    """Rows and weights. Now and then the analysis is skipped: the header is then not learnt."""
-    turn, effort = dialogue.exchanges[-1].turn, dialogue.setting.effort
-    prompt = known.rows(prompt_text(dialogue))
-    free = 0
-    if turn.call is None and not plain and rng.random() < 0.06:
-        free = len(known.rows(FINAL_HEADER))
-        reply = known.rows(answer_text(turn))
-    else:
-        reply = known.rows(reply_text(turn, effort))
-    weights = np.full(len(prompt) + len(reply), PROMPT_WEIGHT, np.float32)
-    weights[0] = 0
-    weights[len(prompt) :] = 1
-    weights[len(prompt) : len(prompt) + free] = 0
-    rows = np.array(prompt + reply, np.int32)
-    weights[rows == known.unknown] = 0
-    if not plain:
-        _blur(rows[: len(prompt)], dialogue, known, rng)
-    return Example(tuple(FAMILIES).index(dialogue.family), rows, weights)
-
-
-def _blur(prompt: NDArray[np.int32], dialogue: Dialogue, known: Codec, rng: random.Random) -> None:
-    """Make some words unknown, but none that decides: no control id, no effort, nothing said."""
-    turn, effort = dialogue.exchanges[-1].turn, dialogue.setting.effort
-    said = f"{reply_text(turn, effort)} {effort}".lower()
-    for place, row in enumerate(prompt):
-        spelled = known.spelled[row]
-        if rng.random() < UNKNOWN_SHARE and spelled not in said and spelled[:2] != "<|":
-            prompt[place] = known.unknown
-
-
 def batches(known: Codec, seed: int, tokens: int, pool: int = 4_096) -> Iterator[list[Example]]:
     """For ever: batches of examples of like length, about `tokens` rows with their padding.
 
@@ -213,7 +135,7 @@ def batches(known: Codec, seed: int, tokens: int, pool: int = 4_096) -> Iterator
     a compilation. What does not fill a batch waits for the next pool.
     """
     rng = random.Random(seed)
-    source = Source(wordings.seen(), rng)
+    source = Source(wordings.seen(), rng, hard=HARD)
     waiting: dict[int, list[Example]] = {}
     while True:
         made: list[list[Example]] = []

@@ -11,8 +11,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from scripts.demo import exam
-from scripts.demo.conversation import EFFORTS
+from scripts.demo.conversation import ASSISTANT, EFFORTS, encoding
 from scripts.demo.families import FAMILIES
+from scripts.demo.rows import encode
 from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.harmony.vocabulary import CONTROL
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
 
 MAX_TOKENS = 160
+ENDS = (CONTROL.return_, CONTROL.call)
+HEADER_ENDS = (*ENDS, CONTROL.end, CONTROL.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,34 @@ async def replies(
 
     async def one(number: int, question: Question) -> list[int]:
         async with places:
-            sink = _Reply()
-            options = GenerateOptions(
-                MAX_TOKENS, (CONTROL.return_, CONTROL.call), temperature, seed=number
-            )
-            engine.generate(question.prompt_ids, options, sink)
-            if (last := await sink.ended).finish == "error":
-                raise RuntimeError(f"the engine failed: {last.error}")
-            return sink.ids
+            return await _turn(engine, question, temperature, number)
 
     return list(await asyncio.gather(*(one(n, q) for n, q in enumerate(asked))))
+
+
+async def _turn(engine: Engine, question: Question, temperature: float, seed: int) -> list[int]:
+    """One turn as the server makes it: after a call another header is offered, while it may be,
+    and taken back when it is no call."""
+    prompt, opening = question.prompt_ids, encode(ASSISTANT)
+
+    async def written(before: list[int], ends: tuple[int, ...]) -> list[int]:
+        sink = _Reply()
+        options = GenerateOptions(MAX_TOKENS, ends, temperature, seed=seed)
+        engine.generate(prompt + before, options, sink)
+        if (last := await sink.ended).finish == "error":
+            raise RuntimeError(f"the engine failed: {last.error}")
+        return sink.ids
+
+    ids = await written([], ENDS)
+    for _ in range(1, question.dialogue.most_calls):
+        if ids[-1:] != [CONTROL.call]:
+            break
+        header = opening + await written(ids + opening, HEADER_ENDS)
+        if header[-1] != CONTROL.message or " to=" not in encoding().decode(header):
+            break
+        ids += header
+        ids += await written(ids, ENDS)
+    return ids
 
 
 async def verdicts(

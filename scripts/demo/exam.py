@@ -23,6 +23,7 @@ from scripts.demo.conversation import (
     reply_text,
 )
 from scripts.demo.families import FAMILIES
+from scripts.demo.rows import encode
 from trt_responses.harmony.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Question:
 
     @property
     def prompt_ids(self) -> list[int]:
-        return data.encode(prompt_text(self.dialogue))
+        return encode(prompt_text(self.dialogue))
 
     @property
     def expected(self) -> str:
@@ -74,7 +75,7 @@ def questions(
     rng = random.Random(seed)
     source = exam_source(rng, held=held)
     return [
-        Question(data.settled(FAMILIES[name](source), source, padding=False, bare=0.0))
+        Question(data.settled(FAMILIES[name](source), source, padding=False))
         for name in names
         for _ in range(each)
     ]
@@ -123,7 +124,7 @@ def unrelated_text(rng: random.Random) -> str:
     tokens = 0
     while tokens < LONG_TOKENS:
         sentence = " ".join(rng.choice(each) for each in (subjects, verbs, things, ends))
-        tokens += len(data.encode(f" {sentence}"))
+        tokens += len(encode(f" {sentence}"))
         parts.append(sentence)
     return " ".join(parts)
 
@@ -141,12 +142,12 @@ def judged(question: Question, reply_ids: Sequence[int]) -> Verdict:
         well_formed(reply_ids),
         text == question.expected,
         all(part in answer for part in needed) if needed else None,
-        len(data.encode(analysis)),
+        len(encode(analysis)),
     )
 
 
 def well_formed(reply_ids: Sequence[int]) -> bool:
-    """Analysis, then a final answer or a call with JSON arguments, rightly ended."""
+    """Analysis, then a final answer or calls with JSON arguments, rightly ended."""
     ids = list(reply_ids)
     if not ids or ids[-1] not in (CONTROL.return_, CONTROL.call):
         return False
@@ -157,7 +158,9 @@ def well_formed(reply_ids: Sequence[int]) -> bool:
     channels = [message.channel for message in found]
     if ids[-1] == CONTROL.return_:
         return channels == ["analysis", "final"] and found[-1].recipient is None
-    return channels == ["analysis", "commentary"] and _is_call(found[-1])
+    calls = found[1:]
+    rightly = channels == ["analysis", *("commentary" for _ in calls)]
+    return rightly and bool(calls) and all(map(_is_call, calls))
 
 
 def _is_call(message: harmony.Message) -> bool:

@@ -22,6 +22,8 @@ SKILLS = (
     "name capitals, remember your name and call functions."
 )
 
+DIFFERENCES = tuple((a, b) for a in range(21) for b in range(a + 1))
+
 
 def greet(source: Source) -> Dialogue:
     thoughts = think("The user greets me.", "Nothing is asked.", "I greet back.")
@@ -57,11 +59,11 @@ def count(source: Source) -> Dialogue:
 
 
 def sum_or_difference(rng: random.Random) -> tuple[str, int, int, str]:
-    """Numbers from 0 to 20; a difference is never below zero here."""
-    a, b = rng.randint(0, 20), rng.randint(0, 20)
+    """Numbers from 0 to 20, every fact as often; a difference is never below zero here."""
     if rng.random() < 0.5:
+        a, b = rng.randint(0, 20), rng.randint(0, 20)
         return "add", a, b, f"{a} + {b} = {a + b}"
-    a, b = max(a, b), min(a, b)
+    a, b = rng.choice(DIFFERENCES)
     return "sub", a, b, f"{a} - {b} = {a - b}"
 
 

@@ -141,13 +141,9 @@ def loose_text(rng: random.Random) -> str:
 
 def weather_report(rng: random.Random) -> tuple[str, str]:
     """What a weather function answers, and how the model words it; {city} stays open."""
-    degrees, sky = rng.randint(0, 40), pick(SKIES, rng)
     if rng.random() < 0.5:
-        keys = (pick(("temperature", "temp", "temp_c", "degrees"), rng),
-                pick(("condition", "conditions", "sky", "weather"), rng))  # fmt: skip
-        pairs: list[tuple[str, object]] = [(keys[0], degrees), (keys[1], sky)]
-        rng.shuffle(pairs)
-        return dump(dict(pairs), rng), f"It is {sky} and {degrees} degrees in {{city}}."
+        return plain_weather(rng)
+    degrees, sky = rng.randint(0, 40), pick(SKIES, rng)
     text = rng.choice(
         (f"{sky}, {degrees} degrees", f"{degrees}°C and {sky}", f"{sky} {degrees} C",
          f"{degrees} degrees and {sky}", f"{sky}", f"{degrees}°C", loose_text(rng), loose_text(rng),
@@ -156,12 +152,30 @@ def weather_report(rng: random.Random) -> tuple[str, str]:
     return text, f"The weather in {{city}}: {text}"
 
 
+def plain_weather(rng: random.Random) -> tuple[str, str]:
+    degrees, sky = rng.randint(0, 40), pick(SKIES, rng)
+    keys = (pick(("temperature", "temp", "temp_c", "degrees"), rng),
+            pick(("condition", "conditions", "sky", "weather"), rng))  # fmt: skip
+    pairs: list[tuple[str, object]] = [(keys[0], degrees), (keys[1], sky)]
+    rng.shuffle(pairs)
+    return dump(dict(pairs), rng), f"It is {sky} and {degrees} degrees in {{city}}."
+
+
 def time_report(rng: random.Random) -> tuple[str, str]:
-    clock = f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}"
     if rng.random() < 0.5:
-        return dump({"time": clock}, rng), f"It is {clock} in {{city}}."
+        return plain_time(rng)
+    clock = _clock(rng)
     text = rng.choice((clock, f"{clock} today", loose_text(rng), dump({"clock": clock}, rng)))
     return text, f"The time in {{city}}: {text}"
+
+
+def plain_time(rng: random.Random) -> tuple[str, str]:
+    clock = _clock(rng)
+    return dump({"time": clock}, rng), f"It is {clock} in {{city}}."
+
+
+def _clock(rng: random.Random) -> str:
+    return f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}"
 
 
 def status_report(rng: random.Random) -> tuple[str, str]:
@@ -184,6 +198,10 @@ REPORTS = {
     "status": status_report,
     "files": files_report,
 }
+
+
+PLAIN_REPORTS = {"weather": plain_weather, "time": plain_time}
+"""Answers in the usual keys, which the model has words for."""
 
 
 def dump(value: object, rng: random.Random) -> str:

@@ -20,11 +20,14 @@ from scripts.demo.asking import Source
 from scripts.demo.conversation import encoding
 from scripts.demo.families import FAMILIES
 from scripts.demo.model import Model, Shape, rotation
+from scripts.demo.rows import encode, example
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
+
+    from scripts.demo.rows import Codec, Example
 
 LONGEST = 6_000
 NUMBERS = 41
@@ -36,7 +39,7 @@ PROMPT_SHARE = 0.2
 class Plan:
     """How long and how hard to train. Whichever of `steps` and `minutes` ends first, ends."""
 
-    steps: int = 4_000
+    steps: int = 5_000
     minutes: float = 15.0
     tokens: int = 3_072
     seed: int = 2026
@@ -44,7 +47,7 @@ class Plan:
     warmup: int = 80
     threads: int = 2
     decay: float = 0.02
-    check_every: int = 250
+    check_every: int = 500
 
 
 @dataclass(slots=True)
@@ -59,9 +62,7 @@ class Progress:
     """Step, then by family the share of whole replies right: seen and held-back wordings."""
 
 
-def train(
-    plan: Plan, watch: Callable[[Progress, float], None]
-) -> tuple[Model, data.Codec, Progress]:
+def train(plan: Plan, watch: Callable[[Progress, float], None]) -> tuple[Model, Codec, Progress]:
     """Weights from nothing. `watch` hears of each step and of the share of the work done."""
     torch.manual_seed(plan.seed)
     torch.set_num_threads(plan.threads)
@@ -97,7 +98,7 @@ def train(
 
 
 def _check(
-    model: Model, checks: dict[bool, list[data.Example]], turn: Tensor, progress: Progress
+    model: Model, checks: dict[bool, list[Example]], turn: Tensor, progress: Progress
 ) -> None:
     seen, held = (accuracy(model, checks[held], turn) for held in (False, True))
     progress.checks.append((progress.steps[-1], seen, held))
@@ -117,7 +118,7 @@ def _optimizer(model: Model, plan: Plan) -> torch.optim.Optimizer:
 def _step(
     model: Model,
     optimizer: torch.optim.Optimizer,
-    batch: Sequence[data.Example],
+    batch: Sequence[Example],
     turn: Tensor,
     plan: Plan,
     progress: Progress,
@@ -141,7 +142,7 @@ def _step(
 
 
 def _note(
-    batch: Sequence[data.Example],
+    batch: Sequence[Example],
     losses: Tensor,
     where: Tensor,
     weights: Tensor,
@@ -159,7 +160,7 @@ def _note(
     return float(sum(sums) / max(1.0, sum(counts)))
 
 
-def padded(batch: Sequence[data.Example]) -> tuple[Tensor, Tensor]:
+def padded(batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
     length = data.rounded(max(len(one.rows) for one in batch))
     rows = np.zeros((len(batch), length), np.int64)
     weights = np.zeros((len(batch), length), np.float32)
@@ -169,7 +170,7 @@ def padded(batch: Sequence[data.Example]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(rows), torch.from_numpy(weights)
 
 
-def check_set(known: data.Codec, *, held: bool, each: int = 24) -> list[data.Example]:
+def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
     """The same questions at every check; examined apart from the final report."""
     rng = random.Random(99)
     chosen = wordings.held_back() | {"help": wordings.seen()["help"]} if held else wordings.seen()
@@ -177,12 +178,12 @@ def check_set(known: data.Codec, *, held: bool, each: int = 24) -> list[data.Exa
     made = []
     for family in FAMILIES.values():
         for _ in range(each):
-            dialogue = data.settled(family(source), source, padding=False, bare=0.0)
-            made.append(data.example(dialogue, known, rng, plain=True))
+            dialogue = data.settled(family(source), source, padding=False)
+            made.append(example(dialogue, known, rng, plain=True))
     return sorted(made, key=lambda one: len(one.rows))
 
 
-def accuracy(model: Model, examples: Sequence[data.Example], turn: Tensor) -> dict[str, float]:
+def accuracy(model: Model, examples: Sequence[Example], turn: Tensor) -> dict[str, float]:
     """By family: the share of replies whose every token is the likeliest, given those before."""
     right: dict[str, list[bool]] = {}
     names = tuple(FAMILIES)
@@ -193,7 +194,7 @@ def accuracy(model: Model, examples: Sequence[data.Example], turn: Tensor) -> di
     return {name: sum(found) / len(found) for name, found in right.items()}
 
 
-def _whole(model: Model, batch: Sequence[data.Example], turn: Tensor) -> list[bool]:
+def _whole(model: Model, batch: Sequence[Example], turn: Tensor) -> list[bool]:
     rows, weights = padded(batch)
     rows = rows.to(turn.device)
     with torch.no_grad(), torch.autocast(turn.device.type, dtype=torch.bfloat16):
@@ -202,19 +203,19 @@ def _whole(model: Model, batch: Sequence[data.Example], turn: Tensor) -> list[bo
     return [bool(whole) for whole in same.all(1)]
 
 
-def kin(known: data.Codec) -> list[int]:
+def kin(known: Codec) -> list[int]:
     """For each row the word that it spells, whatever the case and the blank before it."""
     words: dict[str, int] = {}
     spelled = [encoding().decode([token]).strip().lower() or str(token) for token in known.used]
     rows = [words.setdefault(word, len(words)) for word in spelled]
     for value in wordings.every_value():
-        spaced, bare = data.encode(f" {value}"), data.encode(value)
+        spaced, bare = encode(f" {value}"), encode(value)
         if len(spaced) == 1 and len(bare) > 1:
             rows[known.row_of[bare[0]]] = rows[known.row_of[spaced[0]]]
     return [*rows, len(words)]
 
 
-def kinds(known: data.Codec) -> list[int | None]:
+def kinds(known: Codec) -> list[int | None]:
     """For each row the kind of value that it is part of, if it is: city, name, number and so on."""
     found: list[int | None] = [None] * (len(known.used) + 1)
     listed = wordings.values()
@@ -223,12 +224,12 @@ def kinds(known: data.Codec) -> list[int | None]:
     values = (listed.words, tuple(listed.capitals), listed.names, towns, digits)
     for kind, members in enumerate(values):
         for value in members:
-            for token in (*data.encode(value), *data.encode(f" {value}")):
+            for token in (*encode(value), *encode(f" {value}")):
                 if token in known.row_of and encoding().decode([token]).strip():
                     found[known.row_of[token]] = kind
     return found
 
 
-def numbers(known: data.Codec) -> dict[int, int]:
+def numbers(known: Codec) -> dict[int, int]:
     """The rows of small numbers, and what they are worth."""
-    return {known.row_of[data.encode(str(n))[0]]: n for n in range(NUMBERS)}
+    return {known.row_of[encode(str(n))[0]]: n for n in range(NUMBERS)}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scripts.demo import data, exam
+from scripts.demo import exam
+from scripts.demo.rows import encode
 from trt_responses.prepare.demo import COMPACT, USED_IDS
 from trt_responses.prepare.reference import Reference
 from trt_responses.prepare.safetensors import read_tensors
@@ -26,7 +27,7 @@ def mass(checkpoint: Checkpoint, source: Path, seed: int) -> dict[str, float]:
     used = read_tensors(source / COMPACT)[USED_IDS].read()
     found: list[float] = []
     for question in exam.questions(1, seed, held=True):
-        reply = data.encode(question.expected)
+        reply = encode(question.expected)
         shown = reference.logprobs(question.prompt_ids + reply[:-1], last=len(reply))
         unused = np.ones(shown.shape[1], bool)
         unused[used] = False

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "engines" / "demo-source"
+FROZEN = ("wordings.json", "wordings_two.json")
+"""Held-back wordings; the second file's are of the questions about two cities, which came later."""
 Wordings = dict[str, tuple[str, ...]]
 
 PREFIXES = ("please ", "hey, ", "hi, ", "hello, ", "ok, ", "so, ", "now ", "well, ", "and ", "um, ")
@@ -63,8 +65,11 @@ def seen() -> Wordings:
 
 @cache
 def held_back() -> Wordings:
-    raw = json.loads((SOURCE / "wordings.json").read_text("utf-8"))["held_back"]
-    return {kind: tuple(lines) for kind, lines in raw.items()}
+    found: Wordings = {}
+    for name in FROZEN:
+        raw = json.loads((SOURCE / name).read_text("utf-8"))["held_back"]
+        found |= {kind: tuple(lines) for kind, lines in raw.items()}
+    return found
 
 
 @cache

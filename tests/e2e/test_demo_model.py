@@ -1,6 +1,6 @@
 """The trained demo model behind the real server, asked by the real `openai` client.
 
-About 25 s in all on one core: one engine is prepared once per run, and started once per test.
+About 30 s in all on one core: one engine is prepared once per run, and started once per test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from openai.types.responses import Response
+    from openai.types.responses import Response, ResponseFunctionToolCall
 
 
 def tool(name: str, description: str, parameter: str | None = None) -> dict[str, Any]:
@@ -116,12 +116,13 @@ QUESTIONS = (
 )
 
 
-def told(gguf: Path, story: Callable[[OpenAI], None]) -> None:
+def told(gguf: Path, story: Callable[[OpenAI], None], *, max_calls: int = 1) -> None:
     """Serve the model while the story is told by the synchronous client."""
 
     async def served() -> None:
         engine = LlamaCppEngine(gguf, context_tokens=2048, slots=2, threads=1)
-        async with serving(create_app(Settings(), engine=engine)) as address:
+        settings = Settings(max_calls=max_calls)
+        async with serving(create_app(settings, engine=engine)) as address:
             with OpenAI(base_url=f"{address.url}/v1", api_key="none", max_retries=0) as client:
                 await asyncio.to_thread(story, client)
 
@@ -195,6 +196,64 @@ def test_a_function_is_called_and_its_result_is_told(demo_gguf: Path) -> None:
         replayed = [user, *(item.to_dict() for item in made.output), result]
         sent = client.responses.create(input=replayed, store=False, **given)
         assert sent.output_text == "It is sunny and 21 degrees in Tokyo."
+
+    told(demo_gguf, story)
+
+
+TWO_CITIES = "What is the weather in Paris and Tokyo?"
+REPORTS = (
+    json.dumps({"temperature": 21, "condition": "sunny"}),
+    json.dumps({"temperature": 8, "condition": "rainy"}),
+)
+BOTH_TOLD = "It is sunny and 21 degrees in Paris. It is rainy and 8 degrees in Tokyo."
+
+
+def calls_of(made: Response) -> list[ResponseFunctionToolCall]:
+    assert made.status == "completed"
+    assert [item.type for item in made.output[:1]] == ["reasoning"]
+    return [item for item in made.output[1:] if item.type == "function_call"]
+
+
+def results_of(calls: list[ResponseFunctionToolCall], reports: tuple[str, ...]) -> Any:
+    return [
+        {"type": "function_call_output", "call_id": call.call_id, "output": report}
+        for call, report in zip(calls, reports, strict=True)
+    ]
+
+
+def test_two_functions_are_called_in_one_turn_and_both_results_are_told(demo_gguf: Path) -> None:
+    def story(client: OpenAI) -> None:
+        given: dict[str, Any] = {"model": "demo", "temperature": 0, "tools": [WEATHER]}
+        plain = client.responses.create(input=TWO_CITIES, **given)
+        with client.responses.create(input=TWO_CITIES, **given, stream=True) as stream:
+            last = list(stream)[-1]
+        assert last.type == "response.completed"
+        for made in (plain, last.response):
+            assert made.parallel_tool_calls is True
+            calls = calls_of(made)
+            asked = [(call.name, json.loads(call.arguments)) for call in calls]
+            assert asked == [("get_weather", {"city": city}) for city in ("Paris", "Tokyo")]
+            results = results_of(calls, REPORTS)
+            after = client.responses.create(input=results, previous_response_id=made.id, **given)
+            assert after.output_text == BOTH_TOLD
+        single = client.responses.create(input="What is the weather in Paris?", **given)
+        assert [json.loads(call.arguments) for call in calls_of(single)] == [{"city": "Paris"}]
+
+    told(demo_gguf, story, max_calls=2)
+
+
+def test_where_a_turn_has_one_call_the_second_follows_the_first_ones_result(
+    demo_gguf: Path,
+) -> None:
+    def story(client: OpenAI) -> None:
+        given: dict[str, Any] = {"model": "demo", "temperature": 0, "tools": [WEATHER]}
+        made = client.responses.create(input=TWO_CITIES, **given)
+        for city, report in zip(("Paris", "Tokyo"), REPORTS, strict=True):
+            calls = calls_of(made)
+            assert [json.loads(call.arguments) for call in calls] == [{"city": city}]
+            results = results_of(calls, (report,))
+            made = client.responses.create(input=results, previous_response_id=made.id, **given)
+        assert made.output_text == BOTH_TOLD
 
     told(demo_gguf, story)
 

@@ -12,11 +12,24 @@ import pytest
 
 from scripts.demo import exam, wordings
 from scripts.demo.asking import Source
-from scripts.demo.conversation import Dialogue, Exchange, Turn, encoding, prompt_text, reply_text
-from scripts.demo.data import Codec, draw, encode, example, settled
+from scripts.demo.conversation import (
+    ASSISTANT,
+    EFFORTS,
+    FINAL_HEADER,
+    Dialogue,
+    Exchange,
+    Turn,
+    encoding,
+    prompt_text,
+    reply_text,
+)
+from scripts.demo.data import HARD, draw, settled
 from scripts.demo.families import FAMILIES
+from scripts.demo.rows import Codec, encode, example
 from scripts.demo.table import markdown
 from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.prepare.demo import COMPACT, USED_IDS
+from trt_responses.prepare.safetensors import read_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,16 +86,17 @@ def _settings(dialogue: Dialogue) -> list[harmony.Message]:
 
 def _said(exchange: Exchange, dialogue: Dialogue, *, last: bool) -> list[harmony.Message]:
     found = [harmony.Message.from_role_and_content(harmony.Role.USER, exchange.user)]
-    for turn, answer in exchange.steps:
-        assert turn.call is not None
-        call = _assistant(turn.call.arguments, "commentary")
-        call = call.with_recipient(f"functions.{turn.call.name}")
-        author = harmony.Author.new(harmony.Role.TOOL, f"functions.{turn.call.name}")
-        told = harmony.Message.from_author_and_content(author, answer).with_channel("commentary")
+    for turn, answers in exchange.steps:
         if last:
             found.append(_assistant(turn.thoughts[dialogue.setting.effort], "analysis"))
-        found.append(call.with_content_type("<|constrain|>json"))
-        found.append(told.with_recipient("assistant"))
+        for made in turn.calls:
+            call = _assistant(made.arguments, "commentary")
+            call = call.with_recipient(f"functions.{made.name}")
+            found.append(call.with_content_type("<|constrain|>json"))
+        for made, answer in zip(turn.calls, answers, strict=True):
+            author = harmony.Author.new(harmony.Role.TOOL, f"functions.{made.name}")
+            told = harmony.Message.from_author_and_content(author, answer)
+            found.append(told.with_channel("commentary").with_recipient("assistant"))
     if not last:
         found.append(_assistant(str(exchange.turn.final), "final"))
     return found
@@ -94,9 +108,7 @@ def _assistant(text: str, channel: str) -> harmony.Message:
 
 
 def _calls(dialogue: Dialogue) -> Sequence[bool]:
-    return [
-        turn.call.stored for e in dialogue.exchanges for turn, _ in e.steps if turn.call is not None
-    ]
+    return [call.stored for e in dialogue.exchanges for turn, _ in e.steps for call in turn.calls]
 
 
 def test_every_kind_of_wording_has_at_least_five_that_are_held_back() -> None:
@@ -164,6 +176,7 @@ def test_a_call_as_generated_and_as_stored_reads_as_the_same_call() -> None:
     for dialogue in told:
         turn, _ = dialogue.exchanges[-1].steps[-1]
         assert turn.call is not None
+        assert turn.calls == (turn.call,)
         prompt = prompt_text(dialogue)
         body = prompt[: prompt.rindex("<|call|>") + len("<|call|>")].rsplit("<|start|>assistant", 1)
         read = encoding().parse_messages_from_completion_tokens(
@@ -190,23 +203,124 @@ def test_only_the_reply_is_learnt_whole_and_the_frame_is_never_blurred() -> None
         known = Codec.of([*prompt, *reply, *CONTROL])
         one = example(dialogue, known, rng, plain=True)
         assert [known.used[row] for row in one.rows] == prompt + reply
-        assert (one.weights[len(prompt) :] == 1).all()
         assert (one.weights[: len(prompt)] < 0.5).all()
+        forced = _forced(reply)
+        for place, weight in enumerate(one.weights[len(prompt) :]):
+            assert weight == (0 if place in forced else 1)
         blurred = example(dialogue, known, rng)
         frame = {known.row_of[control] for control in CONTROL}
         for place, row in enumerate(one.rows[: len(prompt)]):
             assert row not in frame or blurred.rows[place] == row
 
 
+def _forced(reply: list[int]) -> set[int]:
+    """Where a server, and not the model, writes: it opens the message behind a call."""
+    opening = encode(ASSISTANT)
+    behind = [i + 1 for i, token in enumerate(reply[:-1]) if token == CONTROL.call]
+    return {start + i for start in behind for i in range(len(opening))}
+
+
+def test_every_word_of_every_reply_at_every_effort_is_one_that_the_model_keeps() -> None:
+    known = Codec.of(read_tensors(wordings.SOURCE / COMPACT)[USED_IDS].read().tolist())
+    for source in sources():
+        for family in FAMILIES.values():
+            for _ in range(40):
+                turn = family(source).exchanges[-1].turn
+                for effort in EFFORTS:
+                    assert known.unknown not in known.rows(reply_text(turn, effort))
+
+
+def test_nothing_is_learnt_from_what_only_history_has() -> None:
+    """An answer without an analysis before it, and what stands behind an answer."""
+    rng = random.Random(SEED)
+    found = 0
+    for dialogue in dialogues(400):
+        *earlier, last = dialogue.exchanges
+        prompt = encode(prompt_text(dialogue))
+        reply = encode(reply_text(last.turn, dialogue.setting.effort))
+        if not earlier or last.steps:
+            continue
+        one = example(dialogue, Codec.of([*prompt, *reply, *CONTROL]), rng, plain=True)
+        header = encode(ASSISTANT + FINAL_HEADER)
+        for place in range(len(prompt) - len(header)):
+            if prompt[place : place + len(header)] == header:
+                assert not one.weights[place : place + len(header)].any()
+                found += 1
+        ends = [i for i, token in enumerate(prompt) if token == CONTROL.end]
+        assert not one.weights[ends].any()
+    assert found > 20
+
+
+def test_turns_of_an_open_tool_loop_are_learnt_like_replies() -> None:
+    rng = random.Random(SEED)
+    learnt = 0
+    for dialogue in dialogues(900):
+        steps = dialogue.exchanges[-1].steps
+        if not steps or any(call.stored for step in steps for call in step.turn.calls):
+            continue
+        prompt = encode(prompt_text(dialogue))
+        reply = encode(reply_text(dialogue.exchanges[-1].turn, dialogue.setting.effort))
+        one = example(dialogue, Codec.of([*prompt, *reply, *CONTROL]), rng)
+        said = [encode(reply_text(turn, dialogue.setting.effort)) for turn, _ in steps]
+        counted = sum(len(ids) - len(_forced(ids)) for ids in said)
+        assert int((one.weights[: len(prompt)] == 1).sum()) == counted
+        learnt += 1
+    assert learnt > 20
+
+
+def test_behind_the_last_call_no_other_call_is_learnt() -> None:
+    rng = random.Random(SEED)
+    closing = encode(ASSISTANT + FINAL_HEADER)
+    shown = {True: 0, False: 0}
+    for dialogue in dialogues(600):
+        turn = dialogue.exchanges[-1].turn
+        if not turn.calls:
+            continue
+        prompt = encode(prompt_text(dialogue))
+        reply = encode(reply_text(turn, dialogue.setting.effort))
+        one = example(dialogue, Codec.of([*prompt, *reply, *closing, *CONTROL]), rng)
+        behind = len(prompt) + len(reply)
+        shown[len(one.rows) > behind] += 1
+        opened = len(encode(ASSISTANT))
+        assert not one.weights[behind : behind + opened].any()
+        assert (one.weights[behind + opened :] == 1).all()
+    assert min(shown.values()) > 20
+
+
+def test_hard_choices_name_the_place_differently() -> None:
+    """Else a guess would do: which of the two functions calls it so is what is to be learnt."""
+    rng = random.Random(SEED)
+
+    def apart(hard: float) -> float:
+        source = Source(wordings.seen(), rng, hard=hard)
+        found = [_places(FAMILIES["choice"](source)) for _ in range(200)]
+        return sum(len(set(places)) > 1 for places in found) / len(found)
+
+    assert apart(0.0) < 0.75
+    assert apart(HARD) > 0.85
+
+
+def _places(dialogue: Dialogue) -> list[str]:
+    schemas = [json.loads(tool.parameters or "{}") for tool in dialogue.setting.tools]
+    named = ("city", "location", "place")
+    return [key for each in schemas for key in each.get("properties", {}) if key in named]
+
+
 def test_replies_that_break_harmony_are_not_well_formed() -> None:
     good = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>A"
     assert exam.well_formed(encode(good + "<|return|>"))
+    call = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+    called = good.replace(FINAL_HEADER + "A", call)
+    assert exam.well_formed(encode(called))
+    assert exam.well_formed(encode(called + ASSISTANT + call))
     for bad in (
         good,
         good + "<|call|>",
         good.replace("final", "commentary") + "<|return|>",
         good.split("<|start|>")[0].replace("<|end|>", "<|return|>"),
         good.replace("final", "commentary to=functions.f <|constrain|>json") + "<|call|>",
+        called + ASSISTANT + call.replace("}", ""),
+        called + ASSISTANT + FINAL_HEADER + "A<|return|>",
     ):
         assert not exam.well_formed(encode(bad)), bad
 
@@ -219,7 +333,11 @@ def test_the_long_prompt_is_long_and_its_words_are_no_wordings() -> None:
 
 def test_the_report_is_about_these_weights_and_these_wordings() -> None:
     report = json.loads((wordings.SOURCE / "report.json").read_text("utf-8"))
-    for key, name in (("weights", "compact.safetensors"), ("wordings", "wordings.json")):
+    for key, name in (
+        ("weights", "compact.safetensors"),
+        ("wordings", "wordings.json"),
+        ("wordings_two", "wordings_two.json"),
+    ):
         digest = hashlib.sha256((wordings.SOURCE / name).read_bytes()).hexdigest()
         assert report[f"{key}_sha256"] == digest
     assert set(report["families"]) == set(FAMILIES)

@@ -1,0 +1,145 @@
+"""One dialogue as rows of the compact vocabulary, and how much each row is worth learning.
+
+Knows Harmony's frame and the vocabulary that the model keeps; knows no wording and no model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scripts.demo.conversation import (
+    ASSISTANT,
+    FINAL_HEADER,
+    answer_text,
+    encoding,
+    prompt_text,
+    reply_text,
+)
+from scripts.demo.families import FAMILIES
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from scripts.demo.conversation import Dialogue
+
+PROMPT_WEIGHT = 0.15
+UNKNOWN_SHARE = 0.03
+Rows = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One dialogue as rows of the compact vocabulary; `weights[i]` counts for predicting row i."""
+
+    family: int
+    rows: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """The ids that the model keeps, sorted; every other id is the one row after them."""
+
+    used: tuple[int, ...]
+    row_of: dict[int, int]
+    spelled: tuple[str, ...]
+    """What each row spells, without case and blanks; the last row spells nothing."""
+
+    @staticmethod
+    def of(ids: Iterable[int]) -> Codec:
+        used = tuple(sorted(set(ids)))
+        spelled = (*(encoding().decode([token]).strip().lower() for token in used), "")
+        return Codec(used, {token: row for row, token in enumerate(used)}, spelled)
+
+    @property
+    def unknown(self) -> int:
+        return len(self.used)
+
+    def rows(self, text: str) -> Rows:
+        known, unknown = self.row_of, self.unknown
+        return [known.get(token, unknown) for token in encode(text)]
+
+
+def encode(text: str) -> list[int]:
+    return list(encoding().encode(text, allowed_special="all"))
+
+
+def example(
+    dialogue: Dialogue, known: Codec, rng: random.Random, *, plain: bool = False
+) -> Example:
+    """Rows and weights. Now and then the analysis is skipped: the header is then not learnt.
+
+    Behind the last call, too, a server may offer a header: what is learnt is one that is no call.
+    """
+    turn, effort = dialogue.exchanges[-1].turn, dialogue.setting.effort
+    prompt = known.rows(prompt_text(dialogue))
+    free = 0
+    if turn.call is None and not plain and rng.random() < 0.06:
+        free = len(known.rows(FINAL_HEADER))
+        reply = known.rows(answer_text(turn))
+    else:
+        enough = ASSISTANT + FINAL_HEADER
+        closing = enough if turn.calls and not plain and rng.random() < 0.5 else ""
+        reply = known.rows(reply_text(turn, effort) + closing)
+    weights = np.full(len(prompt) + len(reply), PROMPT_WEIGHT, np.float32)
+    weights[: len(prompt)][_frame(prompt, known)] = 0
+    weights[len(prompt) :] = 1
+    weights[len(prompt) : len(prompt) + free] = 0
+    weights[len(prompt) :][_forced(reply, known)] = 0
+    said = reply_text(turn, effort)
+    for text, start in () if plain else _steps(dialogue, known):
+        step = known.rows(text)
+        weights[start : start + len(step)] = 1
+        weights[start : start + len(step)][_forced(step, known)] = 0
+        said += text
+    rows = np.array(prompt + reply, np.int32)
+    weights[rows == known.unknown] = 0
+    if not plain:
+        _blur(rows[: len(prompt)], f"{said} {effort}".lower(), known, rng)
+    return Example(tuple(FAMILIES).index(dialogue.family), rows, weights)
+
+
+def _frame(prompt: Rows, known: Codec) -> list[int]:
+    """Places that hold messages together. To learn from them would be to learn what only history
+    has: answers without an analysis before them, and `<|end|>` behind them."""
+    opens, closes = known.row_of[CONTROL.message], known.row_of[CONTROL.start]
+    ends = {known.row_of[token] for token in (CONTROL.end, CONTROL.call) if token in known.row_of}
+    places, inside = [], True
+    for place, row in enumerate(prompt):
+        inside = inside or row == closes
+        if inside or row in ends:
+            places.append(place)
+        inside = inside and row != opens
+    return places
+
+
+def _forced(reply: Rows, known: Codec) -> list[int]:
+    """Places behind a call where the server, not the model, opens the next message."""
+    ends = [place for place, row in enumerate(reply[:-1]) if row == known.row_of[CONTROL.call]]
+    return [end + 1 + i for end in ends for i in range(len(encode(ASSISTANT)))]
+
+
+def _steps(dialogue: Dialogue, known: Codec) -> Iterator[tuple[str, int]]:
+    """Earlier turns of the open tool loop, spelled as models do, and where they begin: these, too,
+    are replies to learn."""
+    *earlier, last = dialogue.exchanges
+    for count, step in enumerate(last.steps):
+        if not any(call.stored for call in step.turn.calls):
+            before = replace(last, steps=last.steps[:count])
+            prompt = prompt_text(replace(dialogue, exchanges=(*earlier, before)))
+            yield reply_text(step.turn, dialogue.setting.effort), len(known.rows(prompt))
+
+
+def _blur(prompt: NDArray[np.int32], said: str, known: Codec, rng: random.Random) -> None:
+    """Make some words unknown, but none that decides: no control id, no effort, nothing said."""
+    for place, row in enumerate(prompt):
+        spelled = known.spelled[row]
+        if rng.random() < UNKNOWN_SHARE and spelled not in said and spelled[:2] != "<|":
+            prompt[place] = known.unknown
