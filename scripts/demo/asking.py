@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 class Source:
     """Where wordings and chance come from.
 
-    `dress`: vary them, as in training. `hard`: how often a question that could be got right by luck
-    is made one that cannot.
+    `dress`: vary them, as in training.
     """
 
     wordings: Wordings
     rng: random.Random
     dress: bool = True
-    hard: float = 0.0
 
     def say(self, kind: str, **slots: object) -> str:
         text = pick(self.wordings[kind], self.rng)

@@ -14,6 +14,7 @@ from scripts.demo.wordings import pick, values
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from scripts.demo.conversation import Tool
 
@@ -31,14 +32,12 @@ def call_turn(kind: str, kit: toolkit.Kit, city: str | None, *, stored: bool = F
     return Turn(thoughts, call=Call(name, kit.arguments(city), stored))
 
 
-def _called(family: str, kind: str, neighbours: tuple[str, ...], source: Source) -> Dialogue:
+def _called(
+    family: str, kind: str, source: Source, neighbours: Sequence[toolkit.Kit] = (), **named: str
+) -> Dialogue:
     rng = source.rng
-    kit, city = toolkit.kit(kind, rng), pick(values().cities, rng)
-    near = [toolkit.kit(other, rng) for other in neighbours]
-    while rng.random() < source.hard and any(kit.place == other.place for other in near):
-        kit = toolkit.kit(kind, rng)
-    tools = [kit.tool, *(other.tool for other in near)]
-    tools += toolkit.others(rng)
+    kit, city = toolkit.kit(kind, rng, **named), pick(values().cities, rng)
+    tools = [kit.tool, *(other.tool for other in neighbours), *toolkit.others(rng)]
     exchange = Exchange(source.say(kind, city=city), call_turn(kind, kit, city))
     setting = Setting(tools=toolkit.shuffled(tools, rng))
     before = (answered(kind, kit, source),) if rng.random() < 0.15 else ()
@@ -46,17 +45,34 @@ def _called(family: str, kind: str, neighbours: tuple[str, ...], source: Source)
 
 
 def weather(source: Source) -> Dialogue:
-    return _called("weather", "weather", (), source)
+    return _called("weather", "weather", source)
 
 
 def time(source: Source) -> Dialogue:
-    return _called("time", "time", (), source)
+    return _called("time", "time", source)
 
 
 def choice(source: Source) -> Dialogue:
-    kind, other = source.rng.choice((("weather", "time"), ("time", "weather")))
-    more = tuple(k for k in ("status", "files") if source.rng.random() < 0.2)
-    return _called("choice", kind, (other, *more), source)
+    """Two functions of one author, who calls a place the same in both."""
+    place = pick(toolkit.PLACES, source.rng)
+    return _choice(source, place, place)
+
+
+def choice_apart(source: Source) -> Dialogue:
+    """Two functions that call a place differently: the right name is that of the function called.
+
+    No family: the model is too small to learn it, and the report says how small.
+    """
+    places = sorted(set(toolkit.PLACES))
+    return _choice(source, *source.rng.sample(places, 2))
+
+
+def _choice(source: Source, here: str, there: str) -> Dialogue:
+    rng = source.rng
+    kind, other = rng.choice((("weather", "time"), ("time", "weather")))
+    near = [toolkit.kit(other, rng, place=there)]
+    near += [toolkit.kit(k, rng) for k in ("status", "files") if rng.random() < 0.2]
+    return _called("choice", kind, source, near, place=here)
 
 
 def no_arguments(source: Source) -> Dialogue:

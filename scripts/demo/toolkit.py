@@ -104,12 +104,12 @@ class Kit:
         return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
 
-def kit(kind: str, rng: random.Random) -> Kit:
-    """A declaration of one of the known kinds, worded anew."""
+def kit(kind: str, rng: random.Random, *, place: str | None = None) -> Kit:
+    """A declaration of one of the known kinds, worded anew; `place` is what it calls a place."""
     name, description = pick(NAMES[kind], rng), pick(DESCRIPTIONS[kind], rng)
     if kind in ("status", "files"):
         return Kit(Tool(name, description, rng.choice(EMPTY)))
-    place, note = pick(PLACES, rng), pick(PLACE_NOTES, rng)
+    place, note = place or pick(PLACES, rng), pick(PLACE_NOTES, rng)
     properties: dict[str, object] = {
         place: {"type": "string"} | ({"description": note} if note else {})
     }

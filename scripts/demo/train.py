@@ -9,6 +9,7 @@ import math
 import random
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from scripts.demo.conversation import encoding
 from scripts.demo.families import FAMILIES
 from scripts.demo.model import Model, Shape, rotation
 from scripts.demo.rows import encode, example
+from scripts.demo.team import team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from scripts.demo.rows import Codec, Example
+    from scripts.demo.team import Member
 
 LONGEST = 6_000
 NUMBERS = 41
@@ -40,12 +43,13 @@ class Plan:
     """How long and how hard to train. Whichever of `steps` and `minutes` ends first, ends."""
 
     steps: int = 5_000
-    minutes: float = 15.0
+    minutes: float = 14.5
     tokens: int = 3_072
     seed: int = 2026
     peak: float = 3e-3
     warmup: int = 80
-    threads: int = 2
+    processes: int = 2
+    """On the CPU, each with one thread."""
     decay: float = 0.02
     check_every: int = 500
 
@@ -64,8 +68,20 @@ class Progress:
 
 def train(plan: Plan, watch: Callable[[Progress, float], None]) -> tuple[Model, Codec, Progress]:
     """Weights from nothing. `watch` hears of each step and of the share of the work done."""
+    count = 1 if torch.cuda.is_available() else plan.processes
+    with team(count, partial(_follow, plan)) as member:
+        return _trained(plan, member, watch)
+
+
+def _follow(plan: Plan, member: Member) -> None:
+    _trained(plan, member, lambda seen, done: None)
+
+
+def _trained(
+    plan: Plan, member: Member, watch: Callable[[Progress, float], None]
+) -> tuple[Model, Codec, Progress]:
     torch.manual_seed(plan.seed)
-    torch.set_num_threads(plan.threads)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     known = data.codec()
     model = Model(Shape(), len(known.used) + 1)
@@ -74,16 +90,21 @@ def train(plan: Plan, watch: Callable[[Progress, float], None]) -> tuple[Model, 
     optimizer = _optimizer(model, plan)
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
     progress, start = Progress(), time.monotonic()
-    examples = data.batches(known, plan.seed, plan.tokens)
+    examples = data.batches(known, plan.seed + member.rank, plan.tokens // member.count)
     checks = {held: check_set(known, held=held) for held in (False, True)}
     for step in range(plan.steps):
-        done = max(step / plan.steps, (time.monotonic() - start) / (60 * plan.minutes))
+        optimizer.zero_grad(set_to_none=True)
+        loss = _learn(model, next(examples), turns[step % 2], plan, progress)
+        gone = max(step / plan.steps, (time.monotonic() - start) / (60 * plan.minutes))
+        done = member.agree([p.grad for p in model.parameters()], gone)
         if done >= 1:
             break
         for group in optimizer.param_groups:
             group["lr"] = plan.peak * _pace(step, done, plan)
-        batch = next(examples)
-        loss = _step(model, optimizer, batch, turns[step % 2], plan, progress)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if not member.first:
+            continue
         progress.steps.append(step)
         progress.losses.append(loss)
         if step % 20 == 0:
@@ -92,8 +113,9 @@ def train(plan: Plan, watch: Callable[[Progress, float], None]) -> tuple[Model, 
         if step % plan.check_every == plan.check_every - 1:
             _check(model, checks, turns[0], progress)
         watch(progress, done)
-    _check(model, checks, turns[0], progress)
-    watch(progress, 1.0)
+    if member.first:
+        _check(model, checks, turns[0], progress)
+        watch(progress, 1.0)
     return model, known, progress
 
 
@@ -115,14 +137,10 @@ def _optimizer(model: Model, plan: Plan) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=plan.peak, betas=(0.9, 0.98), fused=True)
 
 
-def _step(
-    model: Model,
-    optimizer: torch.optim.Optimizer,
-    batch: Sequence[Example],
-    turn: Tensor,
-    plan: Plan,
-    progress: Progress,
+def _learn(
+    model: Model, batch: Sequence[Example], turn: Tensor, plan: Plan, progress: Progress
 ) -> float:
+    """The gradient of a batch, as its share of a whole one."""
     device = turn.device
     rows, weights = padded(batch)
     rows, weights = rows.to(device), weights.to(device)
@@ -134,10 +152,7 @@ def _step(
     target, weight = rows[:, 1:][where], weights[:, 1:][where]
     losses = functional.cross_entropy(logits, target, reduction="none")
     loss = (losses * weight).sum() / (0.25 * plan.tokens)
-    optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
     return _note(batch, losses.detach(), where, weights[:, 1:], progress)
 
 

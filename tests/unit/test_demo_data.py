@@ -12,6 +12,7 @@ import pytest
 
 from scripts.demo import exam, wordings
 from scripts.demo.asking import Source
+from scripts.demo.calls import choice, choice_apart
 from scripts.demo.conversation import (
     ASSISTANT,
     EFFORTS,
@@ -23,7 +24,7 @@ from scripts.demo.conversation import (
     prompt_text,
     reply_text,
 )
-from scripts.demo.data import HARD, draw, settled
+from scripts.demo.data import draw, settled
 from scripts.demo.families import FAMILIES
 from scripts.demo.rows import Codec, encode, example
 from scripts.demo.table import markdown
@@ -287,17 +288,12 @@ def test_behind_the_last_call_no_other_call_is_learnt() -> None:
     assert min(shown.values()) > 20
 
 
-def test_hard_choices_name_the_place_differently() -> None:
-    """Else a guess would do: which of the two functions calls it so is what is to be learnt."""
+def test_functions_to_choose_from_name_the_place_alike_or_all_differently() -> None:
     rng = random.Random(SEED)
-
-    def apart(hard: float) -> float:
-        source = Source(wordings.seen(), rng, hard=hard)
-        found = [_places(FAMILIES["choice"](source)) for _ in range(200)]
-        return sum(len(set(places)) > 1 for places in found) / len(found)
-
-    assert apart(0.0) < 0.75
-    assert apart(HARD) > 0.85
+    source = Source(wordings.seen(), rng)
+    for family, names in ((choice, 1), (choice_apart, 2)):
+        for _ in range(50):
+            assert len(set(_places(family(source)))) == names
 
 
 def _places(dialogue: Dialogue) -> list[str]:
