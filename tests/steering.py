@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tests.double.words import SamplingParams
     from tests.replay import Ending, Json
     from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
+    from trt_responses.harmony.steer import Plan
     from trt_responses.harmony.vocabulary import Vocabulary
 
 FOLDER = Path(__file__).parent / "transcripts" / "steering"
@@ -196,11 +197,13 @@ class Play:
         finally:
             await self.engine.stop(1)
 
+    def plan(self) -> Plan:
+        return self._steering.wished(self._request, self.engine.limits().guides).plan(self._tokens)
+
     def run(self) -> Run:
-        wish = self._steering.wished(self._request, self.engine.limits().guides)
         return Run(
             prompt_ids=PROMPT,
-            plan=wish.plan(self._tokens),
+            plan=self.plan(),
             options=GenerateOptions(max_tokens=0, stop_ids=(), request_id="resp_0"),
             engine=self.engine,
             reader=self.reader,

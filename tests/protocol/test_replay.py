@@ -137,14 +137,31 @@ def test_a_replay_elsewhere_ends_when_the_response_is_deleted() -> None:
     asyncio.run(story())
 
 
-def test_a_reader_that_leaves_another_server_stops_asking_the_store() -> None:
+def test_a_reader_that_leaves_another_server_stops_asking_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    frames_after = MemoryStore.frames_after
+
+    async def counted(store: MemoryStore, response_id: str, owner: str, after: int) -> Any:
+        asked.append(after)
+        return await frames_after(store, response_id, owner, after)
+
+    monkeypatch.setattr(MemoryStore, "frames_after", counted)
+
     async def story() -> None:
         async with two(STALLED) as t:
             response_id = (await started(t.one))["id"]
             there = replay(t.other, response_id)
             await t.pass_(2)
+            before = len(asked)
+            await t.pass_(2)
+            assert len(asked) > before
             there.hang_up()
             await there.done()
+            before = len(asked)
+            await t.pass_(3)
+            assert len(asked) == before
 
     asyncio.run(story())
 

@@ -272,7 +272,10 @@ def test_what_needs_no_guide_an_engine_without_any_does(
     asked: Json, vocabulary: Vocabulary, tables: Tables
 ) -> None:
     played = s.Play(vocabulary, tables, asked, ScriptedEngine([]))
-    played.run()
+    assert played.engine.limits().guides == {}
+    segment = played.plan().next(played.reader)
+    assert segment is not None
+    assert segment.guide is None
 
 
 @pytest.mark.parametrize(

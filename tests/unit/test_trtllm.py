@@ -832,6 +832,7 @@ def test_an_abort_never_raises_though_the_package_does(monkeypatch: pytest.Monke
 
         monkeypatch.setattr(double.requests[-1], "abort", gone)
         handle.abort()
+        assert not any(chunk.finish for chunk in told.chunks)
 
     with_engine(engine_of(double), claim)
 

@@ -9,6 +9,7 @@ guided and which ids end a guide.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -117,7 +118,7 @@ class Budget(NamedTuple):
     thought: int | None = None
 
 
-class Turn:
+class Turn(ABC):
     """A plan that is written down as it goes: the segments are a generator's."""
 
     def __init__(self, language: Language, guides: Mapping[GuideKind, frozenset[int]]) -> None:
@@ -130,8 +131,8 @@ class Turn:
         self._reader = reader
         return None if reader.ended else next(self._segments, None)
 
-    def _turn(self) -> Iterator[Segment]:
-        raise NotImplementedError
+    @abstractmethod
+    def _turn(self) -> Iterator[Segment]: ...
 
     def _left(self, budget: Budget, forced: Sequence[int] = ()) -> int:
         assert self._reader is not None
