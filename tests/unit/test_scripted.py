@@ -274,7 +274,7 @@ def test_records_are_bounded_and_keep_no_sink() -> None:
         for prompt in ((1,), (2,), (3,)):
             await generated(engine, prompt, options())
         assert [request.prompt_ids for request in engine.requests] == [(2,), (3,)]
-        assert all(request._sink is None for request in engine.requests)
+        assert all(request.sink is None for request in engine.requests)
 
     asyncio.run(run())
 

@@ -10,8 +10,10 @@ Knows no Harmony, no HTTP and no concrete engine. Three rules bind every engine:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +52,7 @@ class Guide:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GenerateOptions:
     """One engine request, everything explicit: no engine's own default ever shows."""
 

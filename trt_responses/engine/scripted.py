@@ -34,15 +34,15 @@ class Request:
     """One request on its way through its script; also its own handle and its own record."""
 
     __slots__ = (
-        "_chunks",
         "_engine",
         "_left",
-        "_plain_steps",
         "_script",
-        "_sink",
         "_stops",
+        "chunks",
         "options",
+        "plain_steps",
         "prompt_ids",
+        "sink",
         "state",
         "steps_taken",
     )
@@ -62,13 +62,14 @@ class Request:
         self.steps_taken = 0
         self._engine = engine
         self._script = script
-        self._sink: Sink | None = sink
+        self.sink: Sink | None = sink
         self._stops = frozenset(options.stop_ids)
-        self._chunks = script.chunks
-        self._plain_steps = 0
+        self.chunks = script.chunks
+        self.plain_steps = 0
+        """So many of its chunks are pushed as they stand, while it runs; then `advance` looks."""
         if options.logprobs is None and script.cached_tokens is None:
-            self._plain_steps = script.plain_steps(self._stops, left)
-        self._left = left - script.told[self._plain_steps]  # behind the plain steps
+            self.plain_steps = script.plain_steps(self._stops, left)
+        self._left = left - script.told[self.plain_steps]  # behind the plain steps
 
     def abort(self) -> None:
         if self.state in ("waiting", "running"):
@@ -79,12 +80,9 @@ class Request:
             self._end("error", error=reason)
 
     def advance(self) -> None:
-        """Take one step of the script: at most one push."""
+        """Take one step of the script that is not plain: at most one push."""
         position = self.steps_taken
         self.steps_taken = position + 1
-        if position < self._plain_steps and self._sink is not None:
-            self._sink.push(self._chunks[position])  # type: ignore[arg-type]  # that is what plain means
-            return None
         if self._left <= 0:
             return self._end("length")
         if position == len(self._script.steps):  # only a script without steps gets here
@@ -115,8 +113,8 @@ class Request:
         logprobs = () if wanted is None else _logprobs(ids, scored, wanted)
         if finish is not None:
             self._end(finish, ids, logprobs, stop_id=stop_id)
-        elif self._sink is not None:
-            self._sink.push(Chunk(ids, logprobs, self._cached()))
+        elif self.sink is not None:
+            self.sink.push(Chunk(ids, logprobs, self._cached()))
 
     def _end(
         self,
@@ -127,7 +125,7 @@ class Request:
         stop_id: int | None = None,
         error: str | None = None,
     ) -> None:
-        sink, cached = self._sink, self._cached()
+        sink, cached = self.sink, self._cached()
         self._leave("finished")
         if sink is not None:
             sink.push(Chunk(ids, logprobs, cached, finish, stop_id, error))
@@ -137,7 +135,8 @@ class Request:
 
     def _leave(self, state: State) -> None:
         self.state = state
-        self._sink = None  # a record must not keep a whole run alive
+        self.plain_steps = 0
+        self.sink = None  # a record must not keep a whole run alive
         self._engine.left(self)
 
 
@@ -163,9 +162,10 @@ class ScriptedEngine:
         self._limits = Limits(context_tokens, max_batch, guides or {}, max_logprobs)
         self._now_ns = now_ns
         self._last_progress_ns = now_ns()
+        self._stepped = False
         self._count = itertools.count()
         self._waiting: list[tuple[float, int, Request]] = []
-        self._running: list[Request] = []
+        self._running: tuple[Request, ...] = ()  # another one with each change, never changed
         self._stalled: dict[Request, None] = {}  # in the order in which they stalled
         self._down: str | None = "The engine has not been started."
         self._alive = True
@@ -188,6 +188,8 @@ class ScriptedEngine:
         return request
 
     def health(self) -> Health:
+        if self._stepped:  # when that was is not asked for at each step: it would cost as much
+            self._stepped, self._last_progress_ns = False, self._now_ns()
         return Health(self._alive, self._down is None, self._last_progress_ns, self._down)
 
     def limits(self) -> Limits:
@@ -203,7 +205,7 @@ class ScriptedEngine:
 
     def stalled(self, request: Request) -> None:
         """It holds its place, but gives the clock nothing to do."""
-        self._running.remove(request)
+        self._remove(request)
         self._stalled[request] = None
 
     def left(self, request: Request) -> None:
@@ -211,7 +213,10 @@ class ScriptedEngine:
             del self._stalled[request]
             self.clock.wake()  # its place is free: a waiting request may have it
         elif request in self._running:
-            self._running.remove(request)
+            self._remove(request)
+
+    def _remove(self, request: Request) -> None:
+        self._running = tuple(each for each in self._running if each is not request)
 
     def _script(self, number: int, prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
         if callable(self._scripts):
@@ -223,12 +228,15 @@ class ScriptedEngine:
         if self._waiting:
             self._admit()
         if running := self._running:
-            now_ns = self._now_ns
-            self._last_progress_ns = now_ns()
-            for request in tuple(running):  # a push may abort any of them
-                if request.state == "running":
+            self._stepped = True
+            for request in running:  # a push may abort any of them
+                position = request.steps_taken
+                if position < request.plain_steps:
+                    request.steps_taken = position + 1
+                    request.sink.push(request.chunks[position])  # type: ignore[union-attr, arg-type]
+                elif request.state == "running":
                     request.advance()
-            if running:
+            if self._running:
                 return True
         return bool(self._waiting) and self._has_place()
 
@@ -237,7 +245,7 @@ class ScriptedEngine:
             request = heapq.heappop(self._waiting)[2]
             if request.state == "waiting":
                 request.state = "running"
-                self._running.append(request)
+                self._running += (request,)
 
     def _has_place(self) -> bool:
         return len(self._running) + len(self._stalled) < self._limits.max_batch

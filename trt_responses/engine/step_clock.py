@@ -21,7 +21,8 @@ class StepClock:
         self._settle_turns = settle_turns
         self._advance: Callable[[], bool] = bool  # nothing to do
         self._armed = False
-        self._soon: Callable[..., object] | None = None
+        self._soon: Callable[..., object] = bool  # nowhere, until it is woken
+        self._again = self._tick  # bound once, not for each step
 
     @classmethod
     def free(cls) -> StepClock:
@@ -35,16 +36,13 @@ class StepClock:
         """Take charge of `advance`, which makes one step and says whether there is more to do."""
         self._advance = advance
         self._armed = False
-        self._soon = None
 
     def wake(self) -> None:
         """There is work. A free clock steps from the loop's next turn on; a manual one waits."""
         if self.mode == "free" and not self._armed:
             self._armed = True
-            if self._soon is None:  # to ask for the loop costs a system call
-                self._soon = asyncio.get_running_loop().call_soon
-            soon = self._soon
-            soon(self._tick)
+            self._soon = asyncio.get_running_loop().call_soon
+            self._soon(self._tick)
 
     async def step(self, count: int = 1) -> None:
         """Make exactly `count` steps; after each, let the loop run so that consumers react."""
@@ -54,17 +52,18 @@ class StepClock:
                 await asyncio.sleep(0)
 
     def _tick(self) -> None:
+        """A step, and then the next one; whoever wakes the clock meanwhile need not."""
         self.steps += 1  # `_step`, written out
-        self._armed = False
         more = True
         try:
-            advance = (
-                self._advance
-            )  # called as a local: a method that is a value is looked up twice
+            advance = self._advance  # called as a local: as an attribute it is looked up twice
             more = advance()
         finally:  # one sink that raises must not stop the others
             if more:
-                self.wake()
+                soon = self._soon
+                soon(self._again)
+            else:
+                self._armed = False
 
     def _step(self) -> bool:
         self.steps += 1

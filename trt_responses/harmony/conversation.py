@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 import orjson
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
 from trt_responses.harmony import past
 from trt_responses.harmony.past import FUNCTIONS as FUNCTIONS
 from trt_responses.harmony.past import call_message as call_message

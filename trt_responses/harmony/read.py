@@ -28,7 +28,7 @@ from trt_responses.harmony.pieces import Pieces, advance, escaped
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.harmony.abandoned import Ending
     from trt_responses.harmony.fragments import Fragment
@@ -86,20 +86,28 @@ class Reader:
         self._out: list[Fragment] = []
         self._pieces: list[bytes] = []
         self._pending = b""
-        self._clear = False  # in content, and no bytes are pending
+        self.clear = False
+        """In a message's text, with no bytes pending: an id of `plain` is its text as it stands."""
         self._state: _State = "header"
         self._author: Author = "given"
         self._start = self._words = self._body = 0
         self._opened = Opened(None, None, None)
         self._repaired = False
 
+    @property
+    def plain(self) -> Mapping[int, bytes]:
+        """Ids that are text by themselves, for whoever looks them up without asking: what is found
+        belongs into `kept`."""
+        return self._plain
+
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
         """The next ids, in chunks of any size. After the end they are discarded."""
-        pieces = list[bytes]()
-        if self.text(token_ids, pieces):
-            return [Text(pieces)] if pieces else []
+        if self._state == "content":
+            pieces = list[bytes]()
+            if self.text(token_ids, pieces):
+                return [Text(pieces)] if pieces else []
         for token_id in token_ids:
-            if self._clear and (piece := self._plain.get(token_id)) is not None:
+            if self.clear and (piece := self._plain.get(token_id)) is not None:
                 self.kept.append(token_id)
                 self._pieces.append(piece)
             elif self._state != "done":
@@ -113,7 +121,7 @@ class Reader:
         """
         if len(token_ids) == 1:
             token_id = token_ids[0]
-            if not self._clear or (piece := self._plain.get(token_id)) is None:
+            if not self.clear or (piece := self._plain.get(token_id)) is None:
                 return self._part(token_id, said)
             self.kept.append(token_id)
             said.append(piece)
@@ -121,7 +129,7 @@ class Reader:
         if self._state != "content" or not token_ids:
             return False
         pieces = list(map(self._plain.get, token_ids))
-        if self._clear and all(pieces):
+        if self.clear and all(pieces):
             self.kept += token_ids
             said += pieces  # type: ignore[arg-type]  # `all` has seen that none is None
             return True
@@ -139,7 +147,7 @@ class Reader:
             return False
         self.kept.append(token_id)
         piece, self._pending = advance(self._pending + raw)
-        self._clear = not self._pending
+        self.clear = not self._pending
         if piece:
             said.append(piece)
         return True
@@ -251,13 +259,13 @@ class Reader:
         self._tell(opened)
         self._opened = opened
         self._body = body_start
-        self._state, self._clear = "content", True
+        self._state, self.clear = "content", True
 
     def _say(self, raw: bytes) -> None:
         piece, self._pending = advance(self._pending + raw)
         if piece:
             self._pieces.append(piece)
-        self._clear = not self._pending
+        self.clear = not self._pending
 
     def _close(self, terminator: int | None, *, whole: bool, end: int | None = None) -> None:
         if self._pending:
@@ -271,7 +279,7 @@ class Reader:
         self._after(terminator)
 
     def _after(self, terminator: int | None) -> None:
-        self._clear = False
+        self.clear = False
         self.ended = terminator in self._ends
         self._state = "done" if self.ended else "between"
 

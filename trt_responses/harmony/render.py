@@ -8,10 +8,10 @@ items of the API, no store and no engine.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
 from trt_responses.harmony.idcache import CACHE_BYTES, IdCache
 from trt_responses.harmony.tokenise import refuse_above
 from trt_responses.harmony.typescript import json_of, type_of

@@ -13,7 +13,7 @@ from trt_responses.harmony.read import Reader
 from trt_responses.wire.items import TokenLogprob, TopLogprob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.engine.base import Logprob
     from trt_responses.harmony.fragments import Fragment
@@ -35,6 +35,10 @@ class ScoredReader(Reader):
 
     def hear(self, logprobs: Sequence[Logprob]) -> None:
         self._heard = logprobs
+
+    @property
+    def plain(self) -> Mapping[int, bytes]:
+        return {}
 
     def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
         """There is no short way."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from trt_responses.engine.base import Guide
+from trt_responses.frozen import dataclass
 from trt_responses.harmony.gate import Gate, GuidedGate, Words
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 

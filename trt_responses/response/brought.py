@@ -6,13 +6,14 @@ known get them. Knows blocks and records; knows no HTTP and no concrete store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import orjson
 from pydantic import TypeAdapter
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
 from trt_responses.store.base import Record
 from trt_responses.wire import items as i
 

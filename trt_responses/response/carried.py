@@ -7,9 +7,9 @@ Knows runs by their reader; knows no HTTP.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from trt_responses.frozen import dataclass, replace
 from trt_responses.harmony.written import Turn, Written, digest
 from trt_responses.response.history import lasting, output_blocks, own_ids
 from trt_responses.wire import items as i

@@ -5,10 +5,10 @@ Knows the API's words; knows no engine and no plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.frozen import dataclass
 from trt_responses.harmony.conversation import FUNCTIONS
 from trt_responses.harmony.pattern import UnsafePattern, anchored
 from trt_responses.response.offer import wrapped

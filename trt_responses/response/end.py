@@ -5,10 +5,10 @@ Values only: which end it is, and when it is told, is the run's affair.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.errors import ApiError
+from trt_responses.frozen import dataclass, replace
 from trt_responses.wire import events as e
 from trt_responses.wire import response as r
 

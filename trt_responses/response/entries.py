@@ -6,11 +6,11 @@ begins is the log's affair.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
+from trt_responses.frozen import replace
 from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.events import Lifecycle, OutputTextDelta
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response
 
 
-def _tail(number: int) -> bytes:
+def tail(number: int) -> bytes:
     return b'","sequence_number":%d}\n\n' % number
 
 
 TABLED = 16_384
-TAILS = tuple(map(_tail, range(TABLED)))
+TAILS = tuple(map(tail, range(TABLED)))
 """What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
 
 
@@ -106,7 +106,7 @@ class Deltas:
         head, pieces, number = self.head, self.pieces, self.first + start
         tails = TAILS[number : number + len(pieces) - start]
         if len(tails) < len(pieces) - start:
-            tails = tuple(map(_tail, range(number, self.first + len(pieces))))
+            tails = tuple(map(tail, range(number, self.first + len(pieces))))
         return [head + piece + end for piece, end in zip(pieces[start:], tails, strict=True)]
 
     def events(self) -> Iterable[Event]:

@@ -6,9 +6,9 @@ folded here when it needs a text as a whole; nobody keeps a second copy.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
+from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire.items import (
     OutputCustomCall,

@@ -6,12 +6,12 @@ Knows blocks and records; knows no HTTP and no concrete store.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 import orjson
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
 from trt_responses.harmony import conversation as c
 from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.store.base import Block, Job, Record

@@ -9,9 +9,9 @@ replay and for the fold; frames are made when somebody reads them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trt_responses.frozen import replace
 from trt_responses.response.entries import (
     TABLED,
     TAILS,
@@ -19,6 +19,7 @@ from trt_responses.response.entries import (
     ScoredDeltas,
     Single,
     Spelling,
+    tail,
 )
 from trt_responses.response.fold import apply, output_after
 from trt_responses.wire.dialect import OPENAI
@@ -48,6 +49,8 @@ class Log:
         self.closed = False
         self._folded = response
         self._output = response.output
+        self._settled = 0
+        """The events of all entries but the one that grows: their count, and its first number."""
         self._growing: Deltas | None = None
         self._listeners: list[Tell] = []
         self._early: dict[Tell, Tell] = {}
@@ -58,19 +61,21 @@ class Log:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def append(self, event: Event) -> None:
-        self._settle()
-        self.entries.append(Single(self.next_number, event, self._spelling))
-        if isinstance(event, OutputEvent):
-            self._output = output_after(self._output, event)
-        elif isinstance(event, Lifecycle):
+        if self._growing is not None:
+            self._settle()
+        self.entries.append(Single(self._settled, event, self._spelling))
+        self._settled += 1
+        if isinstance(event, Lifecycle):
             self._folded = apply(self._folded, event)
             self._output = self._folded.output
+        elif isinstance(event, OutputEvent):
+            self._output = output_after(self._output, event)
 
     def grow(self, template: Delta, *, scored: bool = False) -> Deltas:
         """Begin a run of deltas; whoever writes the text adds pieces to it."""
         self._settle()
         kind = ScoredDeltas if scored else Deltas
-        self._growing = kind(self.next_number, template, self.dialect)
+        self._growing = kind(self._settled, template, self.dialect)
         self.entries.append(self._growing)
         return self._growing
 
@@ -83,10 +88,8 @@ class Log:
 
     @property
     def next_number(self) -> int:
-        if not self.entries:
-            return 0
-        last = self.entries[-1]
-        return last.first + len(last)
+        growing = self._growing
+        return self._settled if growing is None else self._settled + len(growing.pieces)
 
     @property
     def response(self) -> Response:
@@ -123,7 +126,9 @@ class Log:
         self._folded, self._output = response, response.output
 
     def _settle(self) -> None:
-        self._output, self._growing, self._live = self.output, None, None
+        if self._growing is not None:
+            self._output, self._settled = self.output, self.next_number
+            self._growing = self._live = None
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its number, made anew: for tests, replay and the store."""
@@ -150,15 +155,41 @@ class Log:
                     reader.set_result(None)
             self._waiting.clear()
 
+    def say(self, piece: bytes) -> None:
+        """One more piece of the text that grows, and `wake`: what most engine steps are."""
+        if (live := self._live) is None:
+            if self._growing is not None:
+                self._growing.pieces.append(piece)
+            self.wake()
+            return
+        live.pieces.append(piece)
+        number = self._untold
+        self._untold = number + 1
+        frames = live.head + piece + (TAILS[number] if number < TABLED else tail(number))
+        for tell in self._listeners:
+            tell(frames)
+
     def _tell(self) -> None:
         """The same for any step."""
-        number = self.next_number
+        growing = self._growing
+        number = self._settled if growing is None else self._settled + len(growing.pieces)
         if number > self._untold:
-            frames = Cursor(self, after=self._untold - 1).take()
+            frames = self._since(self._untold)
             self._untold, last = number, self.entries[-1]
-            self._live = last if type(last) is Deltas else None
+            self._live = last if last is growing and type(last) is Deltas else None
             for tell in self._listeners:
                 tell(frames)
+
+    def _since(self, number: int) -> bytes:
+        """The frames from this number on: the last few entries."""
+        entries = self.entries
+        place = len(entries) - 1
+        while entries[place].first > number:
+            place -= 1
+        frames = entries[place].frames(number - entries[place].first)
+        for entry in entries[place + 1 :]:
+            frames += entry.frames(0)
+        return b"".join(frames)
 
     def listen(self, tell: Tell, *, after: int = -1) -> bytes:
         """The frames beyond a number. Those that come are told within each wake, for a reader to
@@ -184,6 +215,7 @@ class Log:
             self._loop = asyncio.get_running_loop()
         reader = self._loop.create_future()
         self._waiting.append(reader)
+        self._live = None  # the next wake is to look around
         return reader
 
 

@@ -4,12 +4,12 @@ than there is room for. Knows the store's seam and the renderer; knows no engine
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
 from trt_responses.harmony import conversation
 from trt_responses.harmony.render import Developer, System, kept
 from trt_responses.response.brought import resolved

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import ApiError
+from trt_responses.frozen import dataclass, replace
 from trt_responses.harmony.fragments import Closed
 from trt_responses.response.end import End, end_of, ending, last_snapshot, usage
 from trt_responses.wire import events as e
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from trt_responses.wire import response as r
 
 logger = logging.getLogger(__name__)
+
+NO_TEXT: Callable[[int], bytes | None] = dict[int, bytes]().get
 
 CONTINUATION_PRIORITY = 1.0
 """Later segments of a run go ahead of new requests: a run is never left waiting half-way."""
@@ -90,8 +92,7 @@ class Run:
         self._explains = logger.isEnabledFor(logging.DEBUG)
         self._notes: list[str] = []
         self._verdict: End | None = None
-        self._said: list[bytes] | None = None
-        """Where text can only go: nothing gates it, no verdict is out, and it is not the first."""
+        self._flow(None)
         self._first_token_ns: int | None = None
         self._cached_tokens: int | None = None
 
@@ -99,14 +100,31 @@ class Run:
 
     def push(self, chunk: Chunk) -> None:
         """One engine step: read, decide, append, wake. The hot path of the whole server."""
-        said = self._said
-        if said is not None and chunk.finish is None and self.reader.text(chunk.token_ids, said):
-            self.log.wake()
+        token_ids, reader = chunk.token_ids, self.reader
+        if len(token_ids) != 1 or chunk.finish or not reader.clear:
+            self._push(chunk)
+        elif piece := self._plain(token_ids[0]):
+            reader.kept.append(token_ids[0])
+            self.log.say(piece)
         else:
             self._push(chunk)
 
+    def _flow(self, said: list[bytes] | None) -> None:
+        """Where text can only go; None while a gate, a verdict or the first chunk stands before
+        it. `_plain` finds the text of an id that is all text, and nothing when there is no way."""
+        self._said = said
+        self._plain = NO_TEXT if said is None else self.reader.plain.get
+
     def _push(self, chunk: Chunk) -> None:
-        """A step that may be more than text."""
+        """A step that may be more than text, or is several ids of it."""
+        said = self._said
+        if said is None or chunk.finish or not self.reader.text(chunk.token_ids, said):
+            self._look(chunk)
+        else:
+            self.log.wake()
+
+    def _look(self, chunk: Chunk) -> None:
+        """A step that may be anything."""
         if self._verdict is not None:
             return  # it was on its way when the run was stopped
         try:
@@ -119,7 +137,7 @@ class Run:
             if self._first_token_ns is None:
                 self._first_chunk(chunk)
             elif gate is None:
-                self._said = self._machine.pieces
+                self._flow(self._machine.pieces)
             if gate is not None and gate.fault is not None:
                 self._decide(End("failed", gate.fault))
             elif self.reader.ended or (gate is not None and gate.over):
@@ -203,7 +221,8 @@ class Run:
 
     def _decide(self, end: End) -> None:
         if self._verdict is None:
-            self._verdict, self._said = end, None
+            self._verdict = end
+            self._flow(None)
             self._abort()
             self._finish_segment(end)
 
@@ -230,7 +249,7 @@ class Run:
         self._asked = True
         self._read(segment.forced)
         self._gate = segment.gate
-        self._said = None
+        self._flow(None)
         self._segment_end = asyncio.get_running_loop().create_future()
         options = replace(
             self._options,

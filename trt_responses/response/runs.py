@@ -6,10 +6,10 @@ Knows seams only: which engine, store and clock there are is the app's affair.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import EngineUnavailable, InvalidRequest, Overloaded
+from trt_responses.frozen import dataclass
 from trt_responses.response.asked import check_sayable, may_call_again, options
 from trt_responses.response.brought import item_id
 from trt_responses.response.carried import Carried
@@ -69,7 +69,7 @@ class Parts:
     clock_s: Callable[[], float]
     clock_ns: Callable[[], int]
     listener: Listener | None = None
-    bounds: Bounds = Bounds()  # noqa: RUF009  # frozen
+    bounds: Bounds = Bounds()  # frozen
     max_calls: int = 1
     """Calls in one turn, of those who do not ask for one alone."""
     note_media: bool = False

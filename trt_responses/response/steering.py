@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.frozen import dataclass
 from trt_responses.harmony.keywords import Allowance, SlowSchema
 from trt_responses.harmony.render import ResponseFormat
 from trt_responses.harmony.schema import ANY_OBJECT, Forms
@@ -98,6 +99,8 @@ class Steering:
     async def wish(self, request: Request, guides: Guides) -> Wish:
         """What `wished` says. Large schemas are compiled in a thread, so that the loop goes on; in
         one, for each that computes takes its turns from the loop."""
+        if not (request.tools or request.tool_choice or request.text or request.reasoning):
+            return Wish(self._language, guides, None, {}, None)
         tools = [tool_of(placed) for placed in offered(request)]
         choice = choice_of(request, tools)
         schemas = _schemas(request, tools, choice)

@@ -6,11 +6,14 @@ ids are told apart from unknown ones by no method here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
-Kind = Literal["user", "developer", "reasoning", "preamble", "final", "call", "result"]
-"""What a message is in a conversation: enough to say which reasoning is still rendered."""
+from trt_responses.frozen import dataclass
+
+Kind = Literal["user", "developer", "reasoning", "preamble", "final", "call", "result", "asked"]
+"""What a message is in a conversation: enough to say which reasoning is still rendered. `asked` is
+no message, and is seen within stores only: what a response was asked for, as its body ends."""
 
 Standing = Literal["held", "cancel", "gone"]
 """What a server hears of its job: go on; somebody asked to cancel it; it is no longer yours."""

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 from trt_responses.store.base import Block, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Has = Callable[[bytes], bool]
+    """Whether a store holds the block of a digest."""
 
 LEVEL, WINDOW_BITS, MEMORY = 1, 12, 5
 """zlib's fastest, with 32 kB to work in instead of 270: as small in the end, and sooner ready."""
@@ -28,8 +31,10 @@ UNPACKED_AT_ONCE = 200
 DIGEST_BYTES = 20
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+NUMBERS: Mapping[Kind, int] = {kind: number for number, kind in enumerate(KINDS)}
 HEAD = Struct("<Biii")
-"""The kind, then the lengths of call id, callee and item; -1 is None. The ids are what is left."""
+ABSENT = -1
+"""The kind, then the lengths of call id, callee and item. The ids are what is left."""
 
 
 REST = Struct("<?i")
@@ -63,16 +68,27 @@ WORDS = (
 """What most of what is kept repeats. Part of the format: nothing can be read with other words."""
 
 
+ASKED_FROM = b',"background":'
+"""Where a body begins to repeat what was asked: instructions, tools, and all that is echoed."""
+
+
 class Packed(NamedTuple):
-    """A block at rest."""
+    """A block at rest; without data, when the store has it."""
 
     digest: bytes
     data: bytes
 
 
-def pack(block: Block) -> Packed:
+def nowhere(digest: bytes) -> bool:
+    return False
+
+
+def pack(block: Block, has: Has = nowhere) -> Packed:
     raw, low = _raw(block)
-    return Packed(block.digest or _digest(raw, low), LOW.pack(len(low)) + low + squeeze(raw))
+    digest = block.digest or _digest(raw, low)
+    if has(digest):
+        return Packed(digest, b"")
+    return Packed(digest, LOW.pack(len(low)) + low + squeeze(raw))
 
 
 def unpack(packed: Packed, *, check: bool = False) -> Block:
@@ -143,19 +159,25 @@ async def gently(work: Callable[[bytes, bytes], bytes], data: bytes, like: bytes
     return work(data, like)
 
 
-async def all_packed(
-    blocks: Iterable[Block], known: Callable[[bytes], bool] = lambda digest: False
-) -> list[Packed]:
-    """Each block packed; of a `known` one only its digest is given, with no data."""
+def apart(body: bytes) -> tuple[bytes, Block]:
+    """A body's own part, and what was asked. The responses of one client repeat that, with all its
+    tools: as a block it is kept once."""
+    at = body.find(ASKED_FROM)
+    at = len(body) if at == NOWHERE else at
+    return body[:at], Block("asked", body[at:], b"")
+
+
+async def all_packed(blocks: Iterable[Block], has: Has = nowhere) -> list[Packed]:
+    """Each block packed; of one that the store has only the digest."""
     packed, since = list[Packed](), 0
     for block in blocks:
-        if block.digest and known(block.digest):
+        if block.digest and has(block.digest):
             packed.append(Packed(block.digest, b""))
             since += 64
         elif (size := len(block.item) + len(block.ids)) > LARGE_BYTES:
-            packed.append(await asyncio.to_thread(pack, block))
+            packed.append(await asyncio.to_thread(pack, block, has))
         else:
-            packed.append(pack(block))
+            packed.append(pack(block, has))
             since += size + 512
         if since > LARGE_BYTES:
             await asyncio.sleep(0)
@@ -178,14 +200,17 @@ def _raw(block: Block) -> tuple[bytes, bytes]:
 
     Of the ids come all first bytes, then all second ones, and so on: alike stands by alike.
     """
-    call_id = None if block.call_id is None else block.call_id.encode("utf-8", "surrogatepass")
-    callee = None if block.callee is None else block.callee.encode("utf-8", "surrogatepass")
-    parts = (call_id, callee, block.item)
-    lengths = (-1 if part is None else len(part) for part in parts)
-    head = HEAD.pack(KINDS.index(block.kind), *lengths)
-    ids = block.ids
-    raw = b"".join((head, *(part or b"" for part in parts), ids[2::4], ids[3::4]))
-    return raw, ids[0::4] + ids[1::4]
+    call_id, callee, item, ids = block.call_id, block.callee, block.item, block.ids
+    if call_id is None and callee is None:
+        head = HEAD.pack(NUMBERS[block.kind], ABSENT, ABSENT, len(item))
+    else:
+        names = [
+            None if n is None else n.encode("utf-8", "surrogatepass") for n in (call_id, callee)
+        ]
+        lengths = (ABSENT if name is None else len(name) for name in names)  # "" is 0 long
+        head = HEAD.pack(NUMBERS[block.kind], *lengths, len(item))
+        head += b"".join(name or b"" for name in names)
+    return b"".join((head, item, ids[2::4], ids[3::4])), ids[0::4] + ids[1::4]
 
 
 def _together(apart: bytes) -> bytes:

@@ -17,6 +17,7 @@ from trt_responses.store.blocks import (
     Packed,
     all_packed,
     all_unpacked,
+    apart,
     gently,
     own_items,
     pack,
@@ -48,6 +49,14 @@ class _Kept(NamedTuple):
     continuable: bool
     date: str
     created_at: int
+
+
+class _Apart(NamedTuple):
+    """A record ready to be kept."""
+
+    body: bytes
+    blocks: Sequence[Block]
+    packed: Sequence[Packed]
 
 
 @dataclass(slots=True)
@@ -101,8 +110,7 @@ class MemoryStore:
     # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
-        body = await gently(squeeze, record.body, own_items(record.blocks, record.own_from))
-        self._keep(record, body, await all_packed(record.blocks, self._blocks.__contains__))
+        self._keep(record, await self._apart(record))
 
     async def get(self, response_id: str, owner: str) -> Found:
         self._sweep()
@@ -116,13 +124,13 @@ class MemoryStore:
             return Expired(response_id)
         self._records.move_to_end(response_id)
         packed = [Packed(digest, self._blocks[digest]) for digest in kept.blocks]
-        blocks = await all_unpacked(packed)
+        *blocks, asked = await all_unpacked(packed)
         like = own_items(blocks, kept.prior_count + kept.input_count)
         return Record(
             id=response_id,
             owner=owner,
-            body=await gently(stretch, kept.body, like),
-            blocks=blocks,
+            body=await gently(stretch, kept.body, like) + asked.item,
+            blocks=tuple(blocks),
             prior_count=kept.prior_count,
             input_count=kept.input_count,
             continuable=kept.continuable,
@@ -140,14 +148,19 @@ class MemoryStore:
         self._frames.drop(response_id)
         return True
 
-    def _keep(self, record: Record, body: bytes, packed: Sequence[Packed]) -> None:
+    async def _apart(self, record: Record) -> _Apart:
+        body, asked = apart(record.body)
+        body = await gently(squeeze, body, own_items(record.blocks, record.own_from))
+        blocks = (*record.blocks, asked)
+        return _Apart(body, blocks, await all_packed(blocks, self._blocks.__contains__))
+
+    def _keep(self, record: Record, parts: _Apart) -> None:
         if record.id in self._records:
             self._drop(record.id)
-        blocks = tuple(map(self._share, packed, record.blocks))
         self._records[record.id] = _Kept(
             intern(record.owner),
-            body,
-            blocks,
+            parts.body,
+            tuple(map(self._share, parts.packed, parts.blocks)),
             record.prior_count,
             record.input_count,
             record.continuable,
@@ -156,7 +169,7 @@ class MemoryStore:
         )
         self._by_age.append(record.id)
         self._expired.pop(record.id, None)
-        self.size_bytes += len(body)
+        self.size_bytes += len(parts.body)
         self._evict()
 
     def _evict(self) -> None:
@@ -246,14 +259,13 @@ class MemoryStore:
         return True
 
     async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
-        body = await gently(squeeze, record.body, own_items(record.blocks, record.own_from))
-        packed = await all_packed(record.blocks, self._blocks.__contains__)
+        parts = await self._apart(record)
         data = await gently(squeeze, frames.data) if frames else b""
         running = self._jobs.get(record.id)
         if running is None or self._lost(running):
             return False
         del self._jobs[record.id]
-        self._keep(record, body, packed)
+        self._keep(record, parts)
         if frames is not None:
             self._frames.append(record.id, replace(frames, data=data))
         return True

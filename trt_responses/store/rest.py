@@ -18,6 +18,7 @@ from trt_responses.store.blocks import (
     UNPACKED_AT_ONCE,
     Packed,
     all_packed,
+    apart,
     gently,
     own_items,
     pack,
@@ -80,28 +81,32 @@ class AtRest:
 
 
 async def at_rest(record: Record) -> AtRest:
-    """What came from a store has a digest, and is not packed again unless it has left."""
+    """What came from a store has a digest, and is not packed again unless it has left; so is what
+    was asked, which the store most often has."""
+    body, asked = apart(record.body)
     row = Row(
         record.id,
         record.owner,
-        await gently(squeeze, record.body, own_items(record.blocks, record.own_from)),
+        await gently(squeeze, body, own_items(record.blocks, record.own_from)),
         record.prior_count,
         record.input_count,
         record.continuable,
         record.date,
         record.created_at,
     )
-    return AtRest(row, await all_packed(record.blocks, lambda digest: True), record.blocks)
+    packed = [*await all_packed(record.blocks), pack(asked, lambda digest: True)]
+    return AtRest(row, packed, (*record.blocks, asked))
 
 
 def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
     """The record as it was put, or an error."""
     if row.seal(block.digest for block in blocks) != seal:
         raise damaged(row.id)
+    *blocks, asked = blocks
     return Record(
         row.id,
         row.owner,
-        stretch(row.body, own_items(blocks, row.prior_count + row.input_count)),
+        stretch(row.body, own_items(blocks, row.prior_count + row.input_count)) + asked.item,
         tuple(blocks),
         row.prior_count,
         row.input_count,

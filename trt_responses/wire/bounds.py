@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
 from trt_responses.wire.tools import flat
 
 if TYPE_CHECKING:

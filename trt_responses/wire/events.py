@@ -6,8 +6,9 @@ values that are written down they have no slots: orjson takes 8 times as long ov
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from trt_responses.wire.items import OutputItem, OutputPart, TokenLogprob

@@ -18,12 +18,15 @@ from trt_responses.wire.table import nothing
 from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool, flat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Tool
 
 LOGPROBS = "message.output_text.logprobs"
+
+TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed")) - NESTED
+"""Fields about which there is nothing to judge: all that most requests have."""
 
 
 def judge(request: Request) -> list[str]:
@@ -35,7 +38,10 @@ def judge(request: Request) -> list[str]:
             ignored.append(path)
         elif field.treatment == "refused" and not field.harmless(value):
             raise _refusal(field)
-    _judge_tools(request)
+    ignored += _ignored_includes(request)
+    if request.tools:
+        _judge_tools(request.tools)
+        ignored += [*_ignored_keys(request), *_shown(request)]
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is read from the store: 'background' needs 'store', which is "
@@ -43,12 +49,12 @@ def judge(request: Request) -> list[str]:
             param="background",
             code="invalid_value",
         )
-    return [*ignored, *_ignored_includes(request), *_ignored_keys(request), *_shown(request)]
+    return ignored
 
 
 def _sent(request: Request) -> Iterator[tuple[str, Any]]:
     """What the client wrote down itself, nested options by their path."""
-    for name in sorted(request.model_fields_set | set(request.model_extra or {})):
+    for name in sorted((request.model_fields_set - TAKEN).union(request.model_extra or ())):
         value = getattr(request, name)
         if name not in NESTED:
             yield name, value
@@ -104,10 +110,9 @@ def _told_back(request: Request) -> Iterator[Tool]:
             yield tool
 
 
-def _judge_tools(request: Request) -> None:
-    tools = request.tools or ()
+def _judge_tools(tools: Sequence[Tool]) -> None:
     offered = list(flat(tools))
-    if tools and not offered:
+    if not offered:
         raise _refused_tool(tools[0].type)
     names = set()
     for placed in offered:

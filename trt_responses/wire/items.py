@@ -6,11 +6,11 @@ make them. Spelled as the API spells them; imports nothing of ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from trt_responses.frozen import dataclass
 from trt_responses.wire import past
 from trt_responses.wire.sent import Named as Named
 from trt_responses.wire.sent import Sent as Sent

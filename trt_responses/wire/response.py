@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
+from trt_responses.frozen import dataclass
 from trt_responses.wire.tools import FunctionTool, NamespaceTool, OtherTool
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ kind of entry, `tools[].type=kind`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
