@@ -22,7 +22,7 @@ GRAMMARS = {"lark": "a Lark grammar", "regex": "a regular expression"}
 
 def offered(request: Request) -> list[t.Placed]:
     """The tools that the model may call."""
-    return list(t.flat(request.tools or ()))
+    return list(t.flat(request.tools)) if request.tools else []
 
 
 def dropped(request: Request) -> list[str]:

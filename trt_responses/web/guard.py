@@ -7,7 +7,10 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
+
 from trt_responses.errors import ApiError, Forbidden, Unauthorized
+from trt_responses.web.told import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +42,7 @@ class Guard:
         return self._check_key(request)
 
     def _check_host(self, request: Request) -> None:
-        host = request.headers.get("host", "")
+        host = header(request, b"host") or ""
         if "*" not in self._hosts and _name(host) not in self._hosts:
             raise Forbidden(
                 f"This server does not answer for the host {host!r:.100}: ask for one of "
@@ -48,10 +51,10 @@ class Guard:
             )
 
     def _check_origin(self, request: Request) -> None:
-        origin = request.headers.get("origin")
+        origin = header(request, b"origin")
         if origin is None or origin in self._origins or "*" in self._origins:
             return
-        if _netloc(origin) and _netloc(origin) == request.headers.get("host"):
+        if _netloc(origin) and _netloc(origin) == header(request, b"host"):
             return
         raise Forbidden(
             f"Pages of {origin!r:.100} may not use this server: allow the origin in "
@@ -62,7 +65,7 @@ class Guard:
     def _check_key(self, request: Request) -> str:
         if not self._owners:
             return ANYONE
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        scheme, _, key = (header(request, b"authorization") or "").partition(" ")
         if scheme.lower() != "bearer" or not key:
             raise Unauthorized("No API key: send it as `Authorization: Bearer KEY`.")
         owner = self._owners.get(_digest(key.strip()))
@@ -73,7 +76,7 @@ class Guard:
 
 def check_json(request: Request) -> None:
     """A page can send a form or plain text anywhere without asking; JSON it cannot."""
-    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    sent = (header(request, b"content-type") or "").partition(";")[0].strip().lower()
     if sent != "application/json":
         raise ApiError(
             f"The content type must be application/json, got {sent or 'none'!r:.100}.",
@@ -96,15 +99,19 @@ class BodySize(NamedTuple):
 
 async def body_of(request: Request, at_most: BodySize) -> bytes:
     """The whole body, or a refusal as soon as it is known to be too large."""
-    declared = request.headers.get("content-length", "")
+    declared = header(request, b"content-length") or ""
     if declared.isdecimal() and (len(declared) > LENGTH_DIGITS or int(declared) > at_most.bytes):
         raise _too_large(f"{at_most.bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)")
-    parts, size = [], 0
-    async for part in request.stream():
-        parts.append(part)
-        size += len(part)
+    parts, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
         if size > at_most.bytes:
             raise _too_large(f"{at_most.bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)")
+        more = message.get("more_body", False)
     body = b"".join(parts)
     if body.count(b"{") + body.count(b"[") > at_most.values:
         raise _too_large(f"{at_most.values} lists and objects (TRT_RESPONSES_MAX_BODY_VALUES)")

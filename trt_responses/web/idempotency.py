@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trt_responses.response.run import Run
 
-HEADER = "idempotency-key"
+HEADER = b"idempotency-key"
 MAX_KEY_CHARS = 255
 FORGOTTEN = ("failed", "cancelled")
 

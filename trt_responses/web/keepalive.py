@@ -7,11 +7,11 @@ the `sleep` it is given.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 COMMENT = b": keep-alive\n\n"
 LOOKS = 4
@@ -26,6 +26,19 @@ class Silent(Protocol):
     def ping(self) -> None: ...
 
 
+class _Over(NamedTuple):
+    """A writer that is looked at while the block lasts."""
+
+    writers: dict[Silent, tuple[int, int]]
+    writer: Silent
+
+    def __enter__(self) -> None:
+        self.writers[self.writer] = (self.writer.place(), -1)  # it came since the last look
+
+    def __exit__(self, *_: object) -> None:
+        del self.writers[self.writer]
+
+
 class KeepAlive:
     """Looks at what is being written, four times in `every_s`."""
 
@@ -37,13 +50,8 @@ class KeepAlive:
         self._sleep = sleep
         self._writers: dict[Silent, tuple[int, int]] = {}
 
-    @contextmanager
-    def over(self, writer: Silent) -> Iterator[None]:
-        self._writers[writer] = (writer.place(), -1)  # it came since the last look
-        try:
-            yield
-        finally:
-            del self._writers[writer]
+    def over(self, writer: Silent) -> _Over:
+        return _Over(self._writers, writer)
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:

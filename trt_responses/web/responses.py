@@ -19,7 +19,7 @@ from trt_responses.web.guard import body_of, check_json
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.models import check_model
 from trt_responses.web.sse import Follow, Stream, watched
-from trt_responses.web.told import dialect_of, ignored_header, named, truncated_header
+from trt_responses.web.told import dialect_of, header, ignored_header, named, truncated_header
 from trt_responses.wire.count import CountRequest
 from trt_responses.wire.fields import judge
 from trt_responses.wire.request import Request as CreateRequest
@@ -77,7 +77,7 @@ class Responses:
         check_model(wanted.model, self._model)
         told = ignored_header(ignored) | _told_of_tools(wanted)
         dialect = dialect_of(request, self._dialect)
-        key = request.headers.get(HEADER)
+        key = header(request, HEADER)
         if key is None:
             run = await self._start(wanted, request, owner, dialect)
             return await self._own(run, request, told, run.cancel, stream=bool(wanted.stream))
