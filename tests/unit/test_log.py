@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests.replay import followed, parsed, plain
+from trt_responses.response.entries import TABLED
 from trt_responses.response.log import Cursor, Log
 from trt_responses.wire import events as e
 from trt_responses.wire import items as i
@@ -222,6 +223,51 @@ def test_a_listener_is_told_within_each_wake_and_at_the_end() -> None:
         [12],
     ]
     assert b"".join(filter(None, told)) == Cursor(log, after=3).take()
+
+
+@pytest.mark.parametrize("listeners", [0, 1, 2])
+def test_a_piece_that_is_said_is_told_at_once_to_all_who_listen(listeners: int) -> None:
+    log = opened()
+    told = [list[bytes | None]() for _ in range(listeners)]
+    for one in told:
+        log.listen(one.append)
+    log.grow(DELTA)
+    for piece in (b"a", b"b", b"c"):
+        log.say(piece)
+    assert text_of(log) == "abc"
+    log.append(e.OutputTextDone("msg_0", 0, 0, "abc"))
+    log.wake()
+    for one in told:
+        assert [numbers(frames or b"") for frames in one] == [[4], [5], [6], [7]]
+        assert b"".join(filter(None, one)) == Cursor(log, after=3).take()
+
+
+def test_a_piece_that_is_said_wakes_whoever_waits_for_a_change() -> None:
+    async def wait() -> None:
+        log, told = opened(), list[bytes | None]()
+        log.listen(told.append)
+        log.grow(DELTA)
+        log.say(b"a")
+        changed = log.changed()
+        log.say(b"b")
+        assert changed.done()
+        log.say(b"c")
+        assert b"".join(filter(None, told)) == Cursor(log, after=3).take()
+
+    asyncio.run(wait())
+
+
+def test_pieces_are_said_beyond_the_numbers_that_are_tabled() -> None:
+    log, told = opened(), list[bytes | None]()
+    log.listen(told.append)
+    deltas = log.grow(DELTA)
+    deltas.pieces += [b"."] * (TABLED - 6)
+    log.wake()
+    for piece in (b"a", b"b", b"c", b"d"):
+        log.say(piece)
+    assert [numbers(frames or b"") for frames in told[1:]] == [
+        [number] for number in range(TABLED - 2, TABLED + 2)
+    ]
 
 
 @pytest.mark.parametrize("after", [-1, 0, 4, 5, 6, 9, 12, 100])

@@ -251,6 +251,7 @@ def test_progress_is_told_by_the_clock_that_was_given() -> None:
         begin(engine, PROMPT, options())
         await clock.step()
         assert engine.health().last_progress_ns == idle + 1
+        assert engine.health().last_progress_ns == idle + 1, "looking is no progress"
 
     asyncio.run(run())
 

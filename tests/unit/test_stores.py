@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -181,6 +182,31 @@ def test_a_shared_block_is_kept_once_and_leaves_with_its_last_record(history: Hi
             assert isinstance(found, Record)
             assert found.blocks == (big, block("own"), big)
             await store.delete("b", "ann")
+            assert history.bytes(store) == (0, 0)
+
+    run(story())
+
+
+def test_what_was_asked_is_kept_once_however_often_it_was_asked(history: History) -> None:
+    def asked(name: str, tools: str) -> Record:
+        return replace(record(name), body=b'{"id":"%b","background":false%b}' % (
+            name.encode(), tools.encode()
+        ))  # fmt: skip
+
+    async def story() -> None:
+        async with opened(history) as store:
+            tools = "".join(blake2b(bytes([n])).hexdigest() for n in range(16))
+            await store.put(asked("a", tools))
+            one = history.bytes(store).held
+            for name in "bc":
+                await store.put(asked(name, tools))
+            three = history.bytes(store)
+            assert three.accounted == three.held < one + 2 * 150
+            await store.delete("a", "ann")
+            for name in "bc":
+                assert await store.get(name, "ann") == asked(name, tools)
+            for name in "bc":
+                await store.delete(name, "ann")
             assert history.bytes(store) == (0, 0)
 
     run(story())
