@@ -10,6 +10,7 @@ import base64
 import random
 import statistics
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from bench.asks import BODY, BODY_WITH_TOOLS
 from bench.floor import floor
 from bench.script import prose, script
 from bench.timing import cpu_ns
+from trt_responses.errors import InvalidRequest
 from trt_responses.harmony.render import Developer, Message, Renderer, System, kept
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Kind
 
+CONTEXT_TOKENS = 131_072
 CONVERSATION_TOKENS = 100_000
 TURN_TOKENS = 215
 FIRST_DELTAS = 100
@@ -69,7 +72,10 @@ class Trap:
     name: str
     tokens: int
     total_us: float
+    """Of the whole of it, with nothing that bounds it."""
     longest_hold_us: float
+    """As served: where the context bounds it."""
+    unbounded_hold_us: float
 
 
 async def first_delta(vocabulary: Vocabulary, playing: Playing, length: int) -> FirstDelta:
@@ -154,11 +160,13 @@ def trap_texts() -> dict[str, str]:
 async def trap(tokeniser: Tokeniser, name: str, text: str) -> Trap:
     counts: list[int] = []
 
-    async def encode() -> None:
-        counts.append(len(await tokeniser.encode(text)))
+    async def encode(at_most: int | None = None) -> None:
+        with suppress(InvalidRequest):
+            counts.append(len(await tokeniser.encode(text, at_most=at_most)))
 
-    total_us, hold_us = await _timed(encode())
-    return Trap(name, counts[0], total_us, hold_us)
+    total_us, unbounded_us = await _timed(encode())
+    _, served_us = await _timed(encode(CONTEXT_TOKENS))
+    return Trap(name, counts[0], total_us, served_us, unbounded_us)
 
 
 async def _timed(work: Awaitable[None]) -> tuple[float, float]:

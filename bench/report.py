@@ -169,6 +169,7 @@ def _traps(report: Report) -> Iterator[tuple[str, ...]]:
         verdict = _verdict(trap.total_us, TRAP_GOAL_US, f"{TRAP_GOAL_US / 1e6:.0f} s")
         yield f"{trap.name}: tokenised in", f"{trap.total_us / 1e6:.2f} s", verdict
         yield _held(trap.longest_hold_us)
+        yield "… where no context bounds it", f"{trap.unbounded_hold_us / 1000:.1f} ms"
 
 
 def _held(us: float) -> tuple[str, str, str]:

@@ -1,7 +1,8 @@
 """Any text to its exact o200k ids, without ever holding the event loop.
 
 openai-harmony does the common work, in slices cut where it would cut itself. Its merge takes
-quadratic time in one unbroken run, so such runs are merged by our own. Only ordinary ids come
+quadratic time in one unbroken run, so such runs are merged by our own; and dense text, such as
+base64, is taken by numpy, which is twice as fast there. Only ordinary ids come
 from here: the spelling of a control id in a text is text. Knows no message and no request.
 """
 
@@ -13,6 +14,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.harmony.dense import Dense
 from trt_responses.harmony.merge import LongRun
 from trt_responses.harmony.pretokens import (
     BLOCK,
@@ -50,12 +52,14 @@ class Tokeniser:
         *,
         slice_chars: int = SLICE,
         native: Callable[[str], list[int]] | None = None,
+        dense: Dense | None = None,
     ) -> None:
         inner = vocabulary.encoding._inner
         self._native = native or (lambda text: inner.encode(text, []))
         self._slice_chars = slice_chars
         self._unpaused = 0
         self._shapes = Shapes(self._native)
+        self._dense = dense or Dense(vocabulary.token_bytes)
         self._ranks = {data: i for i, data in enumerate(vocabulary.token_bytes)}
 
     async def encode(self, text: str, *, at_most: int | None = None) -> array[int]:
@@ -90,14 +94,22 @@ class Tokeniser:
         while at < len(text):
             if at:
                 yield
-            stop = min(len(text), at + self._slice_chars)
-            cut = self._cut(text, at, stop)
-            if cut > at:
-                ids.extend(self._native(text[at:cut]))
+            if (dense := self._dense.encode(text, at)) is not None:
+                some, at = dense
+                ids.frombytes(some.tobytes())
             else:
-                cut = yield from self._scanned(scanner, text, at, stop, ids, at_most)
-            at = cut
+                at = yield from self._slice(scanner, text, at, ids, at_most)
             refuse_above(at_most, len(ids))
+
+    def _slice(
+        self, scanner: Scanner, text: str, at: int, ids: array[int], at_most: int | None
+    ) -> Generator[None, None, int]:
+        stop = min(len(text), at + self._slice_chars)
+        cut = self._cut(text, at, stop)
+        if cut > at:
+            ids.extend(self._native(text[at:cut]))
+            return cut
+        return (yield from self._scanned(scanner, text, at, stop, ids, at_most))
 
     def _cut(self, text: str, at: int, stop: int) -> int:
         """Up to where openai-harmony may take the text at once; `at` when it must not."""
@@ -154,6 +166,8 @@ class Tokeniser:
 
 def _well_formed(text: str) -> Generator[None, None, str]:
     """Surrogate pairs joined and lone ones replaced, as openai-harmony does."""
+    if text.isascii():
+        return text
     for low in range(0, len(text), CHECKED_AT_ONCE):
         if low:
             yield
