@@ -10,7 +10,7 @@ import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import uvicorn
 
@@ -48,9 +48,12 @@ class Address:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[Address]:
+async def serving(
+    app: ASGIApp, *, http: type[asyncio.Protocol] | Literal["auto"] = "auto"
+) -> AsyncIterator[Address]:
     """The app under uvicorn on this event loop, so that a test can step the engine's clock."""
-    server = _Told(uvicorn.Config(app, port=0, log_level="warning", lifespan="on", ws="none"))
+    config = uvicorn.Config(app, http=http, port=0, log_level="warning", lifespan="on", ws="none")
+    server = _Told(config)
     life = asyncio.create_task(server.serve())
     await server.up.wait()
     try:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from trt_responses.app import create_app
+from trt_responses.app import create_app, mint
 from trt_responses.errors import ApiError, StartupError
+from trt_responses.unreadable import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,6 +146,7 @@ def _bound(settings: Settings) -> socket.socket:
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=protocol(mint, settings.max_header_bytes),
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=False,
         server_header=False,

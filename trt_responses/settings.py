@@ -55,6 +55,9 @@ class Settings(BaseModel):
     max_body_values: Positive = Field(
         131_072, description="Lists and objects in a body, counted before it is parsed."
     )
+    max_header_bytes: Positive = Field(
+        64 * 1024, description="Largest head of a request; larger ones get a 431."
+    )
     max_tools: Positive = Field(1024, description="Tools in one request.")
     max_input: Positive = Field(20_000, description="Items in one request's input.")
     max_metadata: int = Field(16, ge=0, le=16, description="Pairs in a request's metadata.")

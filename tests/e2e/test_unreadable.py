@@ -1,0 +1,126 @@
+"""Bytes that are no HTTP, over real sockets: an error in the API's shape, or nothing at all.
+
+About 3 s in all on one core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+from tests.asgi import PATIENCE_S, until
+from tests.e2e.test_hangup import STALLED, Wire
+from tests.protocol.served import ANSWER, SETTINGS, script
+from tests.serving import serving
+from trt_responses.app import create_app, mint
+from trt_responses.engine.scripted import Script, ScriptedEngine, StepClock
+from trt_responses.settings import Settings
+from trt_responses.unreadable import protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HEADER_BYTES = 2_000
+ASK = b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+
+
+@asynccontextmanager
+async def listening(written: Script) -> AsyncIterator[tuple[ScriptedEngine, Wire]]:
+    engine = ScriptedEngine([written], clock=StepClock.manual(settle_turns=40))
+    app = create_app(Settings(**SETTINGS), engine=engine)
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        serving(app, http=protocol(mint, HEADER_BYTES)) as address,
+        Wire.to(address) as wire,
+    ):
+        yield engine, wire
+
+
+async def refused(wire: Wire) -> tuple[int, str]:
+    """The status and the code of the one reply, behind which the connection is closed."""
+    head, _, body = (await wire.reader.read()).partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    assert headers["content-type"] == "application/json"
+    assert headers["connection"] == "close"
+    assert headers["x-request-id"].startswith("req_")
+    assert int(headers["content-length"]) == len(body)
+    error = orjson.loads(body)["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"]
+    return int(status.split()[1]), error["code"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 40,  # TLS, to a plain port
+        b"Hello?\r\n\r\n",
+        b"POST /v1/responses HTTP/9.9\r\n\r\n",
+        ASK + b"content-length: many\r\n\r\n{}",
+        ASK + b"transfer-encoding: chunked\r\n\r\nnot a length\r\n",
+        ASK + b"no colon\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_gets_an_error_in_the_apis_shape(sent: bytes) -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (engine, wire):
+            wire.send(sent)
+            assert await refused(wire) == (400, "invalid_http")
+            assert not any(request.state == "running" for request in engine.requests)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "endless", [b"x-long: " + b"a" * 100_000, b"x-short: a\r\n" * 10_000, b"x" * 100_000]
+)
+def test_a_head_that_does_not_end_is_refused(endless: bytes) -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(ASK + endless)
+            status, code = await refused(wire)
+            assert (status, code) == (431, "headers_too_large")
+
+    asyncio.run(story())
+
+
+def test_a_body_may_be_larger_than_a_head_however_it_comes() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (
+            engine,
+            wire,
+        ):
+            for _ in range(2):  # and so may the next one on the same connection
+                body = orjson.dumps({"model": SETTINGS["model"], "input": " word" * 20_000})
+                length = b"content-length: %d\r\n" % len(body)
+                wire.send(ASK + length + b"content-type: application/json\r\n\r\n")
+                for at in range(0, len(body), 1_500):
+                    wire.send(body[at : at + 1_500])
+                    await asyncio.sleep(0)
+                count = len(engine.requests)
+                await until(lambda count=count: len(engine.requests) > count)  # type: ignore[misc]
+                await engine.clock.step(10)
+                assert await wire.status() == 200
+                await wire.reader.readuntil(b'"object":"response"}')
+
+    asyncio.run(story())
+
+
+def test_a_reply_that_has_begun_is_ended_and_not_mixed_with_another() -> None:
+    async def story() -> None:
+        async with listening(STALLED) as (engine, wire):
+            wire.ask(stream=True)
+            await until(lambda: bool(engine.requests))
+            await engine.clock.step(5)
+            assert await wire.status() == 200
+            wire.send(b"\x00 no HTTP\r\n\r\n")
+            rest = await wire.reader.read()
+            assert b"HTTP/1.1" not in rest
+            await until(lambda: engine.requests[0].state == "aborted")
+
+    asyncio.run(story())
