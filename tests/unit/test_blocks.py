@@ -9,9 +9,21 @@ from array import array
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trt_responses.store.base import Block
-from trt_responses.store.blocks import SMALL_BYTES, Packed, pack, squeeze, stretch, unpack
+from trt_responses.store.blocks import (
+    SMALL_BYTES,
+    Packed,
+    pack,
+    squeeze,
+    squeeze_body,
+    stretch,
+    stretch_body,
+    unpack,
+)
+from trt_responses.store.phrases import PHRASES
 
 RANDOM = random.Random(7)
 
@@ -75,13 +87,25 @@ def test_a_body_is_stretched_to_what_it_was_with_what_was_left_out(size: int, pl
     rest = bytes(RANDOM.choices(b'abc {}"', k=size))
     at = int(place * size)
     body = rest[:at] + like + rest[at:]
-    assert stretch(squeeze(body, like), like) == body
+    assert stretch_body(squeeze_body(body, like), like) == body
+    assert stretch_body(squeeze_body(rest, b""), b"") == rest
     assert stretch(squeeze(rest)) == rest
-    assert len(squeeze(body, like)) <= size + 8
+    assert len(squeeze_body(body, like)) <= size + 8
+
+
+@given(st.lists(st.sampled_from([phrase for _, phrase in PHRASES]) | st.binary(max_size=4)))
+def test_phrases_come_back_as_they_were_whatever_stands_between_them(parts: list[bytes]) -> None:
+    """Also what holds a byte that stands for a phrase, or a phrase that another one makes."""
+    said = b"".join(parts)
+    assert stretch_body(squeeze_body(said, b""), b"") == said
+
+
+def test_phrases_shorten_what_is_too_small_to_be_compressed() -> None:
+    assert len(squeeze_body(b"".join(phrase for _, phrase in PHRASES), b"")) < 20
 
 
 def test_a_body_that_is_cut_is_an_error() -> None:
-    kept = squeeze(b"0123456789" * 1_000)
+    kept = squeeze_body(b"0123456789" * 1_000, b"")
     for at in range(len(kept)):
         with pytest.raises((ValueError, zlib.error, struct.error)):
-            stretch(kept[:at])
+            stretch_body(kept[:at], b"")

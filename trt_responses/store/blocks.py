@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import zlib
+from dataclasses import replace
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from trt_responses.store.base import Block, Kind
+from trt_responses.store.phrases import brief, full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +40,9 @@ ABSENT = -1
 """The kind, then the lengths of call id, callee and item. The ids are what is left."""
 
 
-REST = Struct("<?i")
-"""Before what is left: whether it is compressed, and where something was taken out."""
+DEFLATED, AS_IT_IS = b"z", b"="
+CUT = Struct("<i?")
+"""Before a body: where something was taken out, and whether it speaks in phrases."""
 NOWHERE = -1
 
 LOW = Struct("<i")
@@ -115,20 +119,32 @@ def unpack(packed: Packed, *, check: bool = False) -> Block:
     )
 
 
-def squeeze(data: bytes, like: bytes = b"") -> bytes:
-    """Without `like`, which whoever stretches it has; and compressed, where that is worth it."""
-    if (at := data.find(like) if like else NOWHERE) != NOWHERE:
-        data = data[:at] + data[at + len(like) :]
-    large = len(data) > SMALL_BYTES
-    return REST.pack(large, at) + (_deflated(data) if large else data)
+def squeeze(data: bytes) -> bytes:
+    """Compressed, where that is worth it."""
+    return DEFLATED + _deflated(data) if len(data) > SMALL_BYTES else AS_IT_IS + data
 
 
-def stretch(data: bytes, like: bytes = b"") -> bytes:
-    if len(data) < REST.size:
+def stretch(data: bytes) -> bytes:
+    if data[:1] not in (DEFLATED, AS_IT_IS):
         raise ValueError("it is cut short")
-    large, at = REST.unpack_from(data)
-    data = _inflated(data[REST.size :]) if large else data[REST.size :]
-    return data if at == NOWHERE else b"".join((data[:at], like, data[at:]))
+    return _inflated(data[1:]) if data[:1] == DEFLATED else data[1:]
+
+
+def squeeze_body(body: bytes, like: bytes) -> bytes:
+    """Without `like`, which whoever stretches it has."""
+    at = body.find(like) if like else NOWHERE
+    rest = body if at == NOWHERE else body[:at] + body[at + len(like) :]
+    shorter = brief(rest)
+    return CUT.pack(at, shorter is not None) + squeeze(rest if shorter is None else shorter)
+
+
+def stretch_body(data: bytes, like: bytes) -> bytes:
+    if len(data) < CUT.size:
+        raise ValueError("it is cut short")
+    at, is_brief = CUT.unpack_from(data)
+    rest = stretch(data[CUT.size :])
+    rest = full(rest) if is_brief else rest
+    return rest if at == NOWHERE else b"".join((rest[:at], like, rest[at:]))
 
 
 _READY = zlib.compressobj(LEVEL, zlib.DEFLATED, -WINDOW_BITS, MEMORY, zdict=WORDS)
@@ -152,11 +168,11 @@ def own_items(blocks: Sequence[Block], before: int) -> bytes:
     return b",".join([block.item for block in blocks[before:]])
 
 
-async def gently(work: Callable[[bytes, bytes], bytes], data: bytes, like: bytes = b"") -> bytes:
+async def gently(work: Callable[..., bytes], data: bytes, *like: bytes) -> bytes:
     """In a thread, when there is much of it."""
     if len(data) > LARGE_BYTES:
-        return await asyncio.to_thread(work, data, like)
-    return work(data, like)
+        return await asyncio.to_thread(work, data, *like)
+    return work(data, *like)
 
 
 def apart(body: bytes) -> tuple[bytes, Block]:
@@ -164,14 +180,27 @@ def apart(body: bytes) -> tuple[bytes, Block]:
     tools: as a block it is kept once."""
     at = body.find(ASKED_FROM)
     at = len(body) if at == NOWHERE else at
-    return body[:at], Block("asked", body[at:], b"")
+    asked = body[at:]
+    return body[:at], _asked_lately(asked) if len(asked) < LARGE_BYTES else _asked(asked)
 
 
-async def all_packed(blocks: Iterable[Block], has: Has = nowhere) -> list[Packed]:
-    """Each block packed; of one that the store has only the digest."""
+def _asked(item: bytes) -> Block:
+    block = Block("asked", item, b"")
+    return replace(block, digest=_digest(*_raw(block)))
+
+
+_asked_lately = lru_cache(maxsize=16)(_asked)
+
+
+async def all_packed(
+    blocks: Iterable[Block], has: Has = nowhere, *, named: Has | None = None
+) -> list[Packed]:
+    """Each block packed; of one that the store has only the digest. `named` is asked instead for
+    those that have a digest already."""
+    named = named or has
     packed, since = list[Packed](), 0
     for block in blocks:
-        if block.digest and has(block.digest):
+        if block.digest and named(block.digest):
             packed.append(Packed(block.digest, b""))
             since += 64
         elif (size := len(block.item) + len(block.ids)) > LARGE_BYTES:
@@ -201,14 +230,15 @@ def _raw(block: Block) -> tuple[bytes, bytes]:
     Of the ids come all first bytes, then all second ones, and so on: alike stands by alike.
     """
     call_id, callee, item, ids = block.call_id, block.callee, block.item, block.ids
+    kind = NUMBERS[block.kind]
     if call_id is None and callee is None:
-        head = HEAD.pack(NUMBERS[block.kind], ABSENT, ABSENT, len(item))
+        head = HEAD.pack(kind, ABSENT, ABSENT, len(item))
     else:
         names = [
             None if n is None else n.encode("utf-8", "surrogatepass") for n in (call_id, callee)
         ]
         lengths = (ABSENT if name is None else len(name) for name in names)  # "" is 0 long
-        head = HEAD.pack(NUMBERS[block.kind], *lengths, len(item))
+        head = HEAD.pack(kind, *lengths, len(item))
         head += b"".join(name or b"" for name in names)
     return b"".join((head, item, ids[2::4], ids[3::4])), ids[0::4] + ids[1::4]
 

@@ -22,7 +22,9 @@ from trt_responses.store.blocks import (
     own_items,
     pack,
     squeeze,
+    squeeze_body,
     stretch,
+    stretch_body,
 )
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.frames import FrameShelf, joined
@@ -129,7 +131,7 @@ class MemoryStore:
         return Record(
             id=response_id,
             owner=owner,
-            body=await gently(stretch, kept.body, like) + asked.item,
+            body=await gently(stretch_body, kept.body, like) + asked.item,
             blocks=tuple(blocks),
             prior_count=kept.prior_count,
             input_count=kept.input_count,
@@ -150,7 +152,7 @@ class MemoryStore:
 
     async def _apart(self, record: Record) -> _Apart:
         body, asked = apart(record.body)
-        body = await gently(squeeze, body, own_items(record.blocks, record.own_from))
+        body = await gently(squeeze_body, body, own_items(record.blocks, record.own_from))
         blocks = (*record.blocks, asked)
         return _Apart(body, blocks, await all_packed(blocks, self._blocks.__contains__))
 

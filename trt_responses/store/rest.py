@@ -22,8 +22,8 @@ from trt_responses.store.blocks import (
     gently,
     own_items,
     pack,
-    squeeze,
-    stretch,
+    squeeze_body,
+    stretch_body,
     unpack,
 )
 
@@ -87,15 +87,15 @@ async def at_rest(record: Record) -> AtRest:
     row = Row(
         record.id,
         record.owner,
-        await gently(squeeze, body, own_items(record.blocks, record.own_from)),
+        await gently(squeeze_body, body, own_items(record.blocks, record.own_from)),
         record.prior_count,
         record.input_count,
         record.continuable,
         record.date,
         record.created_at,
     )
-    packed = [*await all_packed(record.blocks), pack(asked, lambda digest: True)]
-    return AtRest(row, packed, (*record.blocks, asked))
+    blocks = (*record.blocks, asked)
+    return AtRest(row, await all_packed(blocks, named=lambda digest: True), blocks)
 
 
 def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
@@ -106,7 +106,7 @@ def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
     return Record(
         row.id,
         row.owner,
-        stretch(row.body, own_items(blocks, row.prior_count + row.input_count)) + asked.item,
+        stretch_body(row.body, own_items(blocks, row.prior_count + row.input_count)) + asked.item,
         tuple(blocks),
         row.prior_count,
         row.input_count,

@@ -63,6 +63,7 @@ class Response:
     error: ResponseFault | None = None
     incomplete_details: IncompleteDetails | None = None
     usage: Usage | None = None
+    previous_response_id: str | None = None
 
     background: bool = False
     frequency_penalty: float = 0.0
@@ -72,7 +73,6 @@ class Response:
     metadata: Mapping[str, str] = field(default_factory=dict)
     parallel_tool_calls: bool = False
     presence_penalty: float = 0.0
-    previous_response_id: str | None = None
     prompt_cache_key: str | None = None
     reasoning: Mapping[str, Any] = field(default_factory=dict)
     safety_identifier: str | None = None
