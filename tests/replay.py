@@ -19,6 +19,7 @@ from trt_responses.engine.scripted import Die, Script, ScriptedEngine, Stall, St
 from trt_responses.harmony.read import Reader
 from trt_responses.harmony.steer import Segment
 from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.response.generation import Generation
 from trt_responses.response.log import Cursor, Log
 from trt_responses.response.machine import Callee, Machine
 from trt_responses.response.run import Run
@@ -166,7 +167,7 @@ class Stage:
         self.reader = reader or Reader(tables)
         self._aborts = bool(parts) and parts[-1].finish == "abort"
         self._segments = len(parts)
-        self.run = Run(
+        self.generation = Generation(
             prompt_ids=PROMPT,
             plan=_Parts(parts),
             options=GenerateOptions(max_tokens=0, stop_ids=(), request_id="resp_0"),
@@ -174,6 +175,10 @@ class Stage:
             reader=self.reader,
             machine=self.machine,
             log=self.log,
+            clock_ns=lambda: 5,
+        )
+        self.run = Run(
+            self.generation,
             commit=commit,
             clock_s=lambda: 1_700_000_009.5,
             clock_ns=lambda: 5,

@@ -28,6 +28,7 @@ from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.harmony.read import Reader, Tables
 from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.response.chosen import tool_of
+from trt_responses.response.generation import Generation
 from trt_responses.response.log import Cursor, Log
 from trt_responses.response.machine import Callee, Machine
 from trt_responses.response.offer import offered
@@ -201,7 +202,7 @@ class Play:
         return self._steering.wished(self._request, self.engine.limits().guides).plan(self._tokens)
 
     def run(self) -> Run:
-        return Run(
+        generation = Generation(
             prompt_ids=PROMPT,
             plan=self.plan(),
             options=GenerateOptions(max_tokens=0, stop_ids=(), request_id="resp_0"),
@@ -209,6 +210,10 @@ class Play:
             reader=self.reader,
             machine=self.machine,
             log=self.log,
+            clock_ns=lambda: 5,
+        )
+        return Run(
+            generation,
             commit=_nowhere,
             clock_s=lambda: 1_700_000_009.5,
             clock_ns=lambda: 5,

@@ -20,8 +20,8 @@ from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted import Scored, Script
 from trt_responses.harmony.read import Reader
 from trt_responses.harmony.scored import LEAST
-from trt_responses.response.run import Run
-from trt_responses.response.scored import ScoredRun
+from trt_responses.response.generation import Generation
+from trt_responses.response.scored import ScoredGeneration
 from trt_responses.store.base import Record
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
@@ -114,13 +114,13 @@ def test_who_does_not_ask_gets_none_and_runs_as_ever() -> None:
             asks: list[dict[str, Any]] = [{}, {"include": []}, {"top_logprobs": 5}]
             for fields in asks:
                 run = await s.runs.start(parsed(**fields), owner="", arrival_ns=0)
-                assert type(run) is Run
+                assert type(run._generation) is Generation
                 assert type(run.reader) is Reader
                 last = await s.runs.make(run)
                 assert last.output[1].content[0].logprobs == ()
                 assert s.last.options.logprobs is None
             asked = await s.runs.start(parsed(include=INCLUDE), owner="", arrival_ns=0)
-            assert type(asked) is ScoredRun
+            assert type(asked._generation) is ScoredGeneration
             await s.runs.make(asked)
             call = await s.client.create(top_logprobs=5)
             assert call.headers["x-trt-ignored"] == "top_logprobs"

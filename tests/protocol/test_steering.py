@@ -13,7 +13,7 @@ import pytest
 
 from tests.protocol.served import Served, script, served
 from tests.steering import GUIDES
-from trt_responses.response.run import CONTINUATION_PRIORITY
+from trt_responses.response.generation import CONTINUATION_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

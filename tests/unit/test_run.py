@@ -16,8 +16,8 @@ from trt_responses.harmony.gate import Gate
 from trt_responses.harmony.read import Reader
 from trt_responses.harmony.steer import Segment
 from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.response.generation import CONTINUATION_PRIORITY
 from trt_responses.response.log import Cursor
-from trt_responses.response.run import CONTINUATION_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -351,7 +351,7 @@ def test_text_of_a_gated_segment_goes_by_its_gate_from_the_first_id(
 
         stage = stage_of(engine=Odd(generate))
         gate = Gate(frozenset(ids_of("!", vocabulary)), (CONTROL.return_,))
-        stage.run._plan = Row(Segment(100), Segment(100, gate=gate))
+        stage.generation._plan = Row(Segment(100), Segment(100, gate=gate))
         making = await stage.begin()
         for step in ("<|channel|>final<|message|>", "Hi", " you"):
             handles[0].sink.push(Chunk(ids_of(step, vocabulary)))

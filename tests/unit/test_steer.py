@@ -26,7 +26,7 @@ from trt_responses.harmony.gate import Gate, GuidedGate, Words
 from trt_responses.harmony.schema import ANY_OBJECT
 from trt_responses.harmony.steer import RESERVE, Language, header_pattern
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
-from trt_responses.response.run import CONTINUATION_PRIORITY
+from trt_responses.response.generation import CONTINUATION_PRIORITY
 from trt_responses.response.steering import Steering
 from trt_responses.wire.request import parse
 
@@ -223,7 +223,7 @@ def test_a_run_explains_its_plan_and_its_segments_in_one_line(
     tables: Tables,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="trt_responses.response.run")
+    caplog.set_level(logging.DEBUG, logger="trt_responses.response.generation")
     s.play(s.load(name, vocabulary), vocabulary, tables)
     assert [record.getMessage() for record in caplog.records] == [f"resp_0 {told}"]
 

@@ -13,13 +13,14 @@ from trt_responses.frozen import dataclass
 from trt_responses.response.asked import check_sayable, may_call_again, options
 from trt_responses.response.brought import item_id
 from trt_responses.response.carried import Carried
+from trt_responses.response.generation import Generation
 from trt_responses.response.history import output_blocks
 from trt_responses.response.log import Log
 from trt_responses.response.machine import Machine
 from trt_responses.response.offer import callees, offered
 from trt_responses.response.prompt import prompt_of
 from trt_responses.response.run import Run
-from trt_responses.response.scored import ScoredRun, wanted_logprobs
+from trt_responses.response.scored import ScoredGeneration, wanted_logprobs
 from trt_responses.store.base import Record
 from trt_responses.wire.bounds import Bounds
 from trt_responses.wire.dialect import OPENAI
@@ -146,8 +147,8 @@ class Runs:
         called = callees(offered(request))
         carried = Carried(parts.sealer, owner, prompt.date, reader, parts.renderer)
         seals = SEALED in (request.include or ())
-        kind: type[Run] = Run if logprobs is None else ScoredRun
-        return kind(
+        kind: type[Generation] = Generation if logprobs is None else ScoredGeneration
+        generation = kind(
             prompt_ids=prompt.ids,
             plan=wish.several(budget, called, parts.max_calls) if several else wish.plan(budget),
             options=options(request, response.id, arrival_ns, owner, logprobs),
@@ -161,6 +162,10 @@ class Runs:
                 scored=logprobs is not None,
             ),
             log=log,
+            clock_ns=parts.clock_ns,
+        )
+        return Run(
+            generation,
             commit=self._commit(prompt, owner, keep),
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,

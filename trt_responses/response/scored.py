@@ -1,11 +1,11 @@
-"""A run for those who asked how likely each token was. Nobody else's run knows of it."""
+"""A generation for those who asked how likely each token was. Nobody else's knows of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.errors import Unsupported
-from trt_responses.response.run import Run
+from trt_responses.response.generation import Generation
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk, Limits
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WANTED = "message.output_text.logprobs"
 
 
-class ScoredRun(Run):
+class ScoredGeneration(Generation):
     """Tells its reader what the engine says of each id."""
 
     def __init__(self, *, reader: ScoredReader, **parts: Any) -> None:

@@ -1,0 +1,224 @@
+"""What a run asks of the engine, segment by segment, and what the engine says.
+
+A step's ids are read, told to the machine and shown to the log's readers before `push` returns.
+Knows the plan and the engine's seam; knows no store, and not how a response ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import ApiError
+from trt_responses.frozen import replace
+from trt_responses.harmony.fragments import Closed
+from trt_responses.response.end import End, end_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.engine.base import Chunk, Engine, GenerateOptions, Handle
+    from trt_responses.harmony.gate import Gate
+    from trt_responses.harmony.read import Reader
+    from trt_responses.harmony.steer import Plan, Segment
+    from trt_responses.response.log import Log
+    from trt_responses.response.machine import Machine
+
+logger = logging.getLogger(__name__)
+
+NO_TEXT: Callable[[int], bytes | None] = dict[int, bytes]().get
+
+CONTINUATION_PRIORITY = 1.0
+"""Later segments of a run go ahead of new requests: a run is never left waiting half-way."""
+
+
+class Generation:
+    """One row of engine requests, and the sink of each. Its run awaits `end`."""
+
+    def __init__(
+        self,
+        *,
+        prompt_ids: Sequence[int],
+        plan: Plan,
+        options: GenerateOptions,
+        engine: Engine,
+        reader: Reader,
+        machine: Machine,
+        log: Log,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self.reader = reader
+        self.machine = machine
+        self.log = log
+        self.options = options
+        self.prompt_tokens = len(prompt_ids)
+        self.first_token_ns: int | None = None
+        self.cached_tokens: int | None = None
+        self._prompt_ids = prompt_ids
+        self._plan = plan
+        self._engine = engine
+        self._clock_ns = clock_ns
+        self._handle: Handle | None = None
+        self._segment_end: asyncio.Future[End] | None = None
+        self._gate: Gate | None = None
+        self._asked = False
+        self._explains = logger.isEnabledFor(logging.DEBUG)
+        self._notes: list[str] = []
+        self._verdict: End | None = None
+        self._flow(None)
+
+    # --- the engine's side --------------------------------------------------------------------
+
+    def push(self, chunk: Chunk) -> None:
+        """One engine step: read, decide, append, wake. The hot path of the whole server."""
+        token_ids, reader = chunk.token_ids, self.reader
+        if len(token_ids) != 1 or chunk.finish or not reader.clear:
+            self._push(chunk)
+        elif piece := self._plain(token_ids[0]):
+            reader.kept.append(token_ids[0])
+            self.log.say(piece)
+        else:
+            self._push(chunk)
+
+    def _flow(self, said: list[bytes] | None) -> None:
+        """Where text can only go; None while a gate, a verdict or the first chunk stands before
+        it. `_plain` finds the text of an id that is all text, and nothing when there is no way."""
+        self._said = said
+        self._plain = NO_TEXT if said is None else self.reader.plain.get
+
+    def _push(self, chunk: Chunk) -> None:
+        """A step that may be more than text, or is several ids of it."""
+        said = self._said
+        if said is None or chunk.finish or not self.reader.text(chunk.token_ids, said):
+            self._look(chunk)
+        else:
+            self.log.wake()
+
+    def _look(self, chunk: Chunk) -> None:
+        """A step that may be anything."""
+        if self._verdict is not None:
+            return  # it was on its way when the run was stopped
+        try:
+            token_ids, gate = chunk.token_ids, self._gate
+            if gate is not None:
+                token_ids = gate.admit(token_ids)
+                if chunk.finish is not None:
+                    token_ids = (*token_ids, *gate.finish(chunk.finish))
+            self._read(token_ids)
+            if self.first_token_ns is None:
+                self._first_chunk(chunk)
+            elif gate is None:
+                self._flow(self.machine.pieces)
+            if gate is not None and gate.fault is not None:
+                self.decide(End("failed", gate.fault))
+            elif self.reader.ended or (gate is not None and gate.over):
+                if chunk.finish is None:
+                    self.abort()
+                self._finish_segment(End("completed"))
+            elif chunk.finish is not None:
+                self._finish_segment(end_of(chunk))
+        except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
+            self.decide(self._broken(fault))
+        self.log.wake()
+
+    def _read(self, token_ids: Sequence[int]) -> None:
+        for fragment in self.reader.feed(token_ids):
+            self.machine.take(fragment)
+
+    def _first_chunk(self, chunk: Chunk) -> None:
+        if chunk.token_ids:
+            self.first_token_ns = self._clock_ns()
+        if self.cached_tokens is None:
+            self.cached_tokens = chunk.cached_tokens
+
+    # --- the run's side -----------------------------------------------------------------------
+
+    async def end(self) -> End:
+        """Generate to the end, and close what is open."""
+        end = await self._all()
+        self.close(stopped=end.status == "completed")
+        return end
+
+    def close(self, *, stopped: bool) -> None:
+        """End the open item: `stopped` by the model itself, or cut."""
+        for fragment in self.reader.finish(stopped=stopped):
+            self.machine.take(fragment)
+
+    def give_up(self, fault: Exception) -> End:
+        """Something broke: what is open is cut, and this is how it ended."""
+        self.machine.take(Closed(whole=False))
+        return self._broken(fault)
+
+    def decide(self, end: End) -> None:
+        """Stop now, if nothing has been decided yet."""
+        if self._verdict is None:
+            self._verdict = end
+            self._flow(None)
+            self.abort()
+            self._finish_segment(end)
+
+    def abort(self) -> None:
+        if self._handle is not None:
+            self._handle.abort()
+            self._handle = None
+
+    def explain(self) -> None:
+        """To the log, where that is asked for: each segment, without a word of its text."""
+        if self._notes:
+            notes = "; ".join(self._notes)
+            logger.debug("%s %s: %s", self.options.request_id, self._plan, notes)
+
+    def forget(self) -> None:
+        """Whoever still holds the run wants its log, and not the conversation before it."""
+        self._prompt_ids = ()
+
+    async def _all(self) -> End:
+        end = End("completed")
+        while self._verdict is None and (segment := self._plan.next(self.reader)) is not None:
+            before = len(self.reader.kept)
+            end = await self._generate(segment)
+            if self._explains:
+                self._note(segment, len(self.reader.kept) - before, end)
+            if end.status != "completed":
+                break
+        return self._verdict or end
+
+    async def _generate(self, segment: Segment) -> End:
+        if segment.max_tokens < 1:
+            return End("incomplete")
+        first = not self._asked
+        self._asked = True
+        self._read(segment.forced)
+        self._gate = segment.gate
+        self._flow(None)
+        self._segment_end = asyncio.get_running_loop().create_future()
+        options = replace(
+            self.options,
+            max_tokens=segment.max_tokens,
+            stop_ids=segment.stop_ids,
+            guide=segment.guide,
+            banned_ids=segment.banned_ids,
+            priority=self.options.priority if first else CONTINUATION_PRIORITY,
+        )
+        kept = self.reader.kept
+        prompt = [*self._prompt_ids, *kept] if kept else self._prompt_ids
+        try:
+            self._handle = self._engine.generate(prompt, options, self)
+        except ApiError as error:
+            return End("failed", error)
+        return await self._segment_end
+
+    def _note(self, segment: Segment, kept: int, end: End) -> None:
+        self._notes.append(f"{segment.told(kept)} {end.status}")
+
+    def _finish_segment(self, end: End) -> None:
+        if self._segment_end is not None and not self._segment_end.done():
+            self._segment_end.set_result(end)
+
+    def _broken(self, fault: Exception) -> End:
+        if isinstance(fault, ApiError):
+            return End("failed", fault)
+        logger.exception("response %s broke while it was made", self.options.request_id)
+        name = type(fault).__name__
+        return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
