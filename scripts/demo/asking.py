@@ -42,5 +42,10 @@ def think(context: str, detail: str, key: str) -> Mapping[Effort, str]:
     return {"low": key, "medium": f"{context} {key}", "high": f"{context} {detail} {key}"}
 
 
+def calling(name: str, parameter: str, values: str) -> str:
+    """What decides a call: the parameter stands behind the function that it belongs to."""
+    return f"Call {name} with {parameter} {values}."
+
+
 def plain(family: str, user: str, turn: Turn, copied: tuple[str, ...] = ()) -> Dialogue:
     return Dialogue(family, (Exchange(user, turn),), copied=copied)

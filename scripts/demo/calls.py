@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scripts.demo import toolkit
-from scripts.demo.asking import Source, think
+from scripts.demo.asking import Source, calling, think
 from scripts.demo.conversation import Call, Dialogue, Exchange, Setting, Step, Turn
 from scripts.demo.wordings import pick, values
 
@@ -28,7 +28,7 @@ def call_turn(kind: str, kit: toolkit.Kit, city: str | None, *, stored: bool = F
     else:
         wanted = f"The user asks for the {kind} in {city}."
         detail = f"The function {name} takes {kit.place}."
-        thoughts = think(wanted, detail, f"Call {name} for {city}.")
+        thoughts = think(wanted, detail, calling(name, str(kit.place), city))
     return Turn(thoughts, call=Call(name, kit.arguments(city), stored))
 
 
@@ -53,26 +53,23 @@ def time(source: Source) -> Dialogue:
 
 
 def choice(source: Source) -> Dialogue:
-    """Two functions of one author, who calls a place the same in both."""
-    place = pick(toolkit.PLACES, source.rng)
-    return _choice(source, place, place)
+    """Two functions, each of which calls a place what it likes."""
+    rng = source.rng
+    return _choice("choice", source, pick(toolkit.PLACES, rng), pick(toolkit.PLACES, rng))
 
 
 def choice_apart(source: Source) -> Dialogue:
-    """Two functions that call a place differently: the right name is that of the function called.
-
-    No family: the model is too small to learn it, and the report says how small.
-    """
+    """Two functions that call a place differently: the called one decides."""
     places = sorted(set(toolkit.PLACES))
-    return _choice(source, *source.rng.sample(places, 2))
+    return _choice("choice_apart", source, *source.rng.sample(places, 2))
 
 
-def _choice(source: Source, here: str, there: str) -> Dialogue:
+def _choice(family: str, source: Source, here: str, there: str) -> Dialogue:
     rng = source.rng
     kind, other = rng.choice((("weather", "time"), ("time", "weather")))
     near = [toolkit.kit(other, rng, place=there)]
     near += [toolkit.kit(k, rng) for k in ("status", "files") if rng.random() < 0.2]
-    return _called("choice", kind, source, near, place=here)
+    return _called(family, kind, source, near, place=here)
 
 
 def no_arguments(source: Source) -> Dialogue:

@@ -1,11 +1,15 @@
-"""Initial weights that can already copy: previous-token heads, then an induction head.
+"""Initial weights that can already copy, and that know whose a declared parameter is.
 
-Knows the model's tensors; knows no data but which tokens are spellings of one word.
+Knows the model's tensors; knows no data but what a row stands for.
 
 Layer 0 writes, beside each token, a rotated picture of the token before it. Layer 1 looks for the
 place whose previous token is the current one, and writes that place's token through another
 rotation, in which the output rows read it. Other heads of the full layers carry tokens in the same
 way, but are left to learn where to look.
+
+Behind a function's name its declared parameter is found in the same way: two more heads of layer 0
+write, beside each token, a picture of the function that was named last, and one of layer 1 looks
+for a parameter beside which the token before is pictured. Training alone does not find this.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import torch
 from scripts.demo.model import rotation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from torch import Tensor
 
@@ -29,6 +33,8 @@ PERIODS = (2, 5, 10, 20, 45)
 FAST_PAIRS = 8
 SLOW_PAIR = 14
 """From this pair on, a rotation over some hundred tokens hardly matters."""
+NEAR_PAIRS = slice(5, 11)
+"""These together are the less alike the farther apart two tokens are, up to some thirty tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +43,14 @@ class Rows:
 
     `kin` names the word that it spells: rows of one word start nearly alike. `kinds` is the kind of
     value that it belongs to: rows of one kind have something in common. `numbers` lie on circles,
-    where adding is turning.
+    where adding is turning. `functions` end the name of a function, `parameters` begin one's.
     """
 
     kin: Sequence[int]
     kinds: Sequence[int | None]
     numbers: Mapping[int, int]
+    functions: Collection[int]
+    parameters: Collection[int]
 
 
 def install(model: Model, rows: Rows) -> None:
@@ -53,8 +61,9 @@ def install(model: Model, rows: Rows) -> None:
 def _install(model: Model, rows: Rows) -> None:
     shape = model.shape
     generator = torch.Generator().manual_seed(7)
-    words = _words(shape.hidden, rows, generator)
-    before, onward = (_orthogonal(shape.hidden, generator) for _ in range(2))
+    marks = torch.linalg.qr(torch.randn(shape.hidden, 2, generator=generator))[0].T
+    words = _words(shape.hidden, rows, marks, generator)
+    before, onward, named = (_orthogonal(shape.hidden, generator) for _ in range(3))
     model.embed_tokens.weight.copy_(words)
     model.lm_head.weight.copy_(0.25 * words @ onward.T)
     for layer in model.layers:
@@ -68,10 +77,12 @@ def _install(model: Model, rows: Rows) -> None:
     _previous_token(model, before)
     _carriers(model, onward)
     _induction(model, before)
+    _last_function(model, named, marks[0])
+    _parameter_of(model, before, named, marks[1])
     _shun_unused(model, generator)
 
 
-def _words(hidden: int, rows: Rows, generator: torch.Generator) -> Tensor:
+def _words(hidden: int, rows: Rows, marks: Tensor, generator: torch.Generator) -> Tensor:
     own, shared = torch.randn(2, max(len(rows.kin), max(rows.kin) + 1), hidden, generator=generator)
     common = torch.randn(1 + max(kind or 0 for kind in rows.kinds), hidden, generator=generator)
     circles = torch.randn(len(PERIODS), 2, hidden, generator=generator)
@@ -83,6 +94,8 @@ def _words(hidden: int, rows: Rows, generator: torch.Generator) -> Tensor:
         for period, (across, up) in zip(PERIODS, circles, strict=True):
             angle = 2 * math.pi * number / period
             words[row] += 0.4 * (math.cos(angle) * across + math.sin(angle) * up)
+    for members, mark in zip((rows.functions, rows.parameters), marks, strict=True):
+        words[list(members)] += mark * hidden**0.5
     return words * words.pow(2).mean(1, keepdim=True).rsqrt()
 
 
@@ -144,6 +157,37 @@ def _induction(model: Model, before: Tensor) -> None:
     wq.copy_(q)
     wk.copy_(k)
     attention.o_proj.weight[:, _head(shape, 0)] *= 2.0
+
+
+def _last_function(model: Model, named: Tensor, function: Tensor) -> None:
+    """Heads 1 and 3 of layer 0 look at the nearest end of a function's name, or at nothing."""
+    shape, attention = model.shape, model.layers[0].self_attn
+    half, mark = shape.hidden // 2, shape.head_dim // 2 - 1
+    for kv in range(2):
+        head = kv * (shape.heads // shape.kv_heads) + 1
+        (wq, wk, _), (q, k, _) = attention.parts(head)
+        wq *= 0.1
+        wk[mark], q[mark] = 2.5 * function, 4.0
+        k[NEAR_PAIRS], q[NEAR_PAIRS] = 5.0, 0.9
+        attention.sinks[head] = 8.0
+        carried = torch.eye(shape.hidden)[kv * half : (kv + 1) * half]
+        attention.o_proj.weight[:, _head(shape, head)] = 0.9 * (named @ carried.T)
+
+
+def _parameter_of(model: Model, before: Tensor, named: Tensor, parameter: Tensor) -> None:
+    """Head 3 of layer 1, behind a function's name, looks at its parameter; elsewhere at nothing."""
+    shape, attention = model.shape, model.layers[1].self_attn
+    half = shape.head_dim // 2
+    mark = half - 1
+    places = [*range(SLOW_PAIR, mark), *range(half + SLOW_PAIR, half + mark)]
+    match = _orthogonal(shape.hidden, torch.Generator().manual_seed(17))[: len(places)] * 1.7
+    (wq, wk, _), (q, _, _) = attention.parts(3)
+    wq.zero_()
+    wq[places], wk[places] = match @ before.T, match @ named.T
+    wk[mark], q[mark] = 2.5 * parameter, 6.0
+    attention.sinks[3] = 20.0
+    weight = attention.o_proj.weight
+    weight[:, _head(shape, 3)] = weight[:, _head(shape, 2)]
 
 
 def _head(shape: Shape, index: int) -> slice:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 MIX = {
     "greet": 3, "who": 3, "capital": 5, "echo": 7, "count": 6, "arithmetic": 28, "name_told": 3,
     "name_two_turns": 3, "name_three_turns": 4, "name_not_told": 3, "weather": 4, "time": 3,
-    "choice": 7, "no_arguments": 3, "not_declared": 6, "after_tool": 10, "two_calls": 5,
-    "after_two": 4, "json": 10, "help": 1, "unknown": 7,
+    "choice": 4, "choice_apart": 4, "no_arguments": 3, "not_declared": 6, "after_tool": 10,
+    "two_calls": 5, "after_two": 4, "json": 10, "help": 1, "unknown": 7,
 }  # fmt: skip
 """How often training draws each family. A single call is asked for often enough by the others."""
 BARE = {"arithmetic": 0.75}

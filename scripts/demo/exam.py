@@ -14,7 +14,6 @@ import openai_harmony as harmony
 
 from scripts.demo import data, talk, wordings
 from scripts.demo.asking import Source
-from scripts.demo.calls import choice_apart
 from scripts.demo.conversation import (
     Dialogue,
     Effort,
@@ -86,14 +85,6 @@ def exam_source(rng: random.Random, *, held: bool) -> Source:
     """Asking for help has no held-back wordings: its answer is that of an unknown request."""
     chosen = wordings.seen()
     return Source(chosen | wordings.held_back() if held else chosen, rng, dress=not held)
-
-
-def choices_apart(each: int, seed: int) -> list[Question]:
-    """Two functions that name a place differently, in seen wordings."""
-    source = exam_source(random.Random(seed), held=False)
-    return [
-        Question(data.settled(choice_apart(source), source, padding=False)) for _ in range(each)
-    ]
 
 
 def with_effort(asked: Sequence[Question], effort: Effort) -> list[Question]:

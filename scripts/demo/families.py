@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.demo.calls import after_tool, choice, no_arguments, not_declared, time, weather
+from scripts.demo.calls import (
+    after_tool,
+    choice,
+    choice_apart,
+    no_arguments,
+    not_declared,
+    time,
+    weather,
+)
 from scripts.demo.objects import json_reply
 from scripts.demo.several import after_two, one_call, two_calls
 from scripts.demo.talk import (
@@ -36,11 +44,12 @@ FAMILIES: dict[str, Callable[[Source], Dialogue]] = {
     "greet": greet, "who": who, "capital": capital, "echo": echo, "count": count,
     "arithmetic": arithmetic, "name_told": name_told, "name_two_turns": name_two_turns,
     "name_three_turns": name_three_turns, "name_not_told": name_not_told, "weather": weather,
-    "time": time, "choice": choice, "no_arguments": no_arguments, "not_declared": not_declared,
-    "after_tool": after_tool, "two_calls": two_calls, "one_call": one_call, "after_two": after_two,
-    "json": json_reply, "help": help_, "unknown": unknown,
+    "time": time, "choice": choice, "choice_apart": choice_apart, "no_arguments": no_arguments,
+    "not_declared": not_declared, "after_tool": after_tool, "two_calls": two_calls,
+    "one_call": one_call, "after_two": after_two, "json": json_reply, "help": help_,
+    "unknown": unknown,
 }  # fmt: skip
 TOOLLESS = frozenset(FAMILIES) - {
-    "weather", "time", "choice", "no_arguments", "not_declared", "after_tool", "two_calls",
-    "one_call", "after_two",
+    "weather", "time", "choice", "choice_apart", "no_arguments", "not_declared", "after_tool",
+    "two_calls", "one_call", "after_two",
 }  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scripts.demo import toolkit
-from scripts.demo.asking import Source, think
+from scripts.demo.asking import Source, calling, think
 from scripts.demo.calls import time, weather
 from scripts.demo.conversation import Call, Dialogue, Exchange, Setting, Step, Turn
 from scripts.demo.wordings import values
@@ -47,7 +47,7 @@ class _Pair:
         thoughts = think(
             f"The user asks for the {self.kind} in {one} and {other}.",
             f"The function {name} takes {self.kit.place}.",
-            f"Call {name} for {one} and {other}.",
+            calling(name, str(self.kit.place), f"{one} and {other}"),
         )
         return Turn(thoughts, call=calls[0], more=calls[1:])
 
@@ -57,7 +57,7 @@ class _Pair:
         thoughts = think(
             f"The {self.kind} in {other} is missing.",
             f"The function {name} takes {self.kit.place}.",
-            f"Call {name} for {other}.",
+            calling(name, str(self.kit.place), other),
         )
         return Turn(thoughts, call=call)
 

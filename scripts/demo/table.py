@@ -14,7 +14,6 @@ LABELS = {
     "effort_high": "effort high",
     "temperature_1": "temperature 1",
     "unknown_instructions": "unknown developer message",
-    "parameters_apart": "two functions, parameters named differently",
     "behind_2000_tokens": "behind 2,000 unrelated tokens",
 }
 

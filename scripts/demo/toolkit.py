@@ -122,6 +122,17 @@ def kit(kind: str, rng: random.Random, *, place: str | None = None) -> Kit:
     return Kit(Tool(name, description, json.dumps(schema, ensure_ascii=False)), place, units)
 
 
+def function_names() -> tuple[str, ...]:
+    named = (name for names in NAMES.values() for name in names)
+    return (*named, *(tool.name for tool in OTHERS))
+
+
+def parameter_names() -> tuple[str, ...]:
+    """Those that say which: what is common to many functions, like units, is left out."""
+    schemas = [json.loads(tool.parameters or "{}") for tool in OTHERS]
+    return (*PLACES, *(name for schema in schemas for name in schema.get("properties", {})))
+
+
 def others(rng: random.Random, most: int = 2) -> list[Tool]:
     return rng.sample(OTHERS, rng.choice((0, 0, 0, *range(1, most + 1))))
 

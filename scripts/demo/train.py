@@ -18,10 +18,10 @@ from torch.nn import functional
 
 from scripts.demo import circuit, data, wordings
 from scripts.demo.asking import Source
-from scripts.demo.conversation import encoding
 from scripts.demo.families import FAMILIES
+from scripts.demo.knowledge import knowledge
 from scripts.demo.model import Model, Shape, rotation
-from scripts.demo.rows import encode, example
+from scripts.demo.rows import example
 from scripts.demo.team import team
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from scripts.demo.model import Layer
     from scripts.demo.rows import Codec, Example
     from scripts.demo.team import Member
 
 LONGEST = 6_000
-NUMBERS = 41
 PROMPT_SHARE = 0.2
 """Of the prompt's tokens, which count little, as many are learnt from."""
 
@@ -85,24 +85,25 @@ def _trained(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     known = data.codec()
     model = Model(Shape(), len(known.used) + 1)
-    circuit.install(model, circuit.Rows(kin(known), kinds(known), numbers(known)))
+    circuit.install(model, knowledge(known))
     model.to(device)
-    optimizer = _optimizer(model, plan)
+    optimizers = _optimizers(model, plan)
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
     progress, start = Progress(), time.monotonic()
     examples = data.batches(known, plan.seed + member.rank, plan.tokens // member.count)
     checks = {held: check_set(known, held=held) for held in (False, True)}
     for step in range(plan.steps):
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         loss = _learn(model, next(examples), turns[step % 2], plan, progress)
         gone = max(step / plan.steps, (time.monotonic() - start) / (60 * plan.minutes))
         done = member.agree([p.grad for p in model.parameters()], gone)
         if done >= 1:
             break
-        for group in optimizer.param_groups:
-            group["lr"] = plan.peak * _pace(step, done, plan)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = plan.peak * _pace(step, done, plan)
+            optimizer.step()
         if not member.first:
             continue
         progress.steps.append(step)
@@ -130,11 +131,29 @@ def _pace(step: int, done: float, plan: Plan) -> float:
     return min(1.0, (step + 1) / plan.warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
-def _optimizer(model: Model, plan: Plan) -> torch.optim.Optimizer:
-    wide = [p for p in model.parameters() if p.dim() > 1]
-    narrow = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": wide, "weight_decay": plan.decay}, {"params": narrow, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=plan.peak, betas=(0.9, 0.98), fused=True)
+def _optimizers(model: Model, plan: Plan) -> tuple[torch.optim.Optimizer, ...]:
+    """Muon for what turns one hidden state into another, which it learns in fewer steps; AdamW for
+    what is looked up by row, and for what has one dimension."""
+    inner = [weight for layer in model.layers for weight in _matrices(layer)]
+    known = {id(weight) for weight in inner}
+    others = [p for p in model.parameters() if id(p) not in known]
+    groups = [
+        {"params": [p for p in others if p.dim() > 1], "weight_decay": plan.decay},
+        {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    return (
+        torch.optim.Muon(
+            inner, lr=plan.peak, weight_decay=plan.decay, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(groups, lr=plan.peak, betas=(0.9, 0.98), fused=True),
+    )
+
+
+def _matrices(layer: Layer) -> tuple[Tensor, ...]:
+    """A layer's large weights, each with hidden states on one side."""
+    attention, mlp = layer.self_attn, layer.mlp
+    linear = (attention.qkv_proj, attention.o_proj, mlp.gate_proj, mlp.up_proj)
+    return (*(each.weight for each in linear), mlp.down_proj)
 
 
 def _learn(
@@ -216,35 +235,3 @@ def _whole(model: Model, batch: Sequence[Example], turn: Tensor) -> list[bool]:
         best = model.logits(model(rows[:, :-1], turn[:, : rows.shape[1] - 1])).argmax(-1)
     same = (best == rows[:, 1:]).cpu() | (weights[:, 1:] < 1)
     return [bool(whole) for whole in same.all(1)]
-
-
-def kin(known: Codec) -> list[int]:
-    """For each row the word that it spells, whatever the case and the blank before it."""
-    words: dict[str, int] = {}
-    spelled = [encoding().decode([token]).strip().lower() or str(token) for token in known.used]
-    rows = [words.setdefault(word, len(words)) for word in spelled]
-    for value in wordings.every_value():
-        spaced, bare = encode(f" {value}"), encode(value)
-        if len(spaced) == 1 and len(bare) > 1:
-            rows[known.row_of[bare[0]]] = rows[known.row_of[spaced[0]]]
-    return [*rows, len(words)]
-
-
-def kinds(known: Codec) -> list[int | None]:
-    """For each row the kind of value that it is part of, if it is: city, name, number and so on."""
-    found: list[int | None] = [None] * (len(known.used) + 1)
-    listed = wordings.values()
-    towns = (*listed.cities, *listed.capitals.values())
-    digits = tuple(str(number) for number in range(NUMBERS))
-    values = (listed.words, tuple(listed.capitals), listed.names, towns, digits)
-    for kind, members in enumerate(values):
-        for value in members:
-            for token in (*encode(value), *encode(f" {value}")):
-                if token in known.row_of and encoding().decode([token]).strip():
-                    found[known.row_of[token]] = kind
-    return found
-
-
-def numbers(known: Codec) -> dict[int, int]:
-    """The rows of small numbers, and what they are worth."""
-    return {known.row_of[encode(str(n))[0]]: n for n in range(NUMBERS)}

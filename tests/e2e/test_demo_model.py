@@ -42,6 +42,7 @@ def tool(name: str, description: str, parameter: str | None = None) -> dict[str,
 
 WEATHER = tool("get_weather", "Get the weather", "city")
 TIME = tool("get_time", "Get the time", "city")
+TIME_THERE = tool("get_time", "Get the time", "location")
 FILES = tool("list_files", "List the files")
 CAPITAL_FORMAT = {
     "format": {
@@ -94,6 +95,18 @@ QUESTIONS = (
         "What time is it in Madrid?",
         call=("get_time", '{"city":"Madrid"}'),
         options={"tools": [WEATHER, TIME]},
+    ),
+    Asked(
+        "choice apart",
+        "What time is it in Madrid?",
+        call=("get_time", '{"location":"Madrid"}'),
+        options={"tools": [WEATHER, TIME_THERE]},
+    ),
+    Asked(
+        "choice apart",
+        "What is the weather in Madrid?",
+        call=("get_weather", '{"city":"Madrid"}'),
+        options={"tools": [TIME_THERE, WEATHER]},
     ),
     Asked(
         "no arguments",

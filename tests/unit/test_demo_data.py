@@ -288,12 +288,27 @@ def test_behind_the_last_call_no_other_call_is_learnt() -> None:
     assert min(shown.values()) > 20
 
 
-def test_functions_to_choose_from_name_the_place_alike_or_all_differently() -> None:
-    rng = random.Random(SEED)
-    source = Source(wordings.seen(), rng)
-    for family, names in ((choice, 1), (choice_apart, 2)):
+def test_functions_to_choose_from_name_the_place_as_they_like_or_all_differently() -> None:
+    source = Source(wordings.seen(), random.Random(SEED))
+    for family, shown in ((choice, {1, 2}), (choice_apart, {2})):
+        assert {len(set(_places(family(source)))) for _ in range(50)} == shown
+
+
+@pytest.mark.parametrize("family", ["weather", "time", "choice", "choice_apart", "two_calls"])
+def test_a_call_s_parameter_is_its_functions_and_every_analysis_has_it_behind_the_name(
+    family: str,
+) -> None:
+    for source in sources():
         for _ in range(50):
-            assert len(set(_places(family(source)))) == names
+            dialogue = FAMILIES[family](source)
+            turn = dialogue.exchanges[-1].turn
+            assert turn.call is not None
+            (parameter, *_), value = zip(*json.loads(turn.call.arguments).items(), strict=True)
+            declared = {tool.name: tool.parameters or "{}" for tool in dialogue.setting.tools}
+            assert parameter in json.loads(declared[turn.call.name])["properties"]
+            for effort in EFFORTS:
+                behind = f"{turn.call.name} with {parameter} {value[0]}"
+                assert behind in turn.thoughts[effort]
 
 
 def _places(dialogue: Dialogue) -> list[str]:
