@@ -1,0 +1,64 @@
+"""What is known of each row before training: which spell one word, which are of one kind.
+
+Knows the lists that values, functions and parameters come from; knows no model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.demo import toolkit, wordings
+from scripts.demo.circuit import Rows
+from scripts.demo.conversation import encoding
+from scripts.demo.rows import encode
+
+if TYPE_CHECKING:
+    from scripts.demo.rows import Codec
+
+NUMBERS = 41
+
+
+def knowledge(known: Codec) -> Rows:
+    return Rows(kin(known), kinds(known), numbers(known), functions(known), parameters(known))
+
+
+def kin(known: Codec) -> list[int]:
+    """For each row the word that it spells, whatever the case and the blank before it."""
+    words: dict[str, int] = {}
+    spelled = [encoding().decode([token]).strip().lower() or str(token) for token in known.used]
+    rows = [words.setdefault(word, len(words)) for word in spelled]
+    for value in wordings.every_value():
+        spaced, bare = encode(f" {value}"), encode(value)
+        if len(spaced) == 1 and len(bare) > 1:
+            rows[known.row_of[bare[0]]] = rows[known.row_of[spaced[0]]]
+    return [*rows, len(words)]
+
+
+def kinds(known: Codec) -> list[int | None]:
+    """For each row the kind of value that it is part of, if it is: city, name, number and so on."""
+    found: list[int | None] = [None] * (len(known.used) + 1)
+    listed = wordings.values()
+    towns = (*listed.cities, *listed.capitals.values())
+    digits = tuple(str(number) for number in range(NUMBERS))
+    values = (listed.words, tuple(listed.capitals), listed.names, towns, digits)
+    for kind, members in enumerate(values):
+        for value in members:
+            for token in (*encode(value), *encode(f" {value}")):
+                if token in known.row_of and encoding().decode([token]).strip():
+                    found[known.row_of[token]] = kind
+    return found
+
+
+def numbers(known: Codec) -> dict[int, int]:
+    """The rows of small numbers, and what they are worth."""
+    return {known.row_of[encode(str(n))[0]]: n for n in range(NUMBERS)}
+
+
+def functions(known: Codec) -> frozenset[int]:
+    """The rows that a function's name ends in."""
+    return frozenset(known.row_of[encode(f" {name}")[-1]] for name in toolkit.function_names())
+
+
+def parameters(known: Codec) -> frozenset[int]:
+    """The rows that a parameter's name begins with where it is declared: no blank is before it."""
+    return frozenset(known.row_of[encode(name)[0]] for name in toolkit.parameter_names())
