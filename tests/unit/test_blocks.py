@@ -13,17 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_responses.store.base import Block
-from trt_responses.store.blocks import (
-    SMALL_BYTES,
-    Packed,
-    pack,
-    squeeze,
-    squeeze_body,
-    stretch,
-    stretch_body,
-    unpack,
-)
+from trt_responses.store.blocks import Packed, pack, unpack
 from trt_responses.store.phrases import PHRASES
+from trt_responses.store.squeeze import SMALL_BYTES, squeeze, squeeze_body, stretch, stretch_body
 
 RANDOM = random.Random(7)
 

@@ -158,8 +158,8 @@ class Log:
     def say(self, piece: bytes) -> None:
         """One more piece of the text that grows, and `wake`: what most engine steps are."""
         if (live := self._live) is None:
-            if self._growing is not None:
-                self._growing.pieces.append(piece)
+            assert self._growing is not None, "nothing is being said"
+            self._growing.pieces.append(piece)
             self.wake()
             return
         live.pieces.append(piece)

@@ -13,21 +13,10 @@ from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.store.base import Expired, Frames, Job, Record
-from trt_responses.store.blocks import (
-    Packed,
-    all_packed,
-    all_unpacked,
-    apart,
-    gently,
-    own_items,
-    pack,
-    squeeze,
-    squeeze_body,
-    stretch,
-    stretch_body,
-)
+from trt_responses.store.blocks import Packed, all_packed, all_unpacked, apart, own_items, pack
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.frames import FrameShelf, joined
+from trt_responses.store.squeeze import gently, squeeze, squeeze_body, stretch, stretch_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

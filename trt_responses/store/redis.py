@@ -23,11 +23,12 @@ from redis.backoff import NoBackoff
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store import redis_scripts as scripts
 from trt_responses.store.base import Expired, Frames, Job
-from trt_responses.store.blocks import DIGEST_BYTES, Packed, gently, squeeze, stretch
+from trt_responses.store.blocks import DIGEST_BYTES, Packed
 from trt_responses.store.bounds import MIB, Bounds
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.frames import joined
 from trt_responses.store.rest import Row, all_checked, at_rest, whole
+from trt_responses.store.squeeze import gently, squeeze, stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import ApiError
 from trt_responses.store.base import Block, Record
 from trt_responses.store.blocks import (
-    LARGE_BYTES,
     UNPACKED_AT_ONCE,
     Packed,
     all_packed,
     apart,
-    gently,
     own_items,
     pack,
-    squeeze_body,
-    stretch_body,
     unpack,
 )
+from trt_responses.store.squeeze import LARGE_BYTES, gently, squeeze_body, stretch_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,12 +22,12 @@ from trt_responses.store import sqlite_file as file
 from trt_responses.store import sqlite_jobs as jobs
 from trt_responses.store import sqlite_rows as rows
 from trt_responses.store.base import Expired, Frames, Job
-from trt_responses.store.blocks import gently, squeeze, stretch
 from trt_responses.store.bounds import MIB, Bounds
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.frames import joined
 from trt_responses.store.rest import at_rest
 from trt_responses.store.sqlite_writer import Writer
+from trt_responses.store.squeeze import gently, squeeze, stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
