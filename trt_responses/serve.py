@@ -17,7 +17,7 @@ import uvicorn
 
 from trt_responses.app import create_app, mint
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.unreadable import protocol
+from trt_responses.http_protocol import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,6 +147,7 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=protocol(mint, settings.max_header_bytes),
+        ws="none",  # an upgrade that is asked for is not made: the request is answered as HTTP
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=False,
         server_header=False,

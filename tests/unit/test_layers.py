@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "web": SEAMS | {"harmony", "response"},
     "telemetry": SEAMS | {"response"},
     "settings": {"errors"},
-    "unreadable": {"errors"},
+    "http_protocol": {"errors"},
     "doctor": SEAMS | {"settings", "prepare", "harmony.vocabulary", "engine", "store"},
 }
 """What each room may name besides itself. Those that join everything are left out."""

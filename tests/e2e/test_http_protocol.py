@@ -1,4 +1,4 @@
-"""Bytes that are no HTTP, over real sockets: an error in the API's shape, or nothing at all.
+"""HTTP as clients really send it, over real sockets: badly, endlessly, and offering upgrades.
 
 About 3 s in all on one core.
 """
@@ -14,12 +14,12 @@ import pytest
 
 from tests.asgi import PATIENCE_S, until
 from tests.e2e.test_hangup import STALLED, Wire
-from tests.protocol.served import ANSWER, SETTINGS, script
+from tests.protocol.served import ANSWER, SETTINGS, script, vocabulary
 from tests.serving import serving
 from trt_responses.app import create_app, mint
 from trt_responses.engine.scripted import Script, ScriptedEngine, StepClock
+from trt_responses.http_protocol import protocol
 from trt_responses.settings import Settings
-from trt_responses.unreadable import protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -85,6 +85,79 @@ def test_a_head_that_does_not_end_is_refused(endless: bytes) -> None:
             wire.send(ASK + endless)
             status, code = await refused(wire)
             assert (status, code) == (431, "headers_too_large")
+
+    asyncio.run(story())
+
+
+def test_an_upgrade_is_not_made_and_the_request_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(
+                b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\n"
+                b"upgrade: websocket\r\nsec-websocket-version: 13\r\n"
+                b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+            head = await wire.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 405")
+            assert b"x-request-id: req_" in head
+            assert not caplog.records
+
+    asyncio.run(story())
+
+
+OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+"""As Java's client makes it with the first request of each connection."""
+
+
+def ask(body: bytes, more: bytes, *, chunked: bool) -> tuple[bytes, bytes]:
+    """Head and body of a request."""
+    head = ASK + b"content-type: application/json\r\n" + more
+    if chunked:
+        framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        return head + b"transfer-encoding: chunked\r\n\r\n", framed
+    return head + b"content-length: %d\r\n\r\n" % len(body), body
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@pytest.mark.parametrize("cut", [0, 30, -40, -1], ids=["whole", "in_head", "in_body", "near_end"])
+def test_an_offered_upgrade_costs_a_request_nothing_of_its_body(chunked: bool, cut: int) -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (engine, wire):
+            engine.clock.mode = "free"
+            for number, more in enumerate((OFFER, b"", OFFER)):
+                text = f"number {number}"
+                body = orjson.dumps({"model": SETTINGS["model"], "input": text})
+                sent = b"".join(ask(body, more, chunked=chunked))
+                for part in (sent[:cut], sent[cut:]) if cut else (sent,):
+                    wire.send(part)
+                    for _ in range(20):
+                        await asyncio.sleep(0)
+                assert await wire.status() == 200
+                await wire.reader.readuntil(b'"object":"response"}')
+                prompt = vocabulary().text(list(engine.requests[-1].prompt_ids))
+                assert text in prompt
+
+    asyncio.run(story())
+
+
+def test_many_offers_at_once_are_refused_without_being_read_one_by_one() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            head, body = ask(b"{}", OFFER, chunked=False)
+            wire.send((head + body) * 50)
+            assert await refused(wire) == (400, "invalid_http")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("method", [b"CONNECT 127.0.0.1:80", b"CONNECT /"])
+def test_a_proxy_s_request_is_refused(method: bytes) -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(method + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert await refused(wire) == (400, "invalid_http")
 
     asyncio.run(story())
 

@@ -1,0 +1,115 @@
+"""uvicorn's HTTP, where it would fail our clients.
+
+Bytes that are no HTTP get the same kind of error as everything else, and not plain text without a
+request id, and never in the middle of a reply. Headers do not grow without end. And a request that
+offers an upgrade is answered as if it did not: httptools drops its body, and Java's client, for
+one, offers HTTP/2 with each first request. Knows connections; knows no app.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import httptools
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from trt_responses.errors import ApiError, error_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEAD = (
+    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
+    "x-request-id: {request_id}\r\nopenai-processing-ms: 0\r\ncache-control: no-store\r\n"
+    "connection: close\r\n\r\n"
+)
+PHRASES = {400: "400 Bad Request", 431: "431 Request Header Fields Too Large"}
+NO_HTTP = ApiError(
+    "The bytes that came are no HTTP/1.1 request: expected a request line such as "
+    "'POST /v1/responses HTTP/1.1', headers, and a body of the length that they name.",
+    status=400,
+    type="invalid_request_error",
+    code="invalid_http",
+)
+
+
+def protocol(mint: Callable[[str], str], max_header_bytes: int) -> type[HttpToolsProtocol]:
+    """A class for uvicorn's `http`. `mint` makes request ids."""
+
+    class Protocol(HttpToolsProtocol):
+        _head_bytes = 0
+        """Of the head that is being read, or of what has come since the last one."""
+        _head: bytes | None = None
+        """Of a request that offers an upgrade: its head without the offer, to be read again."""
+        _read = 0
+        """How much had been read when the offer ended the reading."""
+
+        def data_received(self, data: bytes) -> None:
+            self._head_bytes += len(data)
+            super().data_received(data)
+            if self._head is not None:
+                self._read_again(data[self._read :])
+            if self._head_bytes > max_header_bytes and not self.transport.is_closing():
+                self._refuse(_too_large(max_header_bytes))
+
+        def _read_again(self, rest: bytes) -> None:
+            """Without the offer. Two of them at once are more than any client makes."""
+            head, self._head = self._head or b"", None
+            self.parser = httptools.HttpRequestParser(self)
+            super().data_received(head + rest)
+            if self._head is not None:
+                self._refuse(NO_HTTP)
+
+        def on_headers_complete(self) -> None:
+            self._head_bytes = 0
+            if not self.parser.should_upgrade():
+                super().on_headers_complete()
+            elif self.parser.get_method() == b"CONNECT":
+                raise ValueError("it is for proxies")  # httptools calls it an error of its own
+            else:
+                self._head = self._head_without_offer()
+
+        def _head_without_offer(self) -> bytes:
+            version = self.parser.get_http_version().encode()
+            lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+            lines += [b"%b: %b" % each for each in self.headers if each[0] != b"upgrade"]
+            return b"\r\n".join((*lines, b"", b""))
+
+        def on_body(self, body: bytes) -> None:
+            self._head_bytes = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            if self._head is None:
+                super().on_message_complete()
+
+        def _unsupported_upgrade_warning(self) -> None:
+            """Called while httptools says where it has stopped."""
+            self._read = getattr(sys.exception(), "args", (0,))[0]
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(NO_HTTP)
+
+        def _refuse(self, error: ApiError) -> None:
+            """Say why and close, unless a reply has begun on this connection: then only close."""
+            cycle = self.cycle
+            begun = cycle is not None and cycle.response_started and not cycle.response_complete
+            if not self.pipeline and not begun:
+                body = orjson.dumps({"error": error_body(error)})
+                status = PHRASES[error.status]
+                head = HEAD.format(status=status, length=len(body), request_id=mint("req"))
+                self.transport.write(head.encode() + body)
+            self.transport.close()
+
+    return Protocol
+
+
+def _too_large(at_most: int) -> ApiError:
+    return ApiError(
+        f"The request's headers are larger than {at_most} bytes (TRT_RESPONSES_MAX_HEADER_BYTES).",
+        status=431,
+        type="invalid_request_error",
+        code="headers_too_large",
+    )
