@@ -13,18 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.render import (
-    HITS_AT_ONCE,
+from trt_responses.harmony.preface import (
     Developer,
     Effort,
     FunctionTool,
-    Message,
-    Renderer,
     ResponseFormat,
     System,
-    kept,
     system_text,
 )
+from trt_responses.harmony.render import HITS_AT_ONCE, Message, Renderer, kept
 from trt_responses.harmony.tokenise import Tokeniser
 from trt_responses.harmony.typescript import MAX_DEPTH
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
@@ -262,6 +259,49 @@ def test_a_response_format_ends_the_developer_message(
         "# Response Formats\n\n## person\n\n// Someone.\n// Anyone.\n"
         '{"type":"object","é":[1.0,1e16]}<|end|>'
     )
+
+
+ONES: list[object] = [1, 1.0, True, "1", 1e400, None, -0.0, 0, [1], (1, 2), [1, 2], {"1": 1}]
+"""Of which no two are shown alike, or told apart by every way to write them down."""
+
+
+def test_a_developer_message_is_known_by_what_it_is_made_of_and_by_nothing_less(
+    vocabulary: Vocabulary, tokeniser: Tokeniser, renderer: Renderer
+) -> None:
+    def shown(one: object, other: object) -> Developer:
+        properties = {"a": {"default": one}, "b": {"enum": [one, other]}}
+        schemas = [
+            {"type": "object", "properties": properties},
+            {"properties": dict(reversed(properties.items())), "type": "object"},
+        ]
+        tools = tuple(FunctionTool("f", str(one), schema) for schema in schemas)
+        return Developer("Be brief.", tools, ResponseFormat("x", None, properties))
+
+    for one in ONES:
+        for other in ONES:
+            for developer in (shown(one, other), shown(one, other)):
+                ids = asyncio.run(renderer.developer(developer))
+                alone = Renderer(vocabulary, tokeniser)
+                assert ids == asyncio.run(alone.developer(developer))
+
+
+def test_tools_that_come_again_are_neither_written_nor_tokenised_again(
+    vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = Counted(vocabulary)
+    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native))
+
+    def developer() -> Developer:
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+        return Developer("Be brief.", (FunctionTool("f", "It does.", schema),))
+
+    first = asyncio.run(renderer.developer(developer()))
+    spent = native.characters
+    monkeypatch.setattr("trt_responses.harmony.preface.type_of", None)
+    assert asyncio.run(renderer.developer(developer())) == first
+    assert native.characters == spent
+    with pytest.raises(InvalidRequest):
+        asyncio.run(renderer.developer(developer(), at_most=len(first) - 1))
 
 
 def test_a_developer_message_without_anything_to_say_is_empty(renderer: Renderer) -> None:

@@ -10,8 +10,8 @@ from collections import OrderedDict
 
 Header = tuple[str | int, ...]
 """Texts, and control ids between them. Texts that stand apart are tokenised apart."""
-Key = tuple[Header, str, int]
-"""Header, text and terminator."""
+Key = tuple[Header, str | bytes, int]
+"""Header, text and terminator. Bytes stand for a text that is not written out to be looked for."""
 
 CACHE_BYTES = 64 << 20
 ENTRY_BYTES = 300

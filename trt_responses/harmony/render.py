@@ -13,30 +13,26 @@ from typing import TYPE_CHECKING, Literal
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.idcache import CACHE_BYTES, IdCache
+from trt_responses.harmony.preface import asked, developer_pieces, system_text
 from trt_responses.harmony.tokenise import refuse_above
-from trt_responses.harmony.typescript import json_of, type_of
 from trt_responses.harmony.vocabulary import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from trt_responses.harmony.idcache import Header
+    from trt_responses.harmony.idcache import Header, Key
+    from trt_responses.harmony.preface import Developer, System
     from trt_responses.harmony.tokenise import Tokeniser
     from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Kind
 
 Role = Literal["user", "assistant", "developer", "tool"]
-Effort = Literal["low", "medium", "high"]
 
 HITS_AT_ONCE = 500
 """Messages taken from the cache between two pauses; about a millisecond."""
 PIECES_AT_ONCE = 1000
 """Pieces of a tool's type put together between two pauses; about half a millisecond."""
 
-CHANNELS = (
-    "# Valid channels: analysis, commentary, final. Channel must be included for every message."
-)
-CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 CONSTRAIN = "<|constrain|>"
 
 
@@ -50,38 +46,6 @@ class Message:
     channel: str | None = None
     recipient: str | None = None
     content_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    identity: str
-    knowledge_cutoff: str | None
-    date: str | None
-    effort: Effort
-    has_function_tools: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionTool:
-    name: str
-    description: str
-    parameters: Mapping[str, object] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseFormat:
-    """A JSON schema that the answer is to follow, as the model is told of it."""
-
-    name: str
-    description: str | None
-    schema: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Developer:
-    instructions: str | None
-    tools: tuple[FunctionTool, ...] = ()
-    response_format: ResponseFormat | None = None
 
 
 class Renderer:
@@ -101,15 +65,22 @@ class Renderer:
         return await self._ids(("system",), system_text(system), CONTROL.end)
 
     async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
-        """Empty when there is nothing to tell."""
+        """Empty when there is nothing to tell. Known again by what it is made of: an agent's tools
+        come with each request, and to write them takes longer than all else about a prompt."""
+        key = None if (said := asked(developer)) is None else (("developer",), said, CONTROL.end)
+        if key is not None and (known := await self._known(key, at_most)) is not None:
+            return known
         pieces = []
-        for place, piece in enumerate(_developer_pieces(developer), 1):
+        for place, piece in enumerate(developer_pieces(developer), 1):
             pieces.append(piece)
             if place % PIECES_AT_ONCE == 0:
                 await self._tokeniser.pause()
         if not pieces:
             return array("I")
-        return await self._ids(("developer",), "".join(pieces), CONTROL.end, at_most)
+        ids = await self._made(("developer",), "".join(pieces), CONTROL.end, at_most)
+        if key is not None:
+            self._cache.put(key, ids.tobytes())
+        return ids
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
         """A whole message, from `<|start|>` to its terminator."""
@@ -132,15 +103,25 @@ class Renderer:
         self, header: Header, text: str, end: int, at_most: int | None = None
     ) -> array[int]:
         key = (header, text, end)
+        if (known := await self._known(key, at_most)) is not None:
+            return known
+        ids = await self._made(header, text, end, at_most)
+        self._cache.put(key, ids.tobytes())
+        return ids
+
+    async def _known(self, key: Key, at_most: int | None) -> array[int] | None:
+        if (known := self._cache.get(key)) is None:
+            return None
         ids: array[int] = array("I")
-        if (known := self._cache.get(key)) is not None:
-            ids.frombytes(known)
-            refuse_above(at_most, len(ids))
-            self._hits += 1
-            if self._hits % HITS_AT_ONCE == 0:
-                await self._tokeniser.pause()
-            return ids
-        ids.append(CONTROL.start)
+        ids.frombytes(known)
+        refuse_above(at_most, len(ids))
+        self._hits += 1
+        if self._hits % HITS_AT_ONCE == 0:
+            await self._tokeniser.pause()
+        return ids
+
+    async def _made(self, header: Header, text: str, end: int, at_most: int | None) -> array[int]:
+        ids = array("I", [CONTROL.start])
         for part in (*header, CONTROL.message, text):
             if isinstance(part, str):
                 ids.extend(await self._tokeniser.encode(part, at_most=at_most))
@@ -148,7 +129,6 @@ class Renderer:
                 ids.append(part)
         ids.append(end)
         refuse_above(at_most, len(ids))
-        self._cache.put(key, ids.tobytes())
         return ids
 
 
@@ -174,60 +154,6 @@ def header(message: Message) -> Header:
         else:
             parts += (" ", CONTROL.constrain, constrained)
     return tuple(parts)
-
-
-def system_text(system: System) -> str:
-    top = [system.identity]
-    if system.knowledge_cutoff is not None:
-        top.append(f"Knowledge cutoff: {system.knowledge_cutoff}")
-    if system.date is not None:
-        top.append(f"Current date: {system.date}")
-    channels = CHANNELS + CALLS if system.has_function_tools else CHANNELS
-    return "\n\n".join(("\n".join(top), f"Reasoning: {system.effort}", channels))
-
-
-def _developer_pieces(developer: Developer) -> Iterator[str]:
-    sections = []
-    if developer.instructions is not None:
-        sections.append(iter(("# Instructions\n\n", developer.instructions)))
-    if developer.tools:
-        sections.append(_tools(developer.tools))
-    if developer.response_format is not None:
-        sections.append(_response_format(developer.response_format))
-    for place, section in enumerate(sections):
-        if place:
-            yield "\n\n"
-        yield from section
-
-
-def _tools(tools: Sequence[FunctionTool]) -> Iterator[str]:
-    yield "# Tools\n\n## functions\n\nnamespace functions {\n\n"
-    for tool in tools:
-        for line in _lines(tool.description):
-            yield f"// {line}\n"
-        if tool.parameters is None:
-            yield f"type {tool.name} = () => any;\n\n"
-            continue
-        yield f"type {tool.name} = (_: "
-        yield from type_of(dict(tool.parameters))
-        yield ") => any;\n\n"
-    yield "} // namespace functions"
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Lines end with LF or CRLF, and with nothing else."""
-    *whole, last = text.split("\n")
-    for line in whole:
-        yield line.removesuffix("\r")
-    if last:
-        yield last
-
-
-def _response_format(form: ResponseFormat) -> Iterator[str]:
-    yield f"# Response Formats\n\n## {form.name}\n\n"
-    for line in _lines(form.description or ""):
-        yield f"// {line}\n"
-    yield from json_of(dict(form.schema))
 
 
 def kept(kinds: Sequence[Kind]) -> list[bool]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import Unsupported
-from trt_responses.response.offer import offered
+from trt_responses.response.offer import offers
 from trt_responses.wire.dialect import OPEN_RESPONSES
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def may_call_again(request: Request, most: int) -> bool:
-    return most > 1 and request.parallel_tool_calls is not False and bool(offered(request))
+    return most > 1 and request.parallel_tool_calls is not False and offers(request)
 
 
 def check_sayable(request: Request, dialect: Dialect) -> None:

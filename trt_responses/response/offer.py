@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.harmony.conversation import FUNCTIONS
-from trt_responses.harmony.render import FunctionTool
+from trt_responses.harmony.preface import FunctionTool
 from trt_responses.response.machine import Callee
 from trt_responses.wire import tools as t
 
@@ -23,6 +23,11 @@ GRAMMARS = {"lark": "a Lark grammar", "regex": "a regular expression"}
 def offered(request: Request) -> list[t.Placed]:
     """The tools that the model may call."""
     return list(t.flat(request.tools)) if request.tools else []
+
+
+def offers(request: Request) -> bool:
+    """Whether there are any."""
+    return any(True for _ in t.flat(request.tools or ()))
 
 
 def dropped(request: Request) -> list[str]:

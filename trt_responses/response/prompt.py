@@ -11,10 +11,11 @@ import orjson
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.harmony import conversation
-from trt_responses.harmony.render import Developer, System, kept
+from trt_responses.harmony.preface import Developer, System
+from trt_responses.harmony.render import kept
 from trt_responses.response.brought import resolved
 from trt_responses.response.history import prior_of
-from trt_responses.response.offer import offered, shown
+from trt_responses.response.offer import offered, offers, shown
 from trt_responses.response.steering import response_format
 from trt_responses.response.truncation import dropped
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.harmony.render import Effort as HarmonyEffort
+    from trt_responses.harmony.preface import Effort as HarmonyEffort
     from trt_responses.response.runs import Parts
     from trt_responses.store.base import Block
     from trt_responses.wire.request import Effort, Request
@@ -121,7 +122,7 @@ def _system(request: Request, parts: Parts, date: str) -> System:
         knowledge_cutoff=parts.knowledge_cutoff,
         date=date,
         effort=EFFORTS[effort],
-        has_function_tools=bool(offered(request)),
+        has_function_tools=offers(request),
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.keywords import Allowance, SlowSchema
-from trt_responses.harmony.render import ResponseFormat
+from trt_responses.harmony.preface import ResponseFormat
 from trt_responses.harmony.schema import ANY_OBJECT, Forms
 from trt_responses.harmony.several import Several
 from trt_responses.harmony.steer import Body, Budget, Free, Language, Steered, Watched
