@@ -3,12 +3,14 @@
 Bytes that are no HTTP get the same kind of error as everything else, and not plain text without a
 request id, and never in the middle of a reply. Headers do not grow without end. And a request that
 offers an upgrade is answered as if it did not: httptools drops its body, and Java's client, for
-one, offers HTTP/2 with each first request. Knows connections; knows no app.
+one, offers HTTP/2 with each first request. A client that leaves is heard although another of its
+requests waits behind the one that is answered. Knows connections; knows no app.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import httptools
@@ -20,6 +22,11 @@ from trt_responses.errors import ApiError, error_body
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from uvicorn._types import ASGI3Application
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+AT_ONCE = 16
+"""Requests that are taken from a client which does not wait for its replies."""
 HEAD = (
     "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
     "x-request-id: {request_id}\r\nopenai-processing-ms: 0\r\ncache-control: no-store\r\n"
@@ -45,31 +52,33 @@ def protocol(mint: Callable[[str], str], max_header_bytes: int) -> type[HttpTool
         """Of a request that offers an upgrade: its head without the offer, to be read again."""
         _read = 0
         """How much had been read when the offer ended the reading."""
+        _answered: RequestResponseCycle | None = None
+        """Whose reply is being made: others may have come behind it."""
 
         def data_received(self, data: bytes) -> None:
             self._head_bytes += len(data)
             super().data_received(data)
-            if self._head is not None:
-                self._read_again(data[self._read :])
-            if self._head_bytes > max_header_bytes and not self.transport.is_closing():
-                self._refuse(_too_large(max_header_bytes))
-
-        def _read_again(self, rest: bytes) -> None:
-            """Without the offer. Two of them at once are more than any client makes."""
-            head, self._head = self._head or b"", None
-            self.parser = httptools.HttpRequestParser(self)
-            super().data_received(head + rest)
+            for _ in range(AT_ONCE):
+                if self._head is None:
+                    break
+                data = self._head + data[self._read :]
+                self._head, self.parser = None, _parser(self)
+                super().data_received(data)
+            if self.transport.is_closing():
+                return
             if self._head is not None:
                 self._refuse(NO_HTTP)
+            elif self._head_bytes > max_header_bytes:
+                self._refuse(_too_large(max_header_bytes))
 
         def on_headers_complete(self) -> None:
             self._head_bytes = 0
-            if not self.parser.should_upgrade():
-                super().on_headers_complete()
-            elif self.parser.get_method() == b"CONNECT":
-                raise ValueError("it is for proxies")  # httptools calls it an error of its own
-            else:
+            if self.parser.should_upgrade():
                 self._head = self._head_without_offer()
+                return
+            super().on_headers_complete()
+            if 0 < len(self.pipeline) < AT_ONCE:
+                self.flow.resume_reading()  # or nobody would hear the client leave
 
         def _head_without_offer(self) -> bytes:
             version = self.parser.get_http_version().encode()
@@ -89,12 +98,25 @@ def protocol(mint: Callable[[str], str], max_header_bytes: int) -> type[HttpTool
             """Called while httptools says where it has stopped."""
             self._read = getattr(sys.exception(), "args", (0,))[0]
 
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+            self._answered = cycle
+            super()._start_asgi_task(cycle, app)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """uvicorn tells the request that came last; the one that is answered must hear it."""
+            super().connection_lost(exc)
+            self.pipeline.clear()
+            cycle = self._answered
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
         def send_400_response(self, msg: str) -> None:
             self._refuse(NO_HTTP)
 
         def _refuse(self, error: ApiError) -> None:
             """Say why and close, unless a reply has begun on this connection: then only close."""
-            cycle = self.cycle
+            cycle = self._answered
             begun = cycle is not None and cycle.response_started and not cycle.response_complete
             if not self.pipeline and not begun:
                 body = orjson.dumps({"error": error_body(error)})
@@ -104,6 +126,14 @@ def protocol(mint: Callable[[str], str], max_header_bytes: int) -> type[HttpTool
             self.transport.close()
 
     return Protocol
+
+
+def _parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+    """As uvicorn makes its own: what stands behind a last request is no fault of that."""
+    parser = httptools.HttpRequestParser(protocol)
+    with suppress(AttributeError):  # httptools before 0.6.3
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 def _too_large(at_most: int) -> ApiError:

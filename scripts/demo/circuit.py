@@ -15,7 +15,6 @@ for a parameter beside which the token before is pictured. Training alone does n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,10 +22,9 @@ import torch
 from scripts.demo.model import rotation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from torch import Tensor
 
+    from scripts.demo.knowledge import Rows
     from scripts.demo.model import Model, Shape
 
 PERIODS = (2, 5, 10, 20, 45)
@@ -35,22 +33,6 @@ SLOW_PAIR = 14
 """From this pair on, a rotation over some hundred tokens hardly matters."""
 NEAR_PAIRS = slice(5, 11)
 """These together are the less alike the farther apart two tokens are, up to some thirty tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What is known of each row before training.
-
-    `kin` names the word that it spells: rows of one word start nearly alike. `kinds` is the kind of
-    value that it belongs to: rows of one kind have something in common. `numbers` lie on circles,
-    where adding is turning. `functions` end the name of a function, `parameters` begin one's.
-    """
-
-    kin: Sequence[int]
-    kinds: Sequence[int | None]
-    numbers: Mapping[int, int]
-    functions: Collection[int]
-    parameters: Collection[int]
 
 
 def install(model: Model, rows: Rows) -> None:

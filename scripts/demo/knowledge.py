@@ -5,17 +5,35 @@ Knows the lists that values, functions and parameters come from; knows no model.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scripts.demo import toolkit, wordings
-from scripts.demo.circuit import Rows
 from scripts.demo.conversation import encoding
 from scripts.demo.rows import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from scripts.demo.rows import Codec
 
 NUMBERS = 41
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is known of each row before training.
+
+    `kin` names the word that it spells: rows of one word start nearly alike. `kinds` is the kind of
+    value that it belongs to: rows of one kind have something in common. `numbers` lie on circles,
+    where adding is turning. `functions` end the name of a function, `parameters` begin one's.
+    """
+
+    kin: Sequence[int]
+    kinds: Sequence[int | None]
+    numbers: Mapping[int, int]
+    functions: Collection[int]
+    parameters: Collection[int]
 
 
 def knowledge(known: Codec) -> Rows:

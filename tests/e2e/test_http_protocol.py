@@ -22,7 +22,7 @@ from trt_responses.http_protocol import protocol
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 HEADER_BYTES = 2_000
 ASK = b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\n"
@@ -48,6 +48,8 @@ async def refused(wire: Wire) -> tuple[int, str]:
     assert headers["content-type"] == "application/json"
     assert headers["connection"] == "close"
     assert headers["x-request-id"].startswith("req_")
+    assert headers["cache-control"] == "no-store"
+    assert "openai-processing-ms" in headers
     assert int(headers["content-length"]) == len(body)
     error = orjson.loads(body)["error"]
     assert error["type"] == "invalid_request_error"
@@ -77,7 +79,7 @@ def test_what_is_no_http_gets_an_error_in_the_apis_shape(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "endless", [b"x-long: " + b"a" * 100_000, b"x-short: a\r\n" * 10_000, b"x" * 100_000]
+    "endless", [b"x-long: " + b"a" * 3_000, b"x-short: a\r\n" * 300, b"x" * 3_000]
 )
 def test_a_head_that_does_not_end_is_refused(endless: bytes) -> None:
     async def story() -> None:
@@ -142,12 +144,56 @@ def test_an_offered_upgrade_costs_a_request_nothing_of_its_body(chunked: bool, c
     asyncio.run(story())
 
 
-def test_many_offers_at_once_are_refused_without_being_read_one_by_one() -> None:
+def test_offers_that_come_at_once_are_answered_one_after_the_other() -> None:
     async def story() -> None:
-        async with listening(script(ANSWER)) as (_, wire):
+        async with listening(script(ANSWER)) as (engine, wire):
+            engine.clock.mode = "free"
+            body = orjson.dumps({"model": SETTINGS["model"], "input": "Hi"})
+            wire.send(b"".join(ask(body, OFFER, chunked=False)) * 5)
+            for _ in range(5):
+                assert await wire.status() == 200
+                await wire.reader.readuntil(b'"object":"response"}')
+
+    asyncio.run(story())
+
+
+def test_no_end_of_offers_at_once_is_read() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (engine, wire):
             head, body = ask(b"{}", OFFER, chunked=False)
             wire.send((head + body) * 50)
-            assert await refused(wire) == (400, "invalid_http")
+            assert b"HTTP/1.1" not in await wire.reader.read()
+            assert not any(request.state == "running" for request in engine.requests)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+@pytest.mark.parametrize("leave", [Wire.close, Wire.reset], ids=["close", "reset"])
+def test_a_client_that_leaves_is_heard_with_another_of_its_requests_waiting(
+    stream: bool, leave: Callable[[Wire], None]
+) -> None:
+    async def story() -> None:
+        async with listening(STALLED) as (engine, wire):
+            wire.ask(stream=stream)
+            await until(lambda: bool(engine.requests))
+            await engine.clock.step(5)
+            wire.send(b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            await engine.clock.step(2)
+            leave(wire)
+            await until(lambda: engine.requests[0].state == "aborted")
+
+    asyncio.run(story())
+
+
+def test_what_stands_behind_a_last_request_is_no_fault_of_it() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(
+                b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: h2c\r\n"
+                b"connection: close, upgrade\r\n\r\nmore"
+            )
+            assert await wire.status() == 200
 
     asyncio.run(story())
 
@@ -195,5 +241,43 @@ def test_a_reply_that_has_begun_is_ended_and_not_mixed_with_another() -> None:
             rest = await wire.reader.read()
             assert b"HTTP/1.1" not in rest
             await until(lambda: engine.requests[0].state == "aborted")
+
+    asyncio.run(story())
+
+
+def test_a_later_head_of_a_connection_is_bounded_too() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert await wire.status() == 200
+            wire.send(ASK + b"x-long: " + b"a" * HEADER_BYTES)
+            assert b'"code":"headers_too_large"' in await wire.reader.read()
+
+    asyncio.run(story())
+
+
+def test_a_reply_is_not_mixed_with_an_error_when_another_request_waits_behind_it() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (engine, wire):
+            wire.ask(stream=True)
+            await until(lambda: bool(engine.requests))
+            await engine.clock.step(5)
+            assert await wire.status() == 200
+            wire.send(b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n\0 no HTTP\r\n\r\n")
+            rest = await wire.reader.read()
+            assert b"HTTP/1.1" not in rest
+
+    asyncio.run(story())
+
+
+def test_an_offer_in_http_1_0_is_answered_as_http_1_0() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(
+                b"GET /health/live HTTP/1.0\r\nhost: 127.0.0.1\r\n"
+                b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"
+            )
+            head = await wire.reader.readuntil(b"\r\n\r\n")
+            assert b"connection: close" in head.lower()
 
     asyncio.run(story())

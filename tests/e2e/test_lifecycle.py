@@ -223,3 +223,23 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_the_server_that_is_run_speaks_http_as_ours_does() -> None:
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, max_header_bytes=500)
+        app = create_app(settings, engine=ScriptedEngine([script(ANSWER)]))
+        async with our_server(app, settings) as server:
+            address = Address(*server.servers[0].sockets[0].getsockname()[:2])
+            async with Wire.to(address) as wire:
+                wire.send(b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nlong: " + b"a" * 1_000)
+                assert await wire.status() == 431
+            async with Wire.to(address) as wire:
+                wire.send(
+                    b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\n"
+                    b"upgrade: websocket\r\nsec-websocket-version: 13\r\n"
+                    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+                )
+                assert await wire.status() == 200
+
+    asyncio.run(story())

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 
 from tests import lawful
-from tests.asgi import turn, until
-from tests.protocol.served import ANSWER, THOUGHT, ids, script, served
+from tests.asgi import JSON, turn, until
+from tests.protocol.served import ANSWER, SETTINGS, THOUGHT, ids, script, served
 from tests.protocol.stores import FAULTS, BrokenStore, SlowStore, memory
 from trt_responses.engine.scripted import Script, Stall
 
 if TYPE_CHECKING:
+    from starlette.types import Message
+
     from tests.protocol.served import Served
 
 ENDLESS = Script(tuple((i,) for i in ids("<|channel|>final<|message|>") + ids(" word") * 500))
@@ -182,5 +185,37 @@ def test_a_client_that_leaves_while_the_store_is_busy_leaves_a_record_or_none_bu
             await call.done()
             assert len(s.runs) == 0
             assert (await s.client.create()).status == 200
+
+    asyncio.run(story())
+
+
+def test_a_body_whose_client_leaves_before_its_end_is_not_answered() -> None:
+    """Also when what has come would be a whole request."""
+
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            body = orjson.dumps({"model": SETTINGS["model"], "input": "Hi", "background": True})
+            said: list[Message] = [
+                {"type": "http.request", "body": body, "more_body": True},
+                {"type": "http.disconnect"},
+            ]
+            sent: list[Message] = []
+
+            async def receive() -> Message:
+                return said.pop(0) if said else {"type": "http.disconnect"}
+
+            async def send(message: Message) -> None:
+                sent.append(message)
+
+            headers = [(name.encode(), value.encode()) for name, value in JSON.items()]
+            scope = {
+                "type": "http",
+                "method": "POST",
+                "path": "/v1/responses",
+                "headers": headers,
+                "query_string": b"",
+            }
+            await s.client._app(scope, receive, send)
+            assert not sent
 
     asyncio.run(story())

@@ -101,3 +101,5 @@ def test_a_body_that_is_cut_is_an_error() -> None:
     for at in range(len(kept)):
         with pytest.raises((ValueError, zlib.error, struct.error)):
             stretch_body(kept[:at], b"")
+    with pytest.raises(ValueError, match="goes on"):
+        stretch_body(kept + b"\0", b"")

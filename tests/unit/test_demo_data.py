@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import openai_harmony as harmony
 import pytest
 
-from scripts.demo import exam, wordings
+from scripts.demo import exam, toolkit, wordings
 from scripts.demo.asking import Source
 from scripts.demo.calls import choice, choice_apart
 from scripts.demo.conversation import (
@@ -24,8 +24,9 @@ from scripts.demo.conversation import (
     prompt_text,
     reply_text,
 )
-from scripts.demo.data import draw, settled
+from scripts.demo.data import codec, draw, settled
 from scripts.demo.families import FAMILIES
+from scripts.demo.knowledge import knowledge
 from scripts.demo.rows import Codec, encode, example
 from scripts.demo.table import markdown
 from trt_responses.harmony.vocabulary import CONTROL
@@ -368,3 +369,16 @@ def test_a_turn_is_a_call_or_an_answer() -> None:
     for dialogue in dialogues(300):
         turn: Turn = dialogue.exchanges[-1].turn
         assert (turn.call is None) != (turn.final is None)
+
+
+def test_functions_are_known_by_their_names_ends_and_parameters_by_their_beginnings() -> None:
+    """Budget: 12 s, for the rows that training keeps."""
+    known, rng = codec(), random.Random(5)
+    rows = knowledge(known)
+    assert set(rows.functions).isdisjoint(rows.parameters)
+    for kind in ("weather", "time"):
+        for _ in range(100):
+            kit = toolkit.kit(kind, rng)
+            assert known.row_of[encode(f" {kit.tool.name}")[-1]] in rows.functions
+            assert known.row_of[encode(str(kit.place))[0]] in rows.parameters
+    assert rows.kin[known.row_of[encode("city")[0]]] == rows.kin[known.row_of[encode(" city")[0]]]

@@ -589,3 +589,22 @@ LETTERS: dict[str, Kind] = {
 def test_reasoning_before_the_last_final_answer_is_dropped(case: str) -> None:
     row = CASES[case].split()
     assert kept([LETTERS[cell[0]] for cell in row]) == [cell[1] == "+" for cell in row]
+
+
+def test_developer_messages_that_differ_in_one_part_alone_are_told_apart(
+    vocabulary: Vocabulary, tokeniser: Tokeniser, renderer: Renderer
+) -> None:
+    form, other = (ResponseFormat("x", None, {"default": one}) for one in (1, 1.5))
+    tool, another = (FunctionTool("f", "It does.", {"default": one}) for one in (1, 1.5))
+    whole = Developer("Be brief.", (tool,), form)
+    for each in (
+        whole,
+        Developer("Be long.", (tool,), form),
+        Developer("Be brief.", (another,), form),
+        Developer("Be brief.", (tool,), other),
+        Developer("Be brief.", (tool,)),
+        Developer("Be brief.", (tool,), ResponseFormat("y", None, form.schema)),
+        Developer("Be brief.", (tool,), ResponseFormat("x", "why", form.schema)),
+    ):
+        ids = asyncio.run(renderer.developer(each))
+        assert ids == asyncio.run(Renderer(vocabulary, tokeniser).developer(each))

@@ -559,3 +559,27 @@ def test_a_listener_that_breaks_hurts_no_run(
     stage = stage_of("<|channel|>final<|message|>Hi<|return|>", listener=Breaks())
     assert play(stage).status == "completed"
     assert "the listener's own affair" in caplog.text
+
+
+def test_an_id_behind_part_of_a_character_is_no_plain_text(
+    stage_of: Stages, vocabulary: Vocabulary
+) -> None:
+    async def go() -> None:
+        handles: list[Rude] = []
+
+        def generate(sink: Sink) -> Handle:
+            handles.append(Rude(sink))
+            return handles[-1]
+
+        stage = stage_of(engine=Odd(generate))
+        making = await stage.begin()
+        part = vocabulary.token_bytes.index(b"\xf0\x9f")
+        for step in ("<|channel|>final<|message|>", "Hi", " you"):
+            handles[0].sink.push(Chunk(ids_of(step, vocabulary)))
+        handles[0].sink.push(Chunk((part,)))
+        handles[0].sink.push(Chunk(ids_of(" there", vocabulary)))
+        handles[0].sink.push(Chunk((), finish="stop"))
+        await making
+        assert last_of(stage)["output"][0]["content"][0]["text"] == "Hi you\ufffd there"
+
+    asyncio.run(go())

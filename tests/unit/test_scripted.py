@@ -290,3 +290,16 @@ def test_leaving_the_iterator_early_aborts() -> None:
         assert [c.finish async for c in chunks(engine, PROMPT, options())][-1] == "stop"
 
     asyncio.run(run())
+
+
+def test_a_clock_that_is_woken_while_it_runs_steps_no_faster() -> None:
+    async def run() -> None:
+        clock = StepClock.free()
+        clock.drive(lambda: True)
+        clock.wake()
+        for turn in range(1, 10):
+            await asyncio.sleep(0)
+            clock.wake()
+            assert clock.steps == turn
+
+    asyncio.run(run())

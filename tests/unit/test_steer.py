@@ -472,3 +472,25 @@ def test_a_guided_gate_takes_whole_ids_or_none(vocabulary: Vocabulary) -> None:
     gate = GuidedGate(s.ENDS, (9,), Words(["final"]), vocabulary.token_bytes, "it")
     assert gate.admit((final, final)) == (final, 9)
     assert (gate.over, gate.fault) == (True, None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"reasoning": {"effort": "none"}},
+        {"reasoning": {"max_tokens": 5}},
+        {"text": {"format": {"type": "json_object"}}},
+        {"tools": [GET]},
+        {"tools": [GET], "tool_choice": "required"},
+    ],
+)
+def test_a_request_is_steered_alike_by_the_short_way_and_by_the_long_one(
+    vocabulary: Vocabulary, asked: dict[str, object]
+) -> None:
+    steering = Steering(vocabulary)
+    request = parse(orjson.dumps({"model": "gpt-oss", "input": "Hi"} | asked))
+    short, long = asyncio.run(steering.wish(request, s.GUIDES)), steering.wished(request, s.GUIDES)
+    assert str(short.plan(100)) == str(long.plan(100))
+    assert (short.headers is None) == (long.headers is None)
+    assert list(short.headers or ()) == list(long.headers or ())

@@ -222,7 +222,9 @@ def test_a_file_of_an_older_version_is_brought_to_todays_with_what_it_holds(
 
     async def story() -> None:
         async with opened(path) as store:
-            assert await store.get("a", "ann") == record("a", block("hello"))
+            assert await store.get("a", "ann") is None
+            await store.put(record("b", block("hello")))
+            assert await store.get("b", "ann") == record("b", block("hello"))
             assert await store.frames_after("a", "ann", -1) is None
 
     asyncio.run(fill())
@@ -233,6 +235,8 @@ def test_a_file_of_an_older_version_is_brought_to_todays_with_what_it_holds(
     asyncio.run(story())
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (sqlite_file.VERSION,)
+        assert db.execute("SELECT records FROM totals").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM blocks").fetchone() == (2,)
 
 
 # --- what can go wrong later ------------------------------------------------------------------

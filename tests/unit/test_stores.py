@@ -11,12 +11,18 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 import pytest
+import redis
 
 from tests import histories
 from tests.e2e import redis_server
 from tests.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
+from trt_responses.errors import StartupError
 from trt_responses.store.base import Block, Expired, Frames, Job, Record
+from trt_responses.store.blocks import apart
+from trt_responses.store.redis import FORMAT, FORMAT_KEY
+from trt_responses.wire.response import Response, ResponseFault
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -464,3 +470,38 @@ def test_a_dead_servers_records_stay_and_its_jobs_are_lost_within_the_lease(
                 assert await store.get("j", "ann") == replace(job(), lost=True)
 
     run(story())
+
+
+def test_two_responses_of_a_chain_end_alike() -> None:
+    """What differs stands before what was asked, or nothing would be shared."""
+    first = Response("resp_a", 1, "gpt-oss", metadata={"a": "b"}, instructions="Be brief.")
+    fault = ResponseFault("server_error", "it broke")
+    next_one = replace(
+        first,
+        id="resp_b",
+        created_at=2,
+        status="failed",
+        completed_at=3,
+        error=fault,
+        usage=None,
+        previous_response_id="resp_a",
+    )
+    (own, asked), (other, alike) = (apart(orjson.dumps(each)) for each in (first, next_one))
+    assert asked == alike
+    assert b"Be brief." in asked.item
+    assert own != other
+
+
+@pytest.mark.parametrize("later", [-1, 1])
+def test_a_redis_history_of_another_version_is_left_alone(redis_url: str, later: int) -> None:
+    history = histories.RedisHistory(redis_url)
+    with redis.Redis.from_url(redis_url) as server:
+        server.set(FORMAT_KEY, FORMAT + later)
+
+    async def story() -> None:
+        with pytest.raises(StartupError, match=f"of version {FORMAT + later}, and this server"):
+            await history.store().start()
+
+    run(story())
+    with redis.Redis.from_url(redis_url) as server:
+        assert server.keys("*") == [FORMAT_KEY.encode()]

@@ -56,7 +56,7 @@ class Developer:
 
 NOTHING = Developer(None)
 ONE_SPELLING = 0
-"""Of marshal's formats the one in which equal values are equal bytes."""
+"""Of marshal's formats one without references: whether a value is shared does not show."""
 
 
 def system_text(system: System) -> str:
@@ -69,7 +69,7 @@ def system_text(system: System) -> str:
     return "\n\n".join(("\n".join(top), f"Reasoning: {system.effort}", channels))
 
 
-def asked(developer: Developer) -> bytes | None:
+def made_of(developer: Developer) -> bytes | None:
     """All that a developer message is made of, in so many bytes and in its order; None where there
     is nothing, or nesting that has no such bytes. Unlike JSON they tell 1e400 from null."""
     if developer == NOTHING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.idcache import CACHE_BYTES, IdCache
-from trt_responses.harmony.preface import asked, developer_pieces, system_text
+from trt_responses.harmony.preface import developer_pieces, made_of, system_text
 from trt_responses.harmony.tokenise import refuse_above
 from trt_responses.harmony.vocabulary import CONTROL
 
@@ -67,7 +67,7 @@ class Renderer:
     async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
         """Empty when there is nothing to tell. Known again by what it is made of: an agent's tools
         come with each request, and to write them takes longer than all else about a prompt."""
-        key = None if (said := asked(developer)) is None else (("developer",), said, CONTROL.end)
+        key = None if (said := made_of(developer)) is None else (("developer",), said, CONTROL.end)
         if key is not None and (known := await self._known(key, at_most)) is not None:
             return known
         pieces = []

@@ -193,7 +193,7 @@ class Log:
 
     def listen(self, tell: Tell, *, after: int = -1) -> bytes:
         """The frames beyond a number. Those that come are told within each wake, for a reader to
-        whom a turn of the loop is too dear; None when there will be no more."""
+        whom a turn of the loop is too dear; None when there will be no more. Not within a wake."""
         if self._listeners:
             self.wake()
         else:

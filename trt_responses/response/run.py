@@ -127,7 +127,6 @@ class Run:
         self.log.close()
         self._generation.explain()
         self._report(last)
-        # Whoever still holds the run wants its log, and not the conversation before it.
         self._generation.forget()
         self._commit, self._seal = _committed, None
 

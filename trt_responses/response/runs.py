@@ -70,7 +70,7 @@ class Parts:
     clock_s: Callable[[], float]
     clock_ns: Callable[[], int]
     listener: Listener | None = None
-    bounds: Bounds = Bounds()  # frozen
+    bounds: Bounds = Bounds()
     max_calls: int = 1
     """Calls in one turn, of those who do not ask for one alone."""
     note_media: bool = False

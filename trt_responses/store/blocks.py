@@ -1,7 +1,8 @@
-"""Blocks at rest: named by their content, and packed with pauses.
+"""Blocks at rest: named by their content, and packed with pauses; and what of a body they hold.
 
-Knows blocks; knows no store. Whoever waits here never holds the event loop for long: small blocks
-are packed in slices with a pause between, a large one in a thread.
+Knows blocks, and how a record's body is ordered; knows no store. Whoever waits here never holds the
+event loop for long: small blocks are packed in slices with a pause between, a large one in a
+thread.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ DIGEST_BYTES = 20
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NUMBERS: Mapping[Kind, int] = {kind: number for number, kind in enumerate(KINDS)}
 HEAD = Struct("<Biii")
-ABSENT = -1
 """The kind, then the lengths of call id, callee and item. The ids are what is left."""
-
+ABSENT = -1
+"""The length of a name that is None; "" is 0 long."""
 
 LOW = Struct("<i")
 """Before a block: how many bytes of its ids stand apart, since nothing makes them smaller."""
@@ -47,11 +48,11 @@ class Packed(NamedTuple):
     data: bytes
 
 
-def nowhere(digest: bytes) -> bool:
+def has_none(digest: bytes) -> bool:
     return False
 
 
-def pack(block: Block, has: Has = nowhere) -> Packed:
+def pack(block: Block, has: Has = has_none) -> Packed:
     raw, low = _raw(block)
     digest = block.digest or _digest(raw, low)
     if has(digest):
@@ -104,7 +105,7 @@ def _asked(item: bytes) -> Block:
 
 
 async def all_packed(
-    blocks: Iterable[Block], has: Has = nowhere, *, named: Has | None = None
+    blocks: Iterable[Block], has: Has = has_none, *, named: Has | None = None
 ) -> list[Packed]:
     """Each block packed; of one that the store has only the digest. `named` is asked instead for
     those that have a digest already."""
@@ -148,17 +149,17 @@ def _raw(block: Block) -> tuple[bytes, bytes]:
         names = [
             None if n is None else n.encode("utf-8", "surrogatepass") for n in (call_id, callee)
         ]
-        lengths = (ABSENT if name is None else len(name) for name in names)  # "" is 0 long
+        lengths = (ABSENT if name is None else len(name) for name in names)
         head = HEAD.pack(kind, *lengths, len(item))
         head += b"".join(name or b"" for name in names)
     return b"".join((head, item, ids[2::4], ids[3::4])), ids[0::4] + ids[1::4]
 
 
-def _together(apart: bytes) -> bytes:
-    ids, at = bytearray(len(apart)), 0
+def _together(rows: bytes) -> bytes:
+    ids, at = bytearray(len(rows)), 0
     for place in range(4):
         count = len(ids[place::4])
-        ids[place::4] = apart[at : at + count]
+        ids[place::4] = rows[at : at + count]
         at += count
     return bytes(ids)
 

@@ -1,6 +1,6 @@
 """What nearly every body says, by one byte each: what is left of it is too short to be compressed.
 
-JSON holds no byte below a blank, so such bytes are free to stand for phrases; what does hold one
+orjson writes no byte below a blank, so such bytes are free to stand for phrases; what does hold one
 is left as it is. Part of what is stored: nothing can be read with other phrases.
 """
 

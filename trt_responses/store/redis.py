@@ -42,7 +42,7 @@ CONNECTIONS = 1024
 """More than there are runs and readers at once: nobody waits here behind somebody else."""
 SLOW_BYTES = 8 * 1024
 """A compressed body that may be so large in full that a thread reads it."""
-FORMAT_KEY, FORMAT = "trt:format", 1
+FORMAT_KEY, FORMAT = "trt:format", 2
 
 PIECE = Struct("<QI?")
 """First number, count and end of a piece of frames; the frames follow."""
@@ -80,11 +80,11 @@ class RedisStore:
         except (faults.RedisError, ValueError, OSError) as error:
             await self.stop()
             raise StartupError(f"The history on {self._where()} is not there: {error}.") from None
-        if found > FORMAT:
+        if found != FORMAT:
             await self.stop()
             raise StartupError(
-                f"The history on {self._where()} is of version {found}, written by a newer server; "
-                f"this one knows {FORMAT}: upgrade it, or name another."
+                f"The history on {self._where()} is of version {found}, and this server knows "
+                f"{FORMAT}: take the server that wrote it, or name another database."
             )
 
     async def stop(self) -> None:

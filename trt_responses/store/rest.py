@@ -78,8 +78,8 @@ class AtRest:
 
 
 async def at_rest(record: Record) -> AtRest:
-    """What came from a store has a digest, and is not packed again unless it has left; so is what
-    was asked, which the store most often has."""
+    """What has a digest, because it came from a store or was asked before, is not packed unless the
+    store turns out not to have it."""
     body, asked = apart(record.body)
     row = Row(
         record.id,

@@ -74,6 +74,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX frames_by_id ON frames (id, first)",
     ),
+    (  # blocks and bodies are written otherwise: what was there could not be read
+        *(
+            f"DELETE FROM {table}"
+            for table in ("records", "blocks", "shares", "expired", "jobs", "frames")
+        ),
+        "UPDATE totals SET records = 0, bytes = 0, frame_bytes = 0",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

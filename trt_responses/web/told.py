@@ -1,4 +1,4 @@
-"""What requests say and replies tell in headers of our own. Knows headers; knows no route."""
+"""What requests say in headers, and what replies tell in headers of our own. Knows no route."""
 
 from __future__ import annotations
 

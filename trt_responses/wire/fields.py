@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOGPROBS = "message.output_text.logprobs"
 
-TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed")) - NESTED
+TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed"))
 """Fields about which there is nothing to judge: all that most requests have."""
 
 

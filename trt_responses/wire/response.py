@@ -52,7 +52,8 @@ class IncompleteDetails:
 
 @dataclass(frozen=True)
 class Response:
-    """A snapshot. The first block changes while a run goes on; the rest echoes the request."""
+    """A snapshot. The first block is this response's own; the rest echoes the request, and is
+    stored once for all that were asked alike: it begins as `store.blocks.ASKED_FROM` says."""
 
     id: str
     created_at: int
