@@ -42,90 +42,96 @@ NO_HTTP = ApiError(
 )
 
 
+class Protocol(HttpToolsProtocol):
+    """One connection. What it needs to know is set by `protocol`, for uvicorn makes it."""
+
+    mint: Callable[[str], str]
+    max_header_bytes: int
+
+    _head_bytes = 0
+    """Of the head that is being read, or of what has come since the last one."""
+    _head: bytes | None = None
+    """Of a request that offers an upgrade: its head without the offer, to be read again."""
+    _read = 0
+    """How much had been read when the offer ended the reading."""
+    _answered: RequestResponseCycle | None = None
+    """Whose reply is being made: others may have come behind it."""
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        for _ in range(AT_ONCE):
+            if self._head is None:
+                break
+            data = self._head + data[self._read :]
+            self._head, self.parser = None, _parser(self)
+            super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._head is not None:
+            self._refuse(NO_HTTP)
+        elif self._head_bytes > self.max_header_bytes:
+            self._refuse(_too_large(self.max_header_bytes))
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+        if self.parser.should_upgrade():
+            self._head = self._head_without_offer()
+            return
+        super().on_headers_complete()
+        if 0 < len(self.pipeline) < AT_ONCE:
+            self.flow.resume_reading()  # or nobody would hear the client leave
+
+    def _head_without_offer(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % each for each in self.headers if each[0] != b"upgrade"]
+        return b"\r\n".join((*lines, b"", b""))
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._head is None:
+            super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called while httptools says where it has stopped."""
+        self._read = getattr(sys.exception(), "args", (0,))[0]
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """uvicorn tells the request that came last; the one that is answered must hear it."""
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        cycle = self._answered
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(NO_HTTP)
+
+    def _refuse(self, error: ApiError) -> None:
+        """Say why and close, unless a reply has begun on this connection: then only close."""
+        cycle = self._answered
+        begun = cycle is not None and cycle.response_started and not cycle.response_complete
+        if not self.pipeline and not begun:
+            body = orjson.dumps({"error": error_body(error)})
+            status = PHRASES[error.status]
+            head = HEAD.format(status=status, length=len(body), request_id=self.mint("req"))
+            self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
 def protocol(mint: Callable[[str], str], max_header_bytes: int) -> type[HttpToolsProtocol]:
     """A class for uvicorn's `http`. `mint` makes request ids."""
-
-    class Protocol(HttpToolsProtocol):
-        _head_bytes = 0
-        """Of the head that is being read, or of what has come since the last one."""
-        _head: bytes | None = None
-        """Of a request that offers an upgrade: its head without the offer, to be read again."""
-        _read = 0
-        """How much had been read when the offer ended the reading."""
-        _answered: RequestResponseCycle | None = None
-        """Whose reply is being made: others may have come behind it."""
-
-        def data_received(self, data: bytes) -> None:
-            self._head_bytes += len(data)
-            super().data_received(data)
-            for _ in range(AT_ONCE):
-                if self._head is None:
-                    break
-                data = self._head + data[self._read :]
-                self._head, self.parser = None, _parser(self)
-                super().data_received(data)
-            if self.transport.is_closing():
-                return
-            if self._head is not None:
-                self._refuse(NO_HTTP)
-            elif self._head_bytes > max_header_bytes:
-                self._refuse(_too_large(max_header_bytes))
-
-        def on_headers_complete(self) -> None:
-            self._head_bytes = 0
-            if self.parser.should_upgrade():
-                self._head = self._head_without_offer()
-                return
-            super().on_headers_complete()
-            if 0 < len(self.pipeline) < AT_ONCE:
-                self.flow.resume_reading()  # or nobody would hear the client leave
-
-        def _head_without_offer(self) -> bytes:
-            version = self.parser.get_http_version().encode()
-            lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
-            lines += [b"%b: %b" % each for each in self.headers if each[0] != b"upgrade"]
-            return b"\r\n".join((*lines, b"", b""))
-
-        def on_body(self, body: bytes) -> None:
-            self._head_bytes = 0
-            super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            if self._head is None:
-                super().on_message_complete()
-
-        def _unsupported_upgrade_warning(self) -> None:
-            """Called while httptools says where it has stopped."""
-            self._read = getattr(sys.exception(), "args", (0,))[0]
-
-        def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-            self._answered = cycle
-            super()._start_asgi_task(cycle, app)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            """uvicorn tells the request that came last; the one that is answered must hear it."""
-            super().connection_lost(exc)
-            self.pipeline.clear()
-            cycle = self._answered
-            if cycle is not None and not cycle.response_complete:
-                cycle.disconnected = True
-                cycle.message_event.set()
-
-        def send_400_response(self, msg: str) -> None:
-            self._refuse(NO_HTTP)
-
-        def _refuse(self, error: ApiError) -> None:
-            """Say why and close, unless a reply has begun on this connection: then only close."""
-            cycle = self._answered
-            begun = cycle is not None and cycle.response_started and not cycle.response_complete
-            if not self.pipeline and not begun:
-                body = orjson.dumps({"error": error_body(error)})
-                status = PHRASES[error.status]
-                head = HEAD.format(status=status, length=len(body), request_id=mint("req"))
-                self.transport.write(head.encode() + body)
-            self.transport.close()
-
-    return Protocol
+    told = {"mint": staticmethod(mint), "max_header_bytes": max_header_bytes}
+    return type("Protocol", (Protocol,), told)
 
 
 def _parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:

@@ -306,18 +306,23 @@ class Rude:
         self.aborted += 1
 
 
+def rudely(stage_of: Stages) -> tuple[Stage, list[Rude]]:
+    """A run over an engine of such handles, and those that it has given."""
+    handles: list[Rude] = []
+
+    def generate(sink: Sink) -> Handle:
+        handles.append(Rude(sink))
+        return handles[-1]
+
+    return stage_of(engine=Odd(generate)), handles
+
+
 @pytest.mark.parametrize("said", [" there<|return|>", " there"])
 def test_what_comes_after_the_abort_changes_nothing(
     stage_of: Stages, vocabulary: Vocabulary, said: str
 ) -> None:
     async def go() -> None:
-        handles: list[Rude] = []
-
-        def generate(sink: Sink) -> Handle:
-            handles.append(Rude(sink))
-            return handles[0]
-
-        stage = stage_of(engine=Odd(generate))
+        stage, handles = rudely(stage_of)
         making = await stage.begin()
         (handle,) = handles
         for step in ("<|channel|>final<|message|>Hi", ",", " you"):
@@ -343,13 +348,7 @@ def test_text_of_a_gated_segment_goes_by_its_gate_from_the_first_id(
     """Also when a free segment before it has left its message open."""
 
     async def go() -> None:
-        handles: list[Rude] = []
-
-        def generate(sink: Sink) -> Handle:
-            handles.append(Rude(sink))
-            return handles[-1]
-
-        stage = stage_of(engine=Odd(generate))
+        stage, handles = rudely(stage_of)
         gate = Gate(frozenset(ids_of("!", vocabulary)), (CONTROL.return_,))
         stage.generation._plan = Row(Segment(100), Segment(100, gate=gate))
         making = await stage.begin()
@@ -459,13 +458,7 @@ def test_the_engine_is_stopped_inside_the_push_that_ends_a_generation(
     stage_of: Stages, vocabulary: Vocabulary
 ) -> None:
     async def go() -> None:
-        handles: list[Rude] = []
-
-        def generate(sink: Sink) -> Handle:
-            handles.append(Rude(sink))
-            return handles[0]
-
-        stage = stage_of(engine=Odd(generate))
+        stage, handles = rudely(stage_of)
         making = await stage.begin()
         (handle,) = handles
         handle.sink.push(Chunk(ids_of("".join(ANSWER), vocabulary)))
@@ -565,13 +558,7 @@ def test_an_id_behind_part_of_a_character_is_no_plain_text(
     stage_of: Stages, vocabulary: Vocabulary
 ) -> None:
     async def go() -> None:
-        handles: list[Rude] = []
-
-        def generate(sink: Sink) -> Handle:
-            handles.append(Rude(sink))
-            return handles[-1]
-
-        stage = stage_of(engine=Odd(generate))
+        stage, handles = rudely(stage_of)
         making = await stage.begin()
         part = vocabulary.token_bytes.index(b"\xf0\x9f")
         for step in ("<|channel|>final<|message|>", "Hi", " you"):

@@ -171,12 +171,10 @@ class Log:
 
     def _tell(self) -> None:
         """The same for any step."""
-        growing = self._growing
-        number = self._settled if growing is None else self._settled + len(growing.pieces)
-        if number > self._untold:
+        if (number := self.next_number) > self._untold:
             frames = self._since(self._untold)
             self._untold, last = number, self.entries[-1]
-            self._live = last if last is growing and type(last) is Deltas else None
+            self._live = last if last is self._growing and type(last) is Deltas else None
             for tell in self._listeners:
                 tell(frames)
 
