@@ -35,19 +35,12 @@ CLOSING_S = 5
 class Server(uvicorn.Server):
     """uvicorn's, with a line when it is up and a drain when it goes down."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        runs: Runs,
-        drain_s: float,
-        hello: str,
-        health: Callable[[], Health],
-    ) -> None:
-        super().__init__(config)
-        self._runs = runs
-        self._drain_s = drain_s
-        self._hello = hello
-        self._health = health
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        super().__init__(_config(app, settings))
+        self._runs: Runs = app.state.runs
+        self._health: Callable[[], Health] = app.state.engine.health
+        self._drain_s = settings.drain_s
+        self._hello = _hello(app)
         self.lost: str | None = None
         """Why the engine is beyond recovery, if it is."""
 
@@ -83,20 +76,14 @@ class Server(uvicorn.Server):
 def serve(settings: Settings) -> int:
     """Serve until told to stop; the exit status. A start that fails says why in one sentence."""
     settings.check_exposure()
-    with _bound(settings) as address:
+    with bound(settings) as address:
         return _serve(settings, address)
 
 
 def _serve(settings: Settings, address: socket.socket) -> int:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(message)s")
     app = create_app(_lasting(settings))
-    server = Server(
-        _config(app, settings),
-        app.state.runs,
-        settings.drain_s,
-        _hello(app),
-        app.state.engine.health,
-    )
+    server = Server(app, settings)
     logging.getLogger("uvicorn.error").addFilter(_without_traceback)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -120,7 +107,7 @@ def _lasting(settings: Settings) -> Settings:
     return settings.model_copy(update={"store": f"sqlite:///{settings.data_dir / 'history.db'}"})
 
 
-def _bound(settings: Settings) -> socket.socket:
+def bound(settings: Settings) -> socket.socket:
     """The address, taken before an engine is loaded, for somebody may have it. Nobody can connect
     until the server listens."""
     with ExitStack() as unless_bound:

@@ -24,7 +24,7 @@ from trt_responses.app import create_app
 from trt_responses.engine.scripted import ScriptedEngine
 from trt_responses.prepare.build import Means, build
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.serve import Server, _config
+from trt_responses.serve import Server, bound
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,10 +110,9 @@ def test_a_run_that_is_not_over_at_the_deadline_is_failed_with_the_reason(
 
 @asynccontextmanager
 async def our_server(app: FastAPI, settings: Settings) -> AsyncIterator[Server]:
-    """The very server that `serve` runs, on this event loop."""
-    health = app.state.engine.health
-    server = Server(_config(app, settings), app.state.runs, settings.drain_s, "", health)
-    life = asyncio.create_task(server.serve())
+    """The very server that `serve` runs, on this event loop and on the address it would take."""
+    server = Server(app, settings)
+    life = asyncio.create_task(server.serve(sockets=[bound(settings)]))
     await until(lambda: server.started)
     try:
         yield server

@@ -8,11 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-import uvicorn
 
 from trt_responses.app import create_app
 from trt_responses.engine.scripted import Script, ScriptedEngine
-from trt_responses.serve import Server
+from trt_responses.serve import Server, bound
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,10 +28,9 @@ def test_a_server_whose_engine_is_lost_ends_and_says_why() -> None:
             assert await super().on_tick(1) is False
             engine.kill("its card fell off the bus")
 
-    app = create_app(Settings(), engine=engine)
-    config = uvicorn.Config(app, port=0, log_level="error", lifespan="on", access_log=False)
-    server = Losing(config, app.state.runs, 1.0, "{base}", engine.health)
-    asyncio.run(asyncio.wait_for(server.serve(), 60))
+    settings = Settings(port=0, log_level="error")
+    server = Losing(create_app(settings, engine=engine), settings)
+    asyncio.run(asyncio.wait_for(server.serve(sockets=[bound(settings)]), 60))
     assert server.started
     assert server.lost == "its card fell off the bus"
 
