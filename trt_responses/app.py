@@ -1,4 +1,4 @@
-"""Builds the parts and joins them; the only file that knows every other."""
+"""Builds the parts and joins them; the only file that knows every room."""
 
 from __future__ import annotations
 
@@ -10,40 +10,22 @@ import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from trt_responses import __version__
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.llamacpp_process import spare_cores
-from trt_responses.engine.tensorrt import TensorRtEngine
-from trt_responses.engine.tensorrt_cuda import Cuda, runtime
-from trt_responses.engine.tensorrt_onnx import OnnxExecutor
-from trt_responses.engine.tensorrt_rtx import RtxExecutor
-from trt_responses.engine.trtllm import TrtLlmEngine
+from trt_responses import __version__, backends
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.harmony.read import Reader, Tables
 from trt_responses.harmony.render import Renderer
 from trt_responses.harmony.scored import ScoredReader
 from trt_responses.harmony.tokenise import Tokeniser
-from trt_responses.prepare import experts, shelf
-from trt_responses.prepare.build import MODEL
-from trt_responses.prepare.card import this_machine
-from trt_responses.prepare.chain import GRAPH, chain_of
-from trt_responses.prepare.stand_ins import StandIns
-from trt_responses.prepare.trtllm_plan import served
 from trt_responses.response.background import Background
 from trt_responses.response.runs import Parts, Runs
 from trt_responses.response.seal import Sealer, key_of, shared_keys
 from trt_responses.response.steering import Steering
-from trt_responses.settings import PREFIX, Settings
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
-from trt_responses.store.sqlite import SqliteStore
+from trt_responses.settings import Settings
 from trt_responses.telemetry import RunLog
 from trt_responses.web.docs import Docs, openapi
 from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
@@ -61,15 +43,13 @@ from trt_responses.wire.bounds import Bounds as RequestBounds
 from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.engine.base import Engine
-    from trt_responses.engine.tensorrt_executor import Executor
     from trt_responses.harmony.vocabulary import Vocabulary
-    from trt_responses.prepare.card import Card
-    from trt_responses.prepare.safetensors import Array
     from trt_responses.store.base import Store
     from trt_responses.web.endpoint import Answer
 
@@ -88,12 +68,12 @@ def create_app(
     settings = settings or Settings.from_environment()
     model = settings.model or settings.engine or "demo"
     if engine is None:
-        selection = chosen_engine(settings)
+        selection = backends.chosen_engine(settings)
         logger.info("%s", selection.reason)
         model = settings.model or selection.card.name
-        engine = engine_of(selection, settings)
+        engine = backends.engine_of(selection, settings)
     if store is None:
-        store = store_of(settings)
+        store = backends.store_of(settings)
     runs = Runs(_parts(settings, engine, store, model))
     background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
     keep_alive = KeepAlive(settings.keep_alive_s, sleep)
@@ -138,116 +118,6 @@ class _App(FastAPI):
         return app
 
 
-def chosen_engine(settings: Settings) -> shelf.Selection:
-    """The prepared engine that the settings ask for, once its card agrees with this machine."""
-    selection = shelf.select(settings.engines_dir, settings.engine)
-    return shelf.serve_ready(selection, this_machine())
-
-
-def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
-    """The engine that serves a prepared directory of its kind."""
-    directory, card = selection.directory, selection.card
-    if card.kind == "trtllm":
-        given = served(directory, card)
-        return trtllm_over(given.checkpoint, given.arguments, given.variables)
-    if card.kind in ("tensorrt", "onnx"):
-        return tensorrt_over(directory, card, settings)
-    return llamacpp_over(directory / MODEL, settings)
-
-
-def trtllm_over(
-    checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
-) -> Engine:
-    """TensorRT-LLM's, over a checkpoint with the arguments of a plan."""
-    return TrtLlmEngine(checkpoint, arguments, variables=variables)
-
-
-def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
-    """The embedded one, over a model file."""
-    return LlamaCppEngine(
-        model_path,
-        context_tokens=settings.context_tokens,
-        slots=settings.slots,
-        threads=settings.threads,
-        spelled=StandIns(_language()[0]),
-    )
-
-
-def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
-    """Compiled plans on an RTX GPU, or their graph on the CPU."""
-    chain = chain_of(card)
-    make = partial(_onnx, directory, card, settings.threads or spare_cores())
-    if card.kind == "tensorrt":
-        make = partial(_rtx, directory, card)
-    return TensorRtEngine(
-        make, _language()[0], slots=chain.slots, context_tokens=chain.length, top=chain.top
-    )
-
-
-def _onnx(directory: Path, card: Card, threads: int) -> Executor:
-    from trt_responses.prepare.graph_weights import dense  # needs the extra
-
-    chain, folder = chain_of(card), directory / GRAPH
-    weights = experts.opened(folder, card.architecture)
-
-    def expert(name: str) -> Array:
-        _, layer, projection = name.split(".")
-        return dense(weights, int(layer), projection, chain.element)
-
-    names = [link.name for link in chain.links]
-    return OnnxExecutor(
-        folder, names, expert, slots=chain.slots, chunk=chain.chunk, threads=threads
-    )
-
-
-def _rtx(directory: Path, card: Card) -> Executor:
-    """The plans of the GPU's family. What the runtime compiles for it is kept beside them."""
-    chain, cuda = chain_of(card), Cuda(runtime())
-    target = cuda.target()
-    return RtxExecutor(
-        directory / chain.for_target(target).folder,
-        [link.name for link in chain.links],
-        slots=chain.slots,
-        chunk=chain.chunk,
-        cuda=cuda,
-        caches=directory.with_name(f"{directory.name}.cache") / target,
-    )
-
-
-def store_of(settings: Settings) -> Store:
-    """The store that the settings name."""
-    bounds = Bounds(
-        max_bytes=settings.store_bytes,
-        max_records=settings.store_records,
-        max_age_s=settings.store_age_s,
-        max_frame_bytes=settings.store_frame_bytes,
-        lease_s=settings.lease_s,
-    )
-    url = settings.store or "memory://"
-    match url.partition("://")[0]:
-        case "memory":
-            return MemoryStore(bounds)
-        case "sqlite":
-            path = Path(url.removeprefix("sqlite://").removeprefix("/"))
-            return SqliteStore(path, bounds, synchronous=settings.store_synchronous)
-        case "redis" | "rediss" | "unix":
-            return _redis(url, bounds)
-        case other:
-            raise StartupError(
-                f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host, got {other!r}."
-            )
-
-
-def _redis(url: str, bounds: Bounds) -> Store:
-    try:
-        from trt_responses.store.redis import RedisStore
-    except ModuleNotFoundError:
-        raise StartupError(
-            f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."
-        ) from None
-    return RedisStore(url, bounds)
-
-
 def mint(prefix: str) -> str:
     """A fresh id in the API's form."""
     return f"{prefix}_{secrets.token_hex(24)}"
@@ -255,8 +125,8 @@ def mint(prefix: str) -> str:
 
 @cache
 def _language() -> tuple[Vocabulary, Tokeniser, Tables]:
-    """Loaded once, however many apps a process has: a third of a second each."""
-    vocabulary = vocabularies.load()
+    """Made once, however many apps a process has."""
+    vocabulary = backends.vocabulary()
     return vocabulary, Tokeniser(vocabulary), Tables.of(vocabulary)
 
 
@@ -296,14 +166,14 @@ def _sealer(settings: Settings) -> Sealer:
     return Sealer(lambda: [key_of(path)])
 
 
-def _lifespan(  # type: ignore[no-untyped-def]
+def _lifespan(
     settings: Settings,
     engine: Engine,
     store: Store,
     runs: Runs,
     background: Background,
     keep_alive: KeepAlive,
-):
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         try:

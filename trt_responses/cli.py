@@ -126,7 +126,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _deep(settings: Settings) -> Check:
     """Over the demo, which is prepared first where it is not there."""
-    from trt_responses.app import llamacpp_over
+    from trt_responses.backends import llamacpp_over
     from trt_responses.doctor.deep import NAME, deep_check
     from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.build import MODEL

@@ -141,7 +141,7 @@ def prepare_demo(settings: Settings) -> Path:
 def _prepare_llamacpp(
     settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
 ) -> Built:
-    from trt_responses.app import llamacpp_over
+    from trt_responses.backends import llamacpp_over
     from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.build import Means, build
 
@@ -157,7 +157,7 @@ def _prepare_llamacpp(
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
-    from trt_responses.app import trtllm_over
+    from trt_responses.backends import trtllm_over
     from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.trtllm import Means, prepare
     from trt_responses.prepare.trtllm_plan import Wish

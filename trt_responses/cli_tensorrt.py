@@ -101,7 +101,7 @@ def prepared(settings: Settings, source: Path, name: str, wish: Wish, *, wait: b
 
 
 def _engine(directory: Path, settings: Settings) -> Engine:
-    from trt_responses.app import engine_of  # it loads the server
+    from trt_responses.backends import engine_of  # it loads every engine
     from trt_responses.prepare.card import read_card
     from trt_responses.prepare.shelf import Selection
 

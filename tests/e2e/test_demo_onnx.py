@@ -18,7 +18,7 @@ from openai import AsyncOpenAI
 
 from scripts.demo.wordings import SOURCE
 from tests.serving import child
-from trt_responses.app import engine_of
+from trt_responses.backends import engine_of
 from trt_responses.engine.tensorrt_cuda import runtime
 from trt_responses.errors import StartupError
 from trt_responses.prepare.shelf import select

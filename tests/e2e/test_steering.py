@@ -20,7 +20,8 @@ from tests.replay import ids_of
 from tests.steering import Noting, Play
 from tests.unit.schema_judge import valid
 from tests.unit.test_schema import CASES
-from trt_responses.app import create_app, llamacpp_over
+from trt_responses.app import create_app
+from trt_responses.backends import llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.harmony.read import Tables
 from trt_responses.harmony.vocabulary import CONTROL, VOCABULARY_SIZE

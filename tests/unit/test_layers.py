@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """What each room may name besides itself. Those that join everything are left out."""
 
-JOINERS = {"app", "serve", "cli", "cli_engine", "cli_tensorrt", "__main__", "__init__"}
+JOINERS = {"app", "backends", "serve", "cli", "cli_engine", "cli_tensorrt", "__main__", "__init__"}
 
 
 def room(module: str) -> str:

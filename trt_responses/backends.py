@@ -1,0 +1,154 @@
+"""The engines and the stores there are, made from the settings: which kind it is, is known here and
+in `doctor`, and nowhere else."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp_process import spare_cores
+from trt_responses.engine.tensorrt import TensorRtEngine
+from trt_responses.engine.tensorrt_cuda import Cuda, runtime
+from trt_responses.engine.tensorrt_onnx import OnnxExecutor
+from trt_responses.engine.tensorrt_rtx import RtxExecutor
+from trt_responses.engine.trtllm import TrtLlmEngine
+from trt_responses.errors import StartupError
+from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.prepare import experts, shelf
+from trt_responses.prepare.build import MODEL
+from trt_responses.prepare.card import this_machine
+from trt_responses.prepare.chain import GRAPH, chain_of
+from trt_responses.prepare.stand_ins import StandIns
+from trt_responses.prepare.trtllm_plan import served
+from trt_responses.settings import PREFIX, Settings
+from trt_responses.store.bounds import Bounds
+from trt_responses.store.memory import MemoryStore
+from trt_responses.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.engine.tensorrt_executor import Executor
+    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.safetensors import Array
+    from trt_responses.store.base import Store
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Loaded once, however many engines and apps a process has: a third of a second."""
+    return vocabularies.load()
+
+
+def chosen_engine(settings: Settings) -> shelf.Selection:
+    """The prepared engine that the settings ask for, once its card agrees with this machine."""
+    selection = shelf.select(settings.engines_dir, settings.engine)
+    return shelf.serve_ready(selection, this_machine())
+
+
+def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
+    """The engine that serves a prepared directory of its kind."""
+    directory, card = selection.directory, selection.card
+    if card.kind == "trtllm":
+        given = served(directory, card)
+        return trtllm_over(given.checkpoint, given.arguments, given.variables)
+    if card.kind in ("tensorrt", "onnx"):
+        return tensorrt_over(directory, card, settings)
+    return llamacpp_over(directory / MODEL, settings)
+
+
+def trtllm_over(
+    checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
+) -> Engine:
+    """TensorRT-LLM's, over a checkpoint with the arguments of a plan."""
+    return TrtLlmEngine(checkpoint, arguments, variables=variables)
+
+
+def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
+    """The embedded one, over a model file."""
+    return LlamaCppEngine(
+        model_path,
+        context_tokens=settings.context_tokens,
+        slots=settings.slots,
+        threads=settings.threads,
+        spelled=StandIns(vocabulary()),
+    )
+
+
+def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
+    """Compiled plans on an RTX GPU, or their graph on the CPU."""
+    chain = chain_of(card)
+    make = partial(_onnx, directory, card, settings.threads or spare_cores())
+    if card.kind == "tensorrt":
+        make = partial(_rtx, directory, card)
+    return TensorRtEngine(
+        make, vocabulary(), slots=chain.slots, context_tokens=chain.length, top=chain.top
+    )
+
+
+def _onnx(directory: Path, card: Card, threads: int) -> Executor:
+    from trt_responses.prepare.graph_weights import dense  # needs the extra
+
+    chain, folder = chain_of(card), directory / GRAPH
+    weights = experts.opened(folder, card.architecture)
+
+    def expert(name: str) -> Array:
+        _, layer, projection = name.split(".")
+        return dense(weights, int(layer), projection, chain.element)
+
+    names = [link.name for link in chain.links]
+    return OnnxExecutor(
+        folder, names, expert, slots=chain.slots, chunk=chain.chunk, threads=threads
+    )
+
+
+def _rtx(directory: Path, card: Card) -> Executor:
+    """The plans of the GPU's family. What the runtime compiles for it is kept beside them."""
+    chain, cuda = chain_of(card), Cuda(runtime())
+    target = cuda.target()
+    return RtxExecutor(
+        directory / chain.for_target(target).folder,
+        [link.name for link in chain.links],
+        slots=chain.slots,
+        chunk=chain.chunk,
+        cuda=cuda,
+        caches=directory.with_name(f"{directory.name}.cache") / target,
+    )
+
+
+def store_of(settings: Settings) -> Store:
+    """The store that the settings name."""
+    bounds = Bounds(
+        max_bytes=settings.store_bytes,
+        max_records=settings.store_records,
+        max_age_s=settings.store_age_s,
+        max_frame_bytes=settings.store_frame_bytes,
+        lease_s=settings.lease_s,
+    )
+    url = settings.store or "memory://"
+    match url.partition("://")[0]:
+        case "memory":
+            return MemoryStore(bounds)
+        case "sqlite":
+            path = Path(url.removeprefix("sqlite://").removeprefix("/"))
+            return SqliteStore(path, bounds, synchronous=settings.store_synchronous)
+        case "redis" | "rediss" | "unix":
+            return _redis(url, bounds)
+        case other:
+            raise StartupError(
+                f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host, got {other!r}."
+            )
+
+
+def _redis(url: str, bounds: Bounds) -> Store:
+    try:
+        from trt_responses.store.redis import RedisStore
+    except ModuleNotFoundError:
+        raise StartupError(
+            f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."
+        ) from None
+    return RedisStore(url, bounds)
