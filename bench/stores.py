@@ -29,6 +29,9 @@ from rich.table import Table
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
 from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.harmony.pieces import Pieces
+from trt_responses.harmony.spelled import Spelled
+from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.store.base import Block, Record
 from trt_responses.store.blocks import pack
 from trt_responses.store.bounds import Bounds
@@ -39,12 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from trt_responses.harmony.vocabulary import Vocabulary
-    from trt_responses.store.base import Store
+    from trt_responses.store.base import Spell, Store
 
 KINDS = ("memory", "sqlite", "sqlite full", "redis")
 RECORDS, TURNS, AT_ONCE = 1000, 10, 64
 LONG_BLOCKS, LARGE_BYTES = 1000, 4 * 1024 * 1024
 HOLD_GOAL_US = 5_000
+BOUNDS = Bounds(max_records=10**6)
 UP = "ready to accept connections"
 
 
@@ -91,7 +95,8 @@ class Answers:
         text = self._vocabulary.text(ids)
         item = {"id": f"msg_{self._count:048x}", "type": "message", "status": "completed",
                 "content": [{"type": "output_text", "text": text, "annotations": []}]}  # fmt: skip
-        return Block(kind, bytes(orjson.dumps(item)), array("I", ids).tobytes())  # type: ignore[arg-type]
+        message = array("I", (CONTROL.start, CONTROL.message, *ids, CONTROL.end))
+        return Block(kind, bytes(orjson.dumps(item)), message.tobytes())  # type: ignore[arg-type]
 
     def _record(self, prefix: str, prior: tuple[Block, ...], own: tuple[Block, ...]) -> Record:
         name = f"resp_{prefix}{self._count:040x}"
@@ -195,23 +200,21 @@ async def _hard(store: Store) -> float:
 
 
 @asynccontextmanager
-async def opened(kind: str) -> AsyncIterator[Store | None]:
+async def opened(kind: str, spell: Spell) -> AsyncIterator[Store | None]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         match kind:
             case "memory":
-                yield MemoryStore(Bounds(max_records=10**6))
+                yield MemoryStore(BOUNDS, spell=spell)
             case "sqlite":
-                yield SqliteStore(folder / "history.db", Bounds(max_records=10**6))
+                yield SqliteStore(folder / "history.db", BOUNDS, spell=spell)
             case "sqlite full":
-                yield SqliteStore(
-                    folder / "history.db", Bounds(max_records=10**6), synchronous="full"
-                )
+                yield SqliteStore(folder / "history.db", BOUNDS, synchronous="full", spell=spell)
             case _:
-                yield await _redis(folder, stack)
+                yield await _redis(folder, stack, spell)
 
 
-async def _redis(folder: Path, stack: AsyncExitStack) -> Store | None:
+async def _redis(folder: Path, stack: AsyncExitStack, spell: Spell) -> Store | None:
     if shutil.which("redis-server") is None:
         return None
     from trt_responses.store.redis import RedisStore
@@ -227,13 +230,15 @@ async def _redis(folder: Path, stack: AsyncExitStack) -> Store | None:
     stack.callback(server.stdout.close)
     if not any(UP in line.lower() for line in server.stdout):
         return None
-    return RedisStore(f"unix://{socket}")
+    return RedisStore(f"unix://{socket}", spell=spell)
 
 
 async def measured_rows() -> list[Row]:
-    answers, measured = Answers(vocabularies.load()), list[Row]()
+    vocabulary = vocabularies.load()
+    answers, measured = Answers(vocabulary), list[Row]()
+    spell = Spelled(vocabulary, Pieces(vocabulary))
     for kind in KINDS:
-        async with opened(kind) as store:
+        async with opened(kind, spell) as store:
             if store is not None:
                 measured.append(await row(kind, store, answers))
     return measured

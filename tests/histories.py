@@ -66,7 +66,7 @@ class MemoryHistory(History):
     lasts = False
 
     def store(self, bounds: Bounds = FREE) -> Store:
-        return MemoryStore(bounds, clock_s=lambda: self.now_s)
+        return MemoryStore(bounds, clock_s=lambda: self.now_s, spell=letters)
 
     def bytes(self, store: Store) -> Bytes:
         kept = cast("MemoryStore", store)
@@ -85,7 +85,7 @@ class SqliteHistory(History):
         self.path = folder / "0" / "history.db"
 
     def store(self, bounds: Bounds = FREE) -> Store:
-        return SqliteStore(self.path, bounds, clock_s=lambda: self.now_s)
+        return SqliteStore(self.path, bounds, clock_s=lambda: self.now_s, spell=letters)
 
     def bytes(self, store: Store) -> Bytes:
         db = sqlite3.connect(self.path)
@@ -119,7 +119,7 @@ class RedisHistory(History):
             server.flushall()
 
     def store(self, bounds: Bounds = FREE) -> Store:
-        return RedisStore(self.url, bounds)
+        return RedisStore(self.url, bounds, spell=letters)
 
     def bytes(self, store: Store) -> Bytes:
         """Its accounts are the numbers of holders: as many blocks' bytes as records name."""
@@ -149,6 +149,11 @@ def block(text: str, kind: str = "user") -> Block:
     """A message whose ids tell its text, so that no two are alike unless their texts are."""
     ids = b"".join(struct.pack("=I", ord(letter)) for letter in text)
     return Block(kind, f'{{"text": "{text}"}}'.encode(), ids)  # type: ignore[arg-type]
+
+
+def letters(ids: bytes) -> bytes:
+    """What such ids say: stores that are given it keep no text."""
+    return "".join(map(chr, array("I", ids))).encode()
 
 
 def record(

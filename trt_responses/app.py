@@ -20,6 +20,7 @@ from trt_responses.errors import ApiError, StartupError
 from trt_responses.harmony.read import Reader, Tables
 from trt_responses.harmony.render import Renderer
 from trt_responses.harmony.scored import ScoredReader
+from trt_responses.harmony.spelled import Spelled
 from trt_responses.harmony.tokenise import Tokeniser
 from trt_responses.response.background import Background
 from trt_responses.response.runs import Parts, Runs
@@ -73,7 +74,7 @@ def create_app(
         model = settings.model or selection.card.name
         engine = backends.engine_of(selection, settings)
     if store is None:
-        store = backends.store_of(settings)
+        store = backends.store_of(settings, _spelled())
     runs = Runs(_parts(settings, engine, store, model))
     background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
     keep_alive = KeepAlive(settings.keep_alive_s, sleep)
@@ -128,6 +129,12 @@ def _language() -> tuple[Vocabulary, Tokeniser, Tables]:
     """Made once, however many apps a process has."""
     vocabulary = backends.vocabulary()
     return vocabulary, Tokeniser(vocabulary), Tables.of(vocabulary)
+
+
+@cache
+def _spelled() -> Spelled:
+    vocabulary, _, tables = _language()
+    return Spelled(vocabulary, tables.pieces)
 
 
 def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Parts:

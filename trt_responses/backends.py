@@ -23,6 +23,7 @@ from trt_responses.prepare.chain import GRAPH, chain_of
 from trt_responses.prepare.stand_ins import StandIns
 from trt_responses.prepare.trtllm_plan import served
 from trt_responses.settings import PREFIX, Settings
+from trt_responses.store.base import says_nothing
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.store.sqlite import SqliteStore
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.card import Card
     from trt_responses.prepare.safetensors import Array
-    from trt_responses.store.base import Store
+    from trt_responses.store.base import Spell, Store
 
 
 @cache
@@ -120,8 +121,8 @@ def _rtx(directory: Path, card: Card) -> Executor:
     )
 
 
-def store_of(settings: Settings) -> Store:
-    """The store that the settings name."""
+def store_of(settings: Settings, spell: Spell = says_nothing) -> Store:
+    """The store that the settings name; what `spell` says of ids it keeps as ids alone."""
     bounds = Bounds(
         max_bytes=settings.store_bytes,
         max_records=settings.store_records,
@@ -132,23 +133,24 @@ def store_of(settings: Settings) -> Store:
     url = settings.store or "memory://"
     match url.partition("://")[0]:
         case "memory":
-            return MemoryStore(bounds)
+            return MemoryStore(bounds, spell=spell)
         case "sqlite":
             path = Path(url.removeprefix("sqlite://").removeprefix("/"))
-            return SqliteStore(path, bounds, synchronous=settings.store_synchronous)
+            synchronous = settings.store_synchronous
+            return SqliteStore(path, bounds, synchronous=synchronous, spell=spell)
         case "redis" | "rediss" | "unix":
-            return _redis(url, bounds)
+            return _redis(url, bounds, spell)
         case other:
             raise StartupError(
                 f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host, got {other!r}."
             )
 
 
-def _redis(url: str, bounds: Bounds) -> Store:
+def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
     try:
         from trt_responses.store.redis import RedisStore
     except ModuleNotFoundError:
         raise StartupError(
             f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."
         ) from None
-    return RedisStore(url, bounds)
+    return RedisStore(url, bounds, spell=spell)

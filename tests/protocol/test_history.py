@@ -6,6 +6,7 @@ import asyncio
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from tests.asgi import Client, living
 from tests.protocol.served import (
     ANSWER,
     CALL,
@@ -18,11 +19,14 @@ from tests.protocol.served import (
     vocabulary,
 )
 from tests.protocol.stores import memory
-from trt_responses.engine.scripted import Die, Script
+from trt_responses.app import create_app
+from trt_responses.engine.scripted import Die, Script, ScriptedEngine
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tests.asgi import Call
     from tests.protocol.served import Served
@@ -385,3 +389,22 @@ def test_the_settings_words_open_every_prompt() -> None:
             )
 
     asyncio.run(story())
+
+
+def test_of_an_answers_text_the_file_keeps_the_ids_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        engine = ScriptedEngine(lambda _prompt, _options: script(THOUGHT))
+        settings = Settings(**SETTINGS, store=f"sqlite:///{tmp_path / 'history.db'}")
+        app = create_app(settings, engine=engine)
+        async with living(app):
+            client = Client(app, lambda: 0)
+            told = (await client.create(input="Say hello.")).json()
+            again = await client.get(f"/v1/responses/{told['id']}")
+            assert again.json() == told
+            assert told["output"][-1]["content"][0]["text"] == "Hello there, friend."
+
+    asyncio.run(story())
+    at_rest = (tmp_path / "history.db").read_bytes()
+    assert b"resp_" in at_rest
+    for text in (b"Hello there", b"They greet me", b"Say hello"):
+        assert text not in at_rest

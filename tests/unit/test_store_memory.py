@@ -6,12 +6,13 @@ What it shares with the other kinds is in test_stores.py. About 2 s on one core.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.histories import AGE_S, NOW, MemoryHistory, block, record
+from tests.histories import AGE_S, NOW, MemoryHistory, block, letters, record
 from trt_responses.store.base import Block, Expired, Record
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
@@ -97,6 +98,33 @@ def test_a_long_conversation_is_packed_and_unpacked_with_pauses() -> None:
         assert found.blocks == (*blocks,)
         assert packing >= 10
         assert turns >= 4
+
+    asyncio.run(story())
+
+
+def test_a_conversation_that_goes_on_is_unpacked_once_and_not_at_each_turn() -> None:
+    spelled: list[bytes] = []
+
+    def spell(ids: bytes) -> bytes:
+        spelled.append(ids)
+        return letters(ids)
+
+    async def story() -> None:
+        kept = MemoryStore(spell=spell)
+        first = record("a", block("one"), block("two"))
+        await kept.put(first)
+        spelled.clear()
+        assert await kept.get("a", "ann") == first
+        assert {block("one").ids, block("two").ids} <= {*spelled}
+        second = replace(record("b", *first.blocks, block("three")), prior_count=2, input_count=1)
+        await kept.put(second)
+        spelled.clear()
+        assert await kept.get("b", "ann") == second
+        assert block("one").ids not in spelled
+        assert block("three").ids in spelled
+        await kept.delete("a", "ann")
+        assert await kept.get("a", "ann") is None
+        assert await kept.get("b", "ann") == second
 
     asyncio.run(story())
 

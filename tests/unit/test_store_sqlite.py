@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.histories import FREE, NOW, SqliteHistory, block, record
+from tests.histories import FREE, NOW, SqliteHistory, block, letters, record
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store import sqlite_file
 from trt_responses.store.base import Expired, Record
@@ -237,6 +237,32 @@ def test_a_file_of_an_older_version_is_brought_to_todays_with_what_it_holds(
         assert db.execute("PRAGMA user_version").fetchone() == (sqlite_file.VERSION,)
         assert db.execute("SELECT records FROM totals").fetchone() == (1,)
         assert db.execute("SELECT count(*) FROM blocks").fetchone() == (2,)
+
+
+def test_a_file_from_when_texts_stood_beside_their_ids_keeps_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+
+    async def fill() -> None:
+        async with opened(path) as store:
+            await store.put(record("a", block("hello")))
+
+    async def story() -> None:
+        async with opened(path, spell=letters) as store:
+            await store.put(record("b", block("hello"), block("world")))
+            for kept in (record("a", block("hello")), record("b", block("hello"), block("world"))):
+                assert await store.get(kept.id, "ann") == kept
+
+    async def without_its_words() -> None:
+        async with opened(path) as store:
+            assert await store.get("a", "ann") == record("a", block("hello"))
+            with pytest.raises(ApiError, match="damaged"):
+                await store.get("b", "ann")
+
+    asyncio.run(fill())
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 3")
+    asyncio.run(story())
+    asyncio.run(without_its_words())
 
 
 # --- what can go wrong later ------------------------------------------------------------------

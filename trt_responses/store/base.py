@@ -7,9 +7,16 @@ ids are told apart from unknown ones by no method here.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Spell = Callable[[bytes], bytes]
+    """What a block's ids say, spelled as in its item; the same for ever, and nothing where they say
+    nothing. A store that is given it keeps that text as ids alone."""
 
 Kind = Literal["user", "developer", "reasoning", "preamble", "final", "call", "result", "asked"]
 """What a message is in a conversation: enough to say which reasoning is still rendered. `asked` is
@@ -17,6 +24,11 @@ no message, and is seen within stores only: what a response was asked for, as it
 
 Standing = Literal["held", "cancel", "gone"]
 """What a server hears of its job: go on; somebody asked to cancel it; it is no longer yours."""
+
+
+def says_nothing(ids: bytes) -> bytes:
+    """For a store that keeps each text as it stands."""
+    return b""
 
 
 @dataclass(frozen=True, slots=True)

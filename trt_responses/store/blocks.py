@@ -1,8 +1,8 @@
 """Blocks at rest: named by their content, and packed with pauses; and what of a body they hold.
 
-Knows blocks, and how a record's body is ordered; knows no store. Whoever waits here never holds the
-event loop for long: small blocks are packed in slices with a pause between, a large one in a
-thread.
+A block is kept without its text where its ids say it, unless it is large. Knows blocks, and how a
+record's body is ordered; knows no store. Whoever waits here never holds the event loop for long:
+small blocks are packed in slices with a pause between, a large one in a thread.
 """
 
 from __future__ import annotations
@@ -14,17 +14,29 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from trt_responses.store.base import Block, Kind
-from trt_responses.store.squeeze import LARGE_BYTES, NOWHERE, squeeze, stretch
+from trt_responses.store.base import Block, Kind, says_nothing
+from trt_responses.store.id_rows import narrow_bytes, narrowed, rows, together, widened
+from trt_responses.store.phrases import ITEMS
+from trt_responses.store.squeeze import (
+    LARGE_BYTES,
+    NOWHERE,
+    is_whole,
+    leave_out,
+    put_back,
+    squeeze,
+    stretch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from trt_responses.store.base import Spell
+
     Has = Callable[[bytes], bool]
     """Whether a store holds the block of a digest."""
 
-UNPACKED_AT_ONCE = 200
-"""Blocks between two pauses; about a millisecond too."""
+BLOCK_BYTES = 512
+"""A small block takes as long as so many bytes of a large one."""
 DIGEST_BYTES = 20
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -35,7 +47,9 @@ ABSENT = -1
 """The length of a name that is None; "" is 0 long."""
 
 LOW = Struct("<i")
-"""Before a block: how many bytes of its ids stand apart, since nothing makes them smaller."""
+"""Before a block with ids beyond two bytes and two bits: the length of its ids' low rows."""
+NARROW = Struct("<ii")
+"""Before any other: the same, told from it by `~`, and the length of what is left of its item."""
 
 ASKED_FROM = b',"background":'
 """Where a body begins to repeat what was asked: instructions, tools, and all that is echoed."""
@@ -52,21 +66,25 @@ def has_none(digest: bytes) -> bool:
     return False
 
 
-def pack(block: Block, has: Has = has_none) -> Packed:
-    raw, low = _raw(block)
-    digest = block.digest or _digest(raw, low)
+def pack(block: Block, has: Has = has_none, spell: Spell = says_nothing) -> Packed:
+    head, item = _head(block), block.item
+    low, high = rows(block.ids)
+    digest = block.digest or _digest(b"".join((head, item, high, low)))
     if has(digest):
         return Packed(digest, b"")
-    return Packed(digest, LOW.pack(len(low)) + low + squeeze(raw))
+    if (narrow := narrowed(high, len(low) // 2)) is None:
+        rest = squeeze(b"".join((head, item, high)))
+        return Packed(digest, b"".join((LOW.pack(len(low)), low, rest)))
+    text = b"" if _is_large(block) else spell(block.ids)  # zlib lets go of the lock, spelling not
+    left = leave_out(item, text, ITEMS.get(block.kind, ()))
+    sizes = NARROW.pack(~len(low), len(left))
+    return Packed(digest, b"".join((sizes, low, narrow, left, head)))
 
 
-def unpack(packed: Packed, *, check: bool = False) -> Block:
+def unpack(packed: Packed, spell: Spell = says_nothing, *, check: bool = False) -> Block:
     """The block; with a check, a `ValueError` when its content is not what its digest names."""
-    data = packed.data
-    if len(data) < LOW.size or (after := LOW.size + LOW.unpack_from(data)[0]) < LOW.size:
-        raise ValueError("it is cut short")
-    low, raw = data[LOW.size : after], stretch(data[after:])
-    if check and _digest(raw, low) != packed.digest:
+    raw, low = _stretched(packed.data, spell)
+    if check and _digest(raw + low) != packed.digest:
         raise ValueError("the content has another digest")
     kind, *lengths = HEAD.unpack_from(raw)
     at, parts = HEAD.size, list[bytes | None]()
@@ -77,11 +95,31 @@ def unpack(packed: Packed, *, check: bool = False) -> Block:
     return Block(
         KINDS[kind],
         item or b"",
-        _together(low + raw[at:]),
+        together(low, raw[at:]),
         _text(call_id),
         _text(callee),
         digest=packed.digest,
     )
+
+
+def _stretched(data: bytes, spell: Spell) -> tuple[bytes, bytes]:
+    """All of a block but its ids' low rows, and those."""
+    if len(data) < NARROW.size:
+        raise ValueError("it is cut short")
+    size, left = NARROW.unpack_from(data)
+    if size >= 0:
+        at = LOW.size + size
+        return stretch(data[at:]), data[LOW.size : at]
+    count = ~size // 2
+    high_at = NARROW.size + ~size
+    item_at = high_at + narrow_bytes(count)
+    head_at = item_at + left
+    if not item_at <= head_at <= len(data):
+        raise ValueError("it is cut short")
+    low, high = data[NARROW.size : high_at], widened(data[high_at:item_at], count)
+    rest = data[item_at:head_at]
+    item = put_back(rest, b"" if is_whole(rest) else spell(together(low, high)))
+    return b"".join((data[head_at:], item, high)), low
 
 
 def own_items(blocks: Sequence[Block], before: int) -> bytes:
@@ -101,11 +139,11 @@ def apart(body: bytes) -> tuple[bytes, Block]:
 @lru_cache(maxsize=16)
 def _asked(item: bytes) -> Block:
     block = Block("asked", item, b"")
-    return replace(block, digest=_digest(*_raw(block)))
+    return replace(block, digest=_digest(_head(block) + item))
 
 
 async def all_packed(
-    blocks: Iterable[Block], has: Has = has_none, *, named: Has | None = None
+    blocks: Iterable[Block], has: Has, spell: Spell, *, named: Has | None = None
 ) -> list[Packed]:
     """Each block packed; of one that the store has only the digest. `named` is asked instead for
     those that have a digest already."""
@@ -115,60 +153,51 @@ async def all_packed(
         if block.digest and named(block.digest):
             packed.append(Packed(block.digest, b""))
             since += 64
-        elif (size := len(block.item) + len(block.ids)) > LARGE_BYTES:
-            packed.append(await asyncio.to_thread(pack, block, has))
+        elif _is_large(block):
+            packed.append(await asyncio.to_thread(pack, block, has, spell))
         else:
-            packed.append(pack(block, has))
-            since += size + 512
+            packed.append(pack(block, has, spell))
+            since += len(block.item) + len(block.ids) + BLOCK_BYTES
         if since > LARGE_BYTES:
             await asyncio.sleep(0)
             since = 0
     return packed
 
 
-async def all_unpacked(packed: Sequence[Packed]) -> tuple[Block, ...]:
-    blocks = list[Block]()
-    for place, each in enumerate(packed, 1):
-        large = len(each.data) > LARGE_BYTES
-        blocks.append(await asyncio.to_thread(unpack, each) if large else unpack(each))
-        if place % UNPACKED_AT_ONCE == 0:
+def _is_large(block: Block) -> bool:
+    return len(block.item) + len(block.ids) > LARGE_BYTES
+
+
+async def all_unpacked(
+    packed: Iterable[Packed], unpacked: Callable[[Packed], Block]
+) -> list[Block]:
+    blocks, since = list[Block](), 0
+    for each in packed:
+        if (size := len(each.data)) > LARGE_BYTES:
+            blocks.append(await asyncio.to_thread(unpacked, each))
+        else:
+            blocks.append(unpacked(each))
+            since += size + BLOCK_BYTES
+        if since > LARGE_BYTES:
             await asyncio.sleep(0)
-    return tuple(blocks)
+            since = 0
+    return blocks
 
 
-def _raw(block: Block) -> tuple[bytes, bytes]:
-    """All of a block but the low bytes of its ids, and those.
-
-    Of the ids come all first bytes, then all second ones, and so on: alike stands by alike.
-    """
-    call_id, callee, item, ids = block.call_id, block.callee, block.item, block.ids
+def _head(block: Block) -> bytes:
+    """All of a block but its item and its ids."""
+    call_id, callee, length = block.call_id, block.callee, len(block.item)
     kind = NUMBERS[block.kind]
     if call_id is None and callee is None:
-        head = HEAD.pack(kind, ABSENT, ABSENT, len(item))
-    else:
-        names = [
-            None if n is None else n.encode("utf-8", "surrogatepass") for n in (call_id, callee)
-        ]
-        lengths = (ABSENT if name is None else len(name) for name in names)
-        head = HEAD.pack(kind, *lengths, len(item))
-        head += b"".join(name or b"" for name in names)
-    return b"".join((head, item, ids[2::4], ids[3::4])), ids[0::4] + ids[1::4]
-
-
-def _together(rows: bytes) -> bytes:
-    ids, at = bytearray(len(rows)), 0
-    for place in range(4):
-        count = len(ids[place::4])
-        ids[place::4] = rows[at : at + count]
-        at += count
-    return bytes(ids)
+        return HEAD.pack(kind, ABSENT, ABSENT, length)
+    names = [None if n is None else n.encode("utf-8", "surrogatepass") for n in (call_id, callee)]
+    lengths = (ABSENT if name is None else len(name) for name in names)
+    return HEAD.pack(kind, *lengths, length) + b"".join(name or b"" for name in names)
 
 
 def _text(raw: bytes | None) -> str | None:
     return None if raw is None else raw.decode("utf-8", "surrogatepass")
 
 
-def _digest(raw: bytes, low: bytes) -> bytes:
-    digest = hashlib.blake2b(raw, digest_size=DIGEST_BYTES)
-    digest.update(low)
-    return digest.digest()
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()

@@ -1,29 +1,43 @@
 """Records in memory: the least recently used leave first. Knows bytes, counts, ages and owners.
 
 What is kept is compressed, and a block that several records hold is kept and counted once, by its
-content. Whatever takes long is done before or after a change, never within one.
+content; blocks that were read lately stay as they were read. Whatever takes long is done before or
+after a change, never within one.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.store.base import Expired, Frames, Job, Record
-from trt_responses.store.blocks import Packed, all_packed, all_unpacked, apart, own_items, pack
-from trt_responses.store.bounds import Bounds
+from trt_responses.store.base import Expired, Frames, Record, says_nothing
+from trt_responses.store.blocks import (
+    Packed,
+    all_packed,
+    all_unpacked,
+    apart,
+    own_items,
+    pack,
+    unpack,
+)
+from trt_responses.store.bounds import MIB, Bounds
+from trt_responses.store.cache import BlockCache
 from trt_responses.store.frames import FrameShelf, joined
-from trt_responses.store.squeeze import gently, squeeze, squeeze_body, stretch, stretch_body
+from trt_responses.store.memory_jobs import MemoryJobs
+from trt_responses.store.squeeze import gently, leave_out, put_back, squeeze, stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.store.base import Block, Found, Standing
+    from trt_responses.store.base import Block, Found, Job, Spell, Standing
 
 
+CACHE_BYTES = 8 * MIB
+"""Of blocks that were read lately: few enough for a garbage collection to look at."""
 SLACK = 1000
 """Ids that may have left and still stand in the order of age."""
 
@@ -50,27 +64,27 @@ class _Apart(NamedTuple):
     packed: Sequence[Packed]
 
 
-@dataclass(slots=True)
-class _Running:
-    job: Job
-    lease_until: float
-    cancel_asked: bool = False
-
-
 class MemoryStore:
     """An LRU bounded by bytes, count and age; it ends with its process."""
 
     def __init__(
-        self, bounds: Bounds | None = None, *, clock_s: Callable[[], float] = time.time
+        self,
+        bounds: Bounds | None = None,
+        *,
+        clock_s: Callable[[], float] = time.time,
+        spell: Spell = says_nothing,
     ) -> None:
         self._bounds = bounds or Bounds()
         self._clock_s = clock_s
+        self._spell = spell
+        self._unpacked = partial(unpack, spell=spell)
         self._records: OrderedDict[str, _Kept] = OrderedDict()
         self._by_age: deque[str] = deque()
         self._blocks: dict[bytes, bytes] = {}
         self._more: dict[bytes, int] = {}
         self._expired: OrderedDict[str, str] = OrderedDict()
-        self._jobs: dict[str, _Running] = {}
+        self._jobs = MemoryJobs(self._bounds.lease_s, clock_s)
+        self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES)
         self._frames = FrameShelf(self._bounds.max_frame_bytes)
         self.size_bytes = 0
 
@@ -79,7 +93,7 @@ class MemoryStore:
 
     @property
     def lease_s(self) -> float:
-        return self._bounds.lease_s
+        return self._jobs.lease_s
 
     async def start(self) -> None:
         """Nothing to open."""
@@ -89,6 +103,7 @@ class MemoryStore:
             kept.clear()
         self._jobs.clear()
         self._frames.clear()
+        self._cache.clear()
         self.size_bytes = 0
 
     @property
@@ -107,20 +122,19 @@ class MemoryStore:
         self._sweep()
         if self._owner_of(response_id) != owner:
             return Expired(response_id) if self._expired.get(response_id) == owner else None
-        if (running := self._jobs.get(response_id)) is not None:
-            return replace(running.job, cancel_asked=running.cancel_asked, lost=self._lost(running))
+        if (job := self._jobs.get(response_id)) is not None:
+            return job
         kept = self._records[response_id]
         if self._is_old(kept):
             self._expire(response_id)
             return Expired(response_id)
         self._records.move_to_end(response_id)
-        packed = [Packed(digest, self._blocks[digest]) for digest in kept.blocks]
-        *blocks, asked = await all_unpacked(packed)
+        *blocks, asked = await self._read(kept.blocks)
         like = own_items(blocks, kept.prior_count + kept.input_count)
         return Record(
             id=response_id,
             owner=owner,
-            body=await gently(stretch_body, kept.body, like) + asked.item,
+            body=await gently(put_back, kept.body, like) + asked.item,
             blocks=tuple(blocks),
             prior_count=kept.prior_count,
             input_count=kept.input_count,
@@ -129,21 +143,30 @@ class MemoryStore:
             created_at=kept.created_at,
         )
 
+    async def _read(self, digests: Sequence[bytes]) -> list[Block]:
+        """A conversation that goes on is read at each turn, and only its end is new."""
+        known = self._cache.found(digests)
+        packed = [Packed(name, self._blocks[name]) for name in digests if name not in known]
+        read = {block.digest: block for block in await all_unpacked(packed, self._unpacked)}
+        self._cache.keep(read.items())
+        return [known.get(digest) or read[digest] for digest in digests]
+
     async def delete(self, response_id: str, owner: str) -> bool:
         self._sweep()
         if self._owner_of(response_id) != owner:
             return False
         if response_id in self._records:
             self._drop(response_id)
-        self._jobs.pop(response_id, None)
+        self._jobs.drop(response_id)
         self._frames.drop(response_id)
         return True
 
     async def _apart(self, record: Record) -> _Apart:
         body, asked = apart(record.body)
-        body = await gently(squeeze_body, body, own_items(record.blocks, record.own_from))
+        body = await gently(leave_out, body, own_items(record.blocks, record.own_from))
         blocks = (*record.blocks, asked)
-        return _Apart(body, blocks, await all_packed(blocks, self._blocks.__contains__))
+        packed = await all_packed(blocks, self._blocks.__contains__, self._spell)
+        return _Apart(body, blocks, packed)
 
     def _keep(self, record: Record, parts: _Apart) -> None:
         if record.id in self._records:
@@ -182,10 +205,8 @@ class MemoryStore:
             response_id = self._by_age.popleft()  # too old, or no longer there
             if kept is not None:
                 self._expire(response_id)
-        for job_id, running in tuple(self._jobs.items()):
-            if self._is_old(running.job) and self._lost(running):
-                del self._jobs[job_id]
-                self._remember(job_id, running.job.owner)
+        for job in self._jobs.drop_lost(self._is_old):
+            self._remember(job.id, job.owner)
 
     def _is_old(self, kept: _Kept | Job) -> bool:
         age = self._bounds.max_age_s
@@ -204,7 +225,7 @@ class MemoryStore:
     def _share(self, packed: Packed, block: Block) -> bytes:
         digest = packed.digest
         if digest not in self._blocks:  # a known one comes without data, and may have left since
-            data = self._blocks[digest] = packed.data or pack(block).data
+            data = self._blocks[digest] = packed.data or pack(block, spell=self._spell).data
             self.size_bytes += len(data)
         else:
             self._more[digest] = self._more.get(digest, 0) + 1
@@ -225,44 +246,28 @@ class MemoryStore:
     def _owner_of(self, response_id: str) -> str | None:
         if (kept := self._records.get(response_id)) is not None:
             return kept.owner
-        running = self._jobs.get(response_id)
-        return None if running is None else running.job.owner
+        return self._jobs.owner_of(response_id)
 
     # --- jobs ---------------------------------------------------------------------------------
 
     async def put_job(self, job: Job) -> None:
-        self._jobs[job.id] = _Running(job, self._clock_s() + self._bounds.lease_s)
+        self._jobs.put(job)
 
     async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
-        running = self._jobs.get(job_id)
-        if running is None or self._lost(running):
-            return "gone"
-        running.lease_until = self._clock_s() + self._bounds.lease_s
-        if body is not None:
-            running.job = replace(running.job, body=body)
-        return "cancel" if running.cancel_asked else "held"
+        return self._jobs.renew(job_id, body)
 
     async def cancel_job(self, job_id: str, owner: str) -> bool:
-        running = self._jobs.get(job_id)
-        if running is None or running.job.owner != owner or self._lost(running):
-            return False
-        running.cancel_asked = True
-        return True
+        return self._jobs.cancel(job_id, owner)
 
     async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
         parts = await self._apart(record)
         data = await gently(squeeze, frames.data) if frames else b""
-        running = self._jobs.get(record.id)
-        if running is None or self._lost(running):
+        if not self._jobs.finish(record.id):
             return False
-        del self._jobs[record.id]
         self._keep(record, parts)
         if frames is not None:
             self._frames.append(record.id, replace(frames, data=data))
         return True
-
-    def _lost(self, running: _Running) -> bool:
-        return self._clock_s() >= running.lease_until
 
     # --- frames -------------------------------------------------------------------------------
 

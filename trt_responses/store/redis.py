@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -22,18 +23,18 @@ from redis.backoff import NoBackoff
 
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store import redis_scripts as scripts
-from trt_responses.store.base import Expired, Frames, Job
-from trt_responses.store.blocks import DIGEST_BYTES, Packed
+from trt_responses.store.base import Expired, Frames, Job, says_nothing
+from trt_responses.store.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.store.bounds import MIB, Bounds
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.frames import joined
-from trt_responses.store.rest import Row, all_checked, at_rest, whole
+from trt_responses.store.rest import Row, at_rest, checked, whole
 from trt_responses.store.squeeze import gently, squeeze, stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trt_responses.store.base import Block, Found, Record, Standing
+    from trt_responses.store.base import Block, Found, Record, Spell, Standing
     from trt_responses.store.rest import AtRest
 
 CACHE_BYTES = 32 * MIB
@@ -42,7 +43,7 @@ CONNECTIONS = 1024
 """More than there are runs and readers at once: nobody waits here behind somebody else."""
 SLOW_BYTES = 8 * 1024
 """A compressed body that may be so large in full that a thread reads it."""
-FORMAT_KEY, FORMAT = "trt:format", 2
+FORMAT_KEY, FORMAT = "trt:format", 3
 
 PIECE = Struct("<QI?")
 """First number, count and end of a piece of frames; the frames follow."""
@@ -52,10 +53,16 @@ class RedisStore:
     """Records that expire by age, on a server that replicas share."""
 
     def __init__(
-        self, url: str, bounds: Bounds | None = None, *, answer_s: float = ANSWER_S
+        self,
+        url: str,
+        bounds: Bounds | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+        spell: Spell = says_nothing,
     ) -> None:
         self._url = url
         self._answer_s = answer_s
+        self._spell = spell
         self._bounds = bounds or Bounds()
         self._ttl_ms = int((self._bounds.max_age_s or 0) * 1000)
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES)
@@ -133,7 +140,7 @@ class RedisStore:
     # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
-        await self._put(await at_rest(record), None, from_job=False)
+        await self._put(await at_rest(record, self._spell), None, from_job=False)
 
     async def get(self, response_id: str, owner: str) -> Found:
         kind, found = await self._do(scripts.FIND, response_id)
@@ -220,7 +227,8 @@ class RedisStore:
                 data = await pipeline.execute()
             if None in data:
                 return None
-            read = await all_checked(map(Packed, missing, data), response_id)
+            unpacked = partial(checked, response_id=response_id, spell=self._spell)
+            read = await all_unpacked(map(Packed, missing, data), unpacked)
             self._cache.keep(zip(missing, read, strict=True))
             known |= zip(missing, read, strict=True)
         return [known[digest] for digest in digests]
@@ -242,7 +250,7 @@ class RedisStore:
 
     async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
         squeezed = await _squeezed(frames) if frames else None
-        return await self._put(await at_rest(record), squeezed, from_job=True)
+        return await self._put(await at_rest(record, self._spell), squeezed, from_job=True)
 
     @property
     def _lease_ms(self) -> int:

@@ -5,7 +5,6 @@ Knows bytes; knows no database. What was changed on the way is an error, never a
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import zlib
 from dataclasses import dataclass
@@ -14,18 +13,20 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import ApiError
 from trt_responses.store.base import Block, Record
 from trt_responses.store.blocks import (
-    UNPACKED_AT_ONCE,
     Packed,
     all_packed,
     apart,
+    has_none,
     own_items,
     pack,
     unpack,
 )
-from trt_responses.store.squeeze import LARGE_BYTES, gently, squeeze_body, stretch_body
+from trt_responses.store.squeeze import gently, leave_out, put_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from trt_responses.store.base import Spell
 
 SEAL_BYTES = 16
 
@@ -63,6 +64,7 @@ class AtRest:
     packed: Sequence[Packed]
     """Without data, when the store is thought to have it."""
     blocks: Sequence[Block]
+    spell: Spell
 
     @property
     def digests(self) -> list[bytes]:
@@ -74,17 +76,17 @@ class AtRest:
 
     def data(self, place: int) -> bytes:
         """A block's data, whether or not the store was thought to have it."""
-        return self.packed[place].data or pack(self.blocks[place]).data
+        return self.packed[place].data or pack(self.blocks[place], spell=self.spell).data
 
 
-async def at_rest(record: Record) -> AtRest:
+async def at_rest(record: Record, spell: Spell) -> AtRest:
     """What has a digest, because it came from a store or was asked before, is not packed unless the
     store turns out not to have it."""
     body, asked = apart(record.body)
     row = Row(
         record.id,
         record.owner,
-        await gently(squeeze_body, body, own_items(record.blocks, record.own_from)),
+        await gently(leave_out, body, own_items(record.blocks, record.own_from)),
         record.prior_count,
         record.input_count,
         record.continuable,
@@ -92,7 +94,8 @@ async def at_rest(record: Record) -> AtRest:
         record.created_at,
     )
     blocks = (*record.blocks, asked)
-    return AtRest(row, await all_packed(blocks, named=lambda digest: True), blocks)
+    packed = await all_packed(blocks, has_none, spell, named=lambda digest: True)
+    return AtRest(row, packed, blocks, spell)
 
 
 def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
@@ -103,7 +106,7 @@ def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
     return Record(
         row.id,
         row.owner,
-        stretch_body(row.body, own_items(blocks, row.prior_count + row.input_count)) + asked.item,
+        put_back(row.body, own_items(blocks, row.prior_count + row.input_count)) + asked.item,
         tuple(blocks),
         row.prior_count,
         row.input_count,
@@ -113,26 +116,13 @@ def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
     )
 
 
-def checked(packed: Packed, response_id: str) -> Block:
+def checked(packed: Packed, response_id: str, spell: Spell) -> Block:
     """A block whose content has the digest that it is named by."""
     try:
-        return unpack(packed, check=True)
+        return unpack(packed, spell, check=True)
     except (ValueError, zlib.error):
         raise damaged(response_id) from None
 
 
 def damaged(response_id: str) -> ApiError:
     return ApiError(f"What is stored of response '{response_id}' is damaged and cannot be read.")
-
-
-async def all_checked(packed: Iterable[Packed], response_id: str) -> list[Block]:
-    """Each block, checked; with pauses, and a large one in a thread."""
-    blocks = list[Block]()
-    for each in packed:
-        if len(each.data) > LARGE_BYTES:
-            blocks.append(await asyncio.to_thread(checked, each, response_id))
-        else:
-            blocks.append(checked(each, response_id))
-        if len(blocks) % UNPACKED_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return blocks

@@ -21,7 +21,7 @@ from trt_responses.errors import StartupError
 from trt_responses.store import sqlite_file as file
 from trt_responses.store import sqlite_jobs as jobs
 from trt_responses.store import sqlite_rows as rows
-from trt_responses.store.base import Expired, Frames, Job
+from trt_responses.store.base import Expired, Frames, Job, says_nothing
 from trt_responses.store.bounds import MIB, Bounds
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.frames import joined
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
-    from trt_responses.store.base import Found, Record, Standing
+    from trt_responses.store.base import Found, Record, Spell, Standing
     from trt_responses.store.rest import AtRest
 
     T = TypeVar("T")
@@ -54,12 +54,14 @@ class SqliteStore:
         bounds: Bounds | None = None,
         *,
         synchronous: file.Synchronous = "normal",
+        spell: Spell = says_nothing,
         clock_s: Callable[[], float] = time.time,
         connect: Callable[[Path], sqlite3.Connection] = file.connect,
     ) -> None:
         self._path = path
         self._bounds = bounds or Bounds()
         self._synchronous = synchronous
+        self._spell = spell
         self._clock_s = clock_s
         self._open = connect
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES)
@@ -149,7 +151,7 @@ class SqliteStore:
     # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
-        rest = await at_rest(record)
+        rest = await at_rest(record, self._spell)
         numbers = await self._write(lambda db: self._put(db, rest))
         self._remember(rest, numbers)
 
@@ -178,7 +180,7 @@ class SqliteStore:
         if rows.owner_of(db, response_id) != owner:
             gone = db.execute("SELECT owner FROM expired WHERE id = ?", (response_id,)).fetchone()
             return Expired(response_id) if gone == (owner,) else None
-        record = rows.load(db, response_id, self._cache)
+        record = rows.load(db, response_id, self._cache, self._spell)
         if record is None:
             return jobs.load(db, response_id, self._clock_s())
         return Expired(response_id) if self._too_old(record.created_at) else record
@@ -210,7 +212,7 @@ class SqliteStore:
         return await self._write(lambda db: jobs.cancel(db, job_id, owner, self._clock_s()))
 
     async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
-        rest = await at_rest(record)
+        rest = await at_rest(record, self._spell)
         squeezed = await _squeezed(frames) if frames else None
         numbers = await self._write(lambda db: self._finish(db, rest, squeezed))
         if numbers is None:

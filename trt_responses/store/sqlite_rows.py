@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from trt_responses.store.base import Record
+    from trt_responses.store.base import Record, Spell
     from trt_responses.store.bounds import Bounds
     from trt_responses.store.cache import BlockCache
     from trt_responses.store.rest import AtRest
@@ -157,7 +157,9 @@ def owner_of(db: sqlite3.Connection, response_id: str) -> str | None:
     return None if found is None else str(found[0])
 
 
-def load(db: sqlite3.Connection, response_id: str, cache: BlockCache[int]) -> Record | None:
+def load(
+    db: sqlite3.Connection, response_id: str, cache: BlockCache[int], spell: Spell
+) -> Record | None:
     found = db.execute(
         "SELECT id, owner, body, prior_count, input_count, continuable, date, created_at, blocks, "
         "seal FROM records WHERE id = ?",
@@ -170,7 +172,7 @@ def load(db: sqlite3.Connection, response_id: str, cache: BlockCache[int]) -> Re
     numbers = array("q", blocks)
     known = cache.found(numbers)
     missing = sorted({number for number in numbers if number not in known})
-    read = {number: checked(packed, response_id) for number, packed in _read(db, missing)}
+    read = {number: checked(packed, response_id, spell) for number, packed in _read(db, missing)}
     cache.keep(read.items())
     try:
         return whole(row, [known.get(n) or read[n] for n in numbers], seal)

@@ -11,10 +11,12 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from trt_responses.store.phrases import brief, full
+from trt_responses.store.phrases import BODY, brief, full
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.store.phrases import Phrase
 
 LEVEL, WINDOW_BITS, MEMORY = 1, 12, 5
 """zlib's fastest, with 32 kB to work in instead of 270: as small in the end, and sooner ready."""
@@ -25,8 +27,9 @@ LARGE_BYTES = 64 * 1024
 
 DEFLATED, AS_IT_IS = b"z", b"="
 CUT = Struct("<i?")
-"""Before a body: where something was taken out, and whether it speaks in phrases."""
+"""Before what is left: where something was taken out, and whether it speaks in phrases."""
 NOWHERE = -1
+UNCUT = CUT.pack(NOWHERE, False)[:-1]
 
 WORDS = (
     b'{"id":"resp_","created_at":17,"model":"","status":"failed","output":[],"completed_at":null,'
@@ -63,21 +66,26 @@ def stretch(data: bytes) -> bytes:
     return _inflated(data[1:]) if data[:1] == DEFLATED else data[1:]
 
 
-def squeeze_body(body: bytes, like: bytes) -> bytes:
-    """Without `like`, which whoever stretches it has."""
-    at = body.find(like) if like else NOWHERE
-    rest = body if at == NOWHERE else body[:at] + body[at + len(like) :]
-    shorter = brief(rest)
+def leave_out(whole: bytes, known: bytes, phrases: Sequence[Phrase] = BODY) -> bytes:
+    """Squeezed, and without what whoever puts it back knows."""
+    at = whole.find(known) if known else NOWHERE
+    rest = whole if at == NOWHERE else whole[:at] + whole[at + len(known) :]
+    shorter = brief(rest, phrases)
     return CUT.pack(at, shorter is not None) + squeeze(rest if shorter is None else shorter)
 
 
-def stretch_body(data: bytes, like: bytes) -> bytes:
+def is_whole(data: bytes) -> bool:
+    """Whether nothing was left out."""
+    return data[: CUT.size - 1] == UNCUT
+
+
+def put_back(data: bytes, known: bytes) -> bytes:
     if len(data) < CUT.size:
         raise ValueError("it is cut short")
     at, is_brief = CUT.unpack_from(data)
     rest = stretch(data[CUT.size :])
     rest = full(rest) if is_brief else rest
-    return rest if at == NOWHERE else b"".join((rest[:at], like, rest[at:]))
+    return rest if at == NOWHERE else b"".join((rest[:at], known, rest[at:]))
 
 
 _READY = zlib.compressobj(LEVEL, zlib.DEFLATED, -WINDOW_BITS, MEMORY, zdict=WORDS)

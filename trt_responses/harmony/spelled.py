@@ -1,0 +1,46 @@
+"""What a message's ids say, as an item's JSON has it: whoever keeps both need not keep it twice.
+
+Knows ids and bytes; knows no item and no store. What is said of an id here may never change, for
+what was stored without its text is read with it.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from typing import TYPE_CHECKING
+
+from trt_responses.harmony.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from trt_responses.harmony.pieces import Pieces
+    from trt_responses.harmony.vocabulary import Vocabulary
+
+
+class Spelled:
+    """Called with a message's ids, as a block holds them, it gives the text behind the header."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, vocabulary: Vocabulary, pieces: Pieces) -> None:
+        plain = pieces.plain
+        self._pieces = [
+            plain.get(token_id) or _part(raw) for token_id, raw in enumerate(vocabulary.token_bytes)
+        ]
+
+    def __call__(self, ids: bytes) -> bytes:
+        """Nothing, when they are no message, or control ids are among its text. Where they say it
+        badly it is no JSON: whoever relies on it compares."""
+        pieces, words = self._pieces, array("I")
+        try:
+            words.frombytes(ids)
+            body = words[words.index(CONTROL.message) + 1 : -1]
+            return b"".join([pieces[token_id] for token_id in body])
+        except (ValueError, IndexError):
+            return b""
+
+
+def _part(raw: bytes) -> bytes:
+    """An id that is part of a character, and may be more: orjson would not take it."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogateescape")[1:-1]

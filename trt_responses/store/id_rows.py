@@ -1,0 +1,45 @@
+"""Ids at rest, as rows of bytes: all first ones, then all second ones, and so on.
+
+The low rows are noise, which nothing makes smaller. The high ones hold two bits of each id, for no
+vocabulary has more than 2^18. Knows bytes; knows no block.
+"""
+
+from __future__ import annotations
+
+DIGITS = b"0123" + b"x" * 252
+"""Each byte as a digit of four; what is none of them is no digit either."""
+FOUR = [bytes((n >> 6, n >> 4 & 3, n >> 2 & 3, n & 3)) for n in range(256)]
+
+
+def rows(ids: bytes) -> tuple[bytes, bytes]:
+    """The two low rows, and the two high ones."""
+    return ids[0::4] + ids[1::4], ids[2::4] + ids[3::4]
+
+
+def together(low: bytes, high: bytes) -> bytes:
+    size = len(low) + len(high)
+    first, third = (size + 3) // 4, (size + 1) // 4
+    ids = bytearray(size)
+    ids[0::4], ids[1::4] = low[:first], low[first:]
+    ids[2::4], ids[3::4] = high[:third], high[third:]
+    return bytes(ids)
+
+
+def narrowed(high: bytes, count: int) -> bytes | None:
+    """High rows as two bits for each id; None where that is not all of them."""
+    bits, zeros = high[:count], high[count:]
+    if zeros != bytes(count):
+        return None
+    try:
+        return int(b"0" + bits.translate(DIGITS), 4).to_bytes(narrow_bytes(count), "big")
+    except ValueError:
+        return None
+
+
+def widened(narrow: bytes, count: int) -> bytes:
+    bits = b"".join([FOUR[four] for four in narrow])
+    return bits[len(bits) - count :] + bytes(count)
+
+
+def narrow_bytes(count: int) -> int:
+    return (count + 3) // 4
