@@ -4,7 +4,8 @@ Bytes that are no HTTP get the same kind of error as everything else, and not pl
 request id, and never in the middle of a reply. Headers do not grow without end. And a request that
 offers an upgrade is answered as if it did not: httptools drops its body, and Java's client, for
 one, offers HTTP/2 with each first request. A client that leaves is heard although another of its
-requests waits behind the one that is answered. Knows connections; knows no app.
+requests waits behind the one that is answered, and one that is silent is let go (`http_silence`).
+Knows connections; knows no app.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from typing import TYPE_CHECKING
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trt_responses.errors import ApiError, error_body
+from trt_responses.http_silence import PIECE_BYTES, HeardProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from uvicorn._types import ASGI3Application
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from trt_responses.http_silence import Clock
 
 AT_ONCE = 16
 """Requests that are taken from a client which does not wait for its replies."""
@@ -32,7 +32,11 @@ HEAD = (
     "x-request-id: {request_id}\r\nopenai-processing-ms: 0\r\ncache-control: no-store\r\n"
     "connection: close\r\n\r\n"
 )
-PHRASES = {400: "400 Bad Request", 431: "431 Request Header Fields Too Large"}
+PHRASES = {
+    400: "400 Bad Request",
+    408: "408 Request Timeout",
+    431: "431 Request Header Fields Too Large",
+}
 NO_HTTP = ApiError(
     "The bytes that came are no HTTP/1.1 request: expected a request line such as "
     "'POST /v1/responses HTTP/1.1', headers, and a body of the length that they name.",
@@ -42,7 +46,7 @@ NO_HTTP = ApiError(
 )
 
 
-class Protocol(HttpToolsProtocol):
+class Protocol(HeardProtocol):
     """One connection. What it needs to know is set by `protocol`, for uvicorn makes it."""
 
     mint: Callable[[str], str]
@@ -54,8 +58,6 @@ class Protocol(HttpToolsProtocol):
     """Of a request that offers an upgrade: its head without the offer, to be read again."""
     _read = 0
     """How much had been read when the offer ended the reading."""
-    _answered: RequestResponseCycle | None = None
-    """Whose reply is being made: others may have come behind it."""
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
@@ -100,15 +102,11 @@ class Protocol(HttpToolsProtocol):
         """Called while httptools says where it has stopped."""
         self._read = getattr(sys.exception(), "args", (0,))[0]
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._answered = cycle
-        super()._start_asgi_task(cycle, app)
-
     def connection_lost(self, exc: Exception | None) -> None:
         """uvicorn tells the request that came last; the one that is answered must hear it."""
         super().connection_lost(exc)
         self.pipeline.clear()
-        cycle = self._answered
+        cycle = self.answered
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -116,10 +114,15 @@ class Protocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(NO_HTTP)
 
+    def refuse_slow(self) -> None:
+        self._refuse(_too_slow(self.read_timeout_s))
+
     def _refuse(self, error: ApiError) -> None:
-        """Say why and close, unless a reply has begun on this connection: then only close."""
-        cycle = self._answered
-        begun = cycle is not None and cycle.response_started and not cycle.response_complete
+        """Say why and close, unless a reply to what is read has begun: then only close."""
+        cycle = self.answered
+        begun = cycle is not None and cycle.response_started
+        if cycle is not None and cycle.response_complete:
+            begun = self.part == "body"
         if not self.pipeline and not begun:
             body = orjson.dumps({"error": error_body(error)})
             status = PHRASES[error.status]
@@ -128,13 +131,20 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def protocol(mint: Callable[[str], str], max_header_bytes: int) -> type[HttpToolsProtocol]:
-    """A class for uvicorn's `http`. `mint` makes request ids."""
-    told = {"mint": staticmethod(mint), "max_header_bytes": max_header_bytes}
-    return type("Protocol", (Protocol,), told)
+def protocol(
+    mint: Callable[[str], str],
+    *,
+    max_header_bytes: int,
+    read_timeout_s: float,
+    clock: Clock | None = None,
+) -> type[Protocol]:
+    """A class for uvicorn's `http`. `mint` makes request ids; the time is the event loop's."""
+    bounds = {"max_header_bytes": max_header_bytes, "read_timeout_s": read_timeout_s}
+    told = {"mint": staticmethod(mint), "clock": clock}
+    return type("Protocol", (Protocol,), told | bounds)
 
 
-def _parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+def _parser(protocol: Protocol) -> httptools.HttpRequestParser:
     """As uvicorn makes its own: what stands behind a last request is no fault of that."""
     parser = httptools.HttpRequestParser(protocol)
     with suppress(AttributeError):  # httptools before 0.6.3
@@ -148,4 +158,14 @@ def _too_large(at_most: int) -> ApiError:
         status=431,
         type="invalid_request_error",
         code="headers_too_large",
+    )
+
+
+def _too_slow(within_s: float) -> ApiError:
+    return ApiError(
+        f"The request came too slowly: its head, and each {PIECE_BYTES} bytes of its body or the "
+        f"rest, have to come within {within_s:g} s (TRT_RESPONSES_READ_TIMEOUT_S).",
+        status=408,
+        type="invalid_request_error",
+        code="request_timeout",
     )

@@ -133,7 +133,11 @@ def bound(settings: Settings) -> socket.socket:
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol(mint, settings.max_header_bytes),
+        http=protocol(
+            mint,
+            max_header_bytes=settings.max_header_bytes,
+            read_timeout_s=settings.read_timeout_s,
+        ),
         ws="none",  # an upgrade that is asked for is not made: the request is answered as HTTP
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=False,

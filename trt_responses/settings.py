@@ -58,6 +58,12 @@ class Settings(BaseModel):
     max_header_bytes: Positive = Field(
         64 * 1024, description="Largest head of a request; larger ones get a 431."
     )
+    read_timeout_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds in which a client has to begin a request, to end its head, and to "
+        "send its body or 64 KiB more of it; then a 408, and the connection is closed.",
+    )
     max_tools: Positive = Field(1024, description="Tools in one request.")
     max_input: Positive = Field(20_000, description="Items in one request's input.")
     max_metadata: int = Field(16, ge=0, le=16, description="Pairs in a request's metadata.")

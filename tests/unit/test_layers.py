@@ -26,7 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "web": SEAMS | {"harmony", "response"},
     "telemetry": SEAMS | {"response"},
     "settings": {"errors"},
-    "http_protocol": {"errors"},
+    "http_silence": set(),
+    "http_protocol": {"errors", "http_silence"},
     "doctor": SEAMS | {"settings", "prepare", "harmony.vocabulary", "engine", "store"},
 }
 """What each room may name besides itself. Those that join everything are left out."""

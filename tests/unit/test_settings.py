@@ -53,6 +53,7 @@ def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> 
         *[("PORT", value) for value in ("no", "-1", "65536", "1.5", "80 80")],
         *[("MAX_BODY_BYTES", "0"), ("MAX_RUNNING", "-1"), ("SLOTS", "0"), ("THREADS", "0")],
         *[("DRAIN_S", "-1"), ("DRAIN_S", "soon"), ("INSECURE", "maybe")],
+        *[("READ_TIMEOUT_S", value) for value in ("0", "-1", "nan", "soon", "60s")],
         *[("DATE", value) for value in ("today", "2026-1-1", "2026-01-01T00:00")],
         *[("LOG_LEVEL", "loud"), ("STORE_BYTES", "1G"), ("CONTEXT_TOKENS", "nan")],
     ],

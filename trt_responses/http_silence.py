@@ -1,0 +1,173 @@
+"""Clients that owe a request and say nothing, or that have more to send than is wanted.
+
+A connection is let go when it is the client's turn and `read_timeout_s` bring neither the first
+byte of a request, nor the end of a head that has begun, nor a piece or the end of a body. It has
+one timer for all that, which nothing moves: when it is due, it looks. What a client still sends
+behind its reply is read and dropped for a while. Knows uvicorn's connections; the words for a
+client that is too slow are another's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from uvicorn._types import ASGI3Application
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+    Part = Literal["nothing", "head", "body"]
+
+PIECE_BYTES = 65_536
+"""Of a body, if not its end, in each `read_timeout_s`: a drip is no upload."""
+DROPPED_BYTES = 64 * 1024 * 1024
+"""Of a body whose reply has gone. Many clients read only when they have sent all, and a connection
+that is closed with bytes unread may take its reply along."""
+CLOCK_S = 0.001
+"""The least that uvloop's clock tells."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """What an event loop has of one."""
+
+    def time(self) -> float: ...
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer: ...
+
+
+class Flow(FlowControl):
+    """uvicorn's, which knows when reading went on: a client is not to blame for what was before.
+    It does not know the connection: a circle of two would outlive each until it is looked for."""
+
+    def __init__(self, transport: asyncio.Transport, now: Callable[[], float]) -> None:
+        super().__init__(transport)
+        self._now = now
+        self.resumed = 0.0
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.resumed = self._now()
+        super().resume_reading()
+
+
+class HeardProtocol(HttpToolsProtocol):
+    """One connection, and how long its client has been silent."""
+
+    read_timeout_s: float
+    clock: Clock | None = None
+    """Whose time counts; the event loop's, if none is given."""
+
+    answered: RequestResponseCycle | None = None
+    """Whose reply is being made, or was made last: others may have come behind it."""
+    part: Part = "nothing"
+    """Of a request: what is being read."""
+
+    _clock: Clock
+    _since: float
+    """When the client's silence, or its drip, began to count."""
+    _piece = 0
+    """Bytes of the body since then."""
+    _last = False
+    """The client wants no further reply: the connection ends with this one and its request."""
+    _unsent: float = math.inf
+    """What a closing connection still had to send when it was last looked at."""
+    _timer: Timer
+
+    def refuse_slow(self) -> None:
+        """Called when a request that has begun is too slow."""
+        raise NotImplementedError
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._clock = self.clock or self.loop
+        self.flow: Flow = Flow(transport, self._clock.time)
+        self._count_anew()
+        self._timer = self._clock.call_later(self.read_timeout_s, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._timer.cancel()
+
+    def _count_anew(self) -> None:
+        self._since = self._clock.time()
+
+    def _look(self) -> None:
+        left_s = self.read_timeout_s
+        if self.transport.is_closing():
+            self._end_closing()
+        elif self._awaits_client():
+            left_s += max(self._since, self.flow.resumed) - self._clock.time()
+            if left_s < CLOCK_S:
+                left_s = self.read_timeout_s
+                self._let_go()
+        self._timer = self._clock.call_later(left_s, self._look)
+
+    def _awaits_client(self) -> bool:
+        """Nothing is being answered, or what is being answered has not come whole."""
+        cycle = self.answered
+        if cycle is None or cycle.response_complete:
+            return True
+        coming = self.part == "body" and cycle is self.cycle
+        return coming and not (cycle.response_started or self.flow.read_paused)
+
+    def _let_go(self) -> None:
+        if self.part == "nothing":
+            self.transport.close()
+        else:
+            self.refuse_slow()
+
+    def _end_closing(self) -> None:
+        """To close is to wait until all is sent: for ever, if the client takes nothing."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= self._unsent:
+            self.transport.abort()
+        self._unsent = unsent
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.part = "head"
+        self._count_anew()
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self.headers = []  # the request has its own: what stands behind a body belongs to nobody
+        self.part, self._piece = "body", 0
+        self._count_anew()
+        if not self.cycle.keep_alive:
+            self._last = self.cycle.keep_alive = True  # or uvicorn would close with the reply
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self.answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._piece += len(body)
+        if self.cycle.response_complete:
+            if self._piece > DROPPED_BYTES:
+                self.transport.close()
+        elif self._piece >= PIECE_BYTES:
+            self._piece = 0
+            self._count_anew()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self.part = "nothing"
+        if self._last:
+            self.cycle.keep_alive = False
+            if self.cycle.response_complete:
+                self.transport.close()
+
+    def on_response_complete(self) -> None:
+        self._count_anew()
+        super().on_response_complete()
