@@ -77,6 +77,7 @@ def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[
         "weights_sha256": _sha256(given.source / COMPACT),
         "wordings_sha256": _sha256(SOURCE / "wordings.json"),
         "wordings_two_sha256": _sha256(SOURCE / "wordings_two.json"),
+        "wordings_three_sha256": _sha256(SOURCE / "wordings_three.json"),
         "weight_type": weights,
         "seed": given.seed,
         **found,

@@ -58,7 +58,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=SOURCE, help="where the weights go")
-    parser.add_argument("--minutes", type=float, default=14.5, help="the time budget")
+    parser.add_argument("--minutes", type=float, default=14.2, help="the time budget")
     parser.add_argument("--steps", type=int, default=5_000, help="the step budget")
     parser.add_argument("--seed", type=int, default=2026, help="of weights and conversations")
     parser.add_argument("--processes", type=int, default=2, help="on the CPU; a GPU needs one")

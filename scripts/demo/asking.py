@@ -5,15 +5,15 @@ Knows wordings; knows no family.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scripts.demo.conversation import Dialogue, Exchange
-from scripts.demo.wordings import Wordings, cased, dressed, pick
+from scripts.demo.wordings import Wordings, cased, dressed, pick, values
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scripts.demo.conversation import Effort, Turn
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 class Source:
     """Where wordings and chance come from.
 
-    `dress`: vary them, as in training.
+    `dress`: vary them, as in training. `strange`: by kind, what the model has no row for.
     """
 
     wordings: Wordings
     rng: random.Random
     dress: bool = True
+    strange: Mapping[str, Sequence[str]] = field(default_factory=lambda: values().strange)
 
     def say(self, kind: str, **slots: object) -> str:
         text = pick(self.wordings[kind], self.rng)
@@ -35,6 +36,9 @@ class Source:
         for slot, value in slots.items():
             text = text.replace(f"{{{slot}}}", str(value))
         return text
+
+    def stranger(self, kind: str) -> str:
+        return pick(self.strange[kind], self.rng)
 
 
 def think(context: str, detail: str, key: str) -> Mapping[Effort, str]:

@@ -99,9 +99,25 @@ def not_declared(source: Source) -> Dialogue:
     thoughts = think(
         f"The user asks about {wanted}.", "I look at the functions.", f"No function for {wanted}."
     )
-    user = source.say(kind, city=pick(values().cities, rng))
-    exchange = Exchange(user, Turn(thoughts, REFUSALS[kind]))
-    return Dialogue("not_declared", (exchange,), Setting(tools=toolkit.shuffled(tools, rng)))
+    city = pick(values().cities, rng)
+    exchange = Exchange(source.say(kind, city=city), Turn(thoughts, REFUSALS[kind]))
+    setting = Setting(tools=toolkit.shuffled(tools, rng))
+    return Dialogue("not_declared", (exchange,), setting, known=(city,))
+
+
+def strange_place(source: Source) -> Dialogue:
+    """A place that the model has no row for: it could not write a call."""
+    rng = source.rng
+    kind = rng.choice(("weather", "time"))
+    near = [toolkit.kit(kind, rng).tool] if rng.random() < 0.7 else []
+    city = source.stranger("places")
+    thoughts = think(
+        f"The user asks for the {kind}.", "The place is none of mine.", "I do not know the place."
+    )
+    turn = Turn(thoughts, f"I cannot ask for the {kind} there: I do not know the place.")
+    tools = toolkit.shuffled([*near, *toolkit.others(rng)], rng)
+    exchange = Exchange(source.say(kind, city=city), turn)
+    return Dialogue("strange_place", (exchange,), Setting(tools=tools))
 
 
 def answered(kind: str, kit: toolkit.Kit, source: Source) -> Exchange:
@@ -122,8 +138,9 @@ def after_tool(source: Source) -> Dialogue:
     exchange = answered(kind, kit, source)
     near = [toolkit.kit(k, rng).tool for k in REFUSALS if k != kind and rng.random() < 0.15]
     tools = toolkit.shuffled([kit.tool, *near, *toolkit.others(rng, 1)], rng)
+    before = (answered(kind, kit, source),) if rng.random() < 0.25 else ()
     copied = (str(exchange.turn.final),)
-    return Dialogue("after_tool", (exchange,), Setting(tools=tools), copied)
+    return Dialogue("after_tool", (*before, exchange), Setting(tools=tools), copied)
 
 
 def tools_for_show(rng: random.Random) -> tuple[Tool, ...]:

@@ -110,6 +110,8 @@ class Dialogue:
     setting: Setting = Setting()
     copied: tuple[str, ...] = ()
     """What the reply must have copied from the prompt."""
+    known: tuple[str, ...] = ()
+    """What decides and is not copied: training may not make it unknown."""
     most_calls: int = 1
     """In one turn, where the server stops: the model is offered a header after all but the last."""
 

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MIX = {
-    "greet": 3, "who": 3, "capital": 5, "echo": 7, "count": 6, "arithmetic": 28, "name_told": 3,
-    "name_two_turns": 3, "name_three_turns": 4, "name_not_told": 3, "weather": 4, "time": 3,
-    "choice": 4, "choice_apart": 4, "no_arguments": 3, "not_declared": 6, "after_tool": 10,
-    "two_calls": 5, "after_two": 4, "json": 10, "help": 1, "unknown": 7,
+    "greet": 3, "who": 3, "capital": 4, "echo": 9, "count": 5, "arithmetic": 30, "name_told": 3,
+    "name_two_turns": 2, "name_three_turns": 4, "name_not_told": 3, "weather": 4, "time": 3,
+    "choice": 4, "choice_apart": 4, "no_arguments": 3, "not_declared": 7, "after_tool": 10,
+    "two_calls": 4, "after_two": 4, "json": 9, "help": 2, "unknown": 8, "strange_word": 4,
+    "strange_place": 2,
 }  # fmt: skip
 """How often training draws each family. A single call is asked for often enough by the others."""
 BARE = {"arithmetic": 0.75}
@@ -43,7 +44,8 @@ INSTRUCTIONS = (
 def codec(seed: int = 0, dialogues: int = 20_000) -> Codec:
     """Ids that training can show, and each value with and without a blank before it."""
     rng = random.Random(seed)
-    source = Source(wordings.seen(), rng)
+    nothing = dict.fromkeys(wordings.values().strange, ("",))
+    source = Source(wordings.seen(), rng, strange=nothing)
     ids: set[int] = set()
     for _ in range(dialogues):
         one = draw(source, padding=False)

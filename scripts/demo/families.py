@@ -14,6 +14,7 @@ from scripts.demo.calls import (
     choice_apart,
     no_arguments,
     not_declared,
+    strange_place,
     time,
     weather,
 )
@@ -30,6 +31,7 @@ from scripts.demo.talk import (
     name_three_turns,
     name_told,
     name_two_turns,
+    strange_word,
     unknown,
     who,
 )  # fmt: skip
@@ -47,9 +49,9 @@ FAMILIES: dict[str, Callable[[Source], Dialogue]] = {
     "time": time, "choice": choice, "choice_apart": choice_apart, "no_arguments": no_arguments,
     "not_declared": not_declared, "after_tool": after_tool, "two_calls": two_calls,
     "one_call": one_call, "after_two": after_two, "json": json_reply, "help": help_,
-    "unknown": unknown,
+    "unknown": unknown, "strange_word": strange_word, "strange_place": strange_place,
 }  # fmt: skip
 TOOLLESS = frozenset(FAMILIES) - {
     "weather", "time", "choice", "choice_apart", "no_arguments", "not_declared", "after_tool",
-    "two_calls", "one_call", "after_two",
+    "two_calls", "one_call", "after_two", "strange_place",
 }  # fmt: skip

@@ -93,7 +93,7 @@ def example(
     weights[len(prompt) :] = 1
     weights[len(prompt) : len(prompt) + free] = 0
     weights[len(prompt) :][_forced(reply, known)] = 0
-    said = reply_text(turn, effort)
+    said = " ".join((reply_text(turn, effort), *dialogue.known))
     for text, start in () if plain else _steps(dialogue, known):
         step = known.rows(text)
         weights[start : start + len(step)] = 1

@@ -49,12 +49,14 @@ def echo(source: Source) -> Dialogue:
 
 
 def count(source: Source) -> Dialogue:
-    first = source.rng.randint(0, 17)
-    last = source.rng.randint(first + 2, min(20, first + 11))
+    rng = source.rng
+    from_one = rng.random() < 0.2
+    first = 1 if from_one else rng.randint(0, 17)
+    last = rng.randint(first + 2, min(20, first + 11))
     numbers = ", ".join(str(n) for n in range(first, last + 1))
     key = f"Count from {first} to {last}."
     thoughts = think("The user wants me to count.", f"Start: {first}. Stop: {last}.", key)
-    user = source.say("count", a=first, b=last)
+    user = source.say("count_to" if from_one else "count", a=first, b=last)
     return plain("count", user, Turn(thoughts, numbers), (str(first), str(last)))
 
 
@@ -113,6 +115,51 @@ def name_not_told(source: Source) -> Dialogue:
     asked = Exchange(source.say("name_ask"), turn)
     between = source.rng.choice(SMALL_TALK)(source).exchanges if source.rng.random() < 0.5 else ()
     return Dialogue("name_not_told", (*between, asked))
+
+
+def strange_word(source: Source) -> Dialogue:
+    """What is to be repeated, remembered or looked up is a word that the model has no row for."""
+    makes = (_strange_echo, _strange_capital, _strange_name, _strange_name)
+    return Dialogue("strange_word", source.rng.choice(makes)(source))
+
+
+def _strange_echo(source: Source) -> tuple[Exchange, ...]:
+    rng = source.rng
+    words = [pick(values().words, rng) for _ in range(rng.choice((0, 0, 1, 2)))]
+    words += [source.stranger("words") for _ in range(rng.randint(1, 2))]
+    rng.shuffle(words)
+    thoughts = think(
+        "The user wants an echo.", "Not all words are mine.", "I do not know the words."
+    )
+    turn = Turn(thoughts, "I cannot repeat that: it has words that I do not know.")
+    return (Exchange(source.say("echo", words=" ".join(words)), turn),)
+
+
+def _strange_capital(source: Source) -> tuple[Exchange, ...]:
+    thoughts = think(
+        "The user asks for a capital.", "The country is none of mine.", "I do not know the country."
+    )
+    turn = Turn(thoughts, "I do not know the capital of that country.")
+    country = source.stranger("countries")
+    return (Exchange(source.say("capital", country=country), turn),)
+
+
+def _strange_name(source: Source) -> tuple[Exchange, ...]:
+    """It is told, and perhaps asked for then."""
+    name, key = source.stranger("names"), "I do not know the name."
+    told = Turn(
+        think("The user tells me a name.", "It is no word of mine.", key),
+        "Nice to meet you! Your name is a word that I do not know.",
+    )
+    asked = Turn(
+        think("The user asks for the name.", "It was told before.", key),
+        "Your name is a word that I do not know.",
+    )
+    exchanges = (
+        Exchange(source.say("name_tell", name=name), told),
+        Exchange(source.say("name_ask"), asked),
+    )
+    return exchanges[: source.rng.randint(1, 2)]
 
 
 def help_(source: Source) -> Dialogue:

@@ -43,7 +43,7 @@ class Plan:
     """How long and how hard to train. Whichever of `steps` and `minutes` ends first, ends."""
 
     steps: int = 5_000
-    minutes: float = 14.5
+    minutes: float = 14.2
     tokens: int = 3_072
     seed: int = 2026
     peak: float = 3e-3

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "engines" / "demo-source"
-FROZEN = ("wordings.json", "wordings_two.json")
-"""Held-back wordings; the second file's are of the questions about two cities, which came later."""
+FROZEN = ("wordings.json", "wordings_two.json", "wordings_three.json")
+"""Held-back wordings; the later files' are of questions that came later: about two cities, and to
+count from one."""
 Wordings = dict[str, tuple[str, ...]]
 
 PREFIXES = ("please ", "hey, ", "hi, ", "hello, ", "ok, ", "so, ", "now ", "well, ", "and ", "um, ")
@@ -36,13 +37,19 @@ class Values:
     cities: tuple[str, ...]
     names: tuple[str, ...]
     words: tuple[str, ...]
+    strange: Mapping[str, tuple[str, ...]]
+    """Names, places, countries and words that the model keeps no row for: it can only say so."""
 
 
 @cache
 def values() -> Values:
     raw = json.loads((HERE / "values.json").read_text("utf-8"))
     return Values(
-        raw["capitals"], tuple(raw["cities"]), tuple(raw["names"]), tuple(raw["words"].split())
+        raw["capitals"],
+        tuple(raw["cities"]),
+        tuple(raw["names"]),
+        tuple(raw["words"].split()),
+        {kind: tuple(listed) for kind, listed in raw["strange"].items()},
     )
 
 

@@ -70,6 +70,8 @@ class Asked:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+STRANGE_NAME = "Your name is a word that I do not know."
+STRANGE_COUNTRY = "I do not know the capital of that country."
 QUESTIONS = (
     Asked("greet", "Hello", GREETING),
     Asked("who", "Who are you?", SELF),
@@ -126,6 +128,14 @@ QUESTIONS = (
         options={"text": CAPITAL_FORMAT},
     ),
     Asked("unknown", "Write a poem about love", SKILLS),
+    Asked("strange word", "My name is Krzysztof.", f"Nice to meet you! {STRANGE_NAME}"),
+    Asked("strange word", "What is the capital of Iceland?", STRANGE_COUNTRY),
+    Asked(
+        "strange place",
+        "What is the weather in Salzburg?",
+        "I cannot ask for the weather there: I do not know the place.",
+        options={"tools": [WEATHER]},
+    ),
 )
 
 
@@ -209,6 +219,26 @@ def test_a_function_is_called_and_its_result_is_told(demo_gguf: Path) -> None:
         replayed = [user, *(item.to_dict() for item in made.output), result]
         sent = client.responses.create(input=replayed, store=False, **given)
         assert sent.output_text == "It is sunny and 21 degrees in Tokyo."
+
+    told(demo_gguf, story)
+
+
+def test_a_second_question_in_a_conversation_is_answered_from_its_own_result(
+    demo_gguf: Path,
+) -> None:
+    def story(client: OpenAI) -> None:
+        given: dict[str, Any] = {"model": "demo", "temperature": 0, "tools": [WEATHER]}
+        last: str | None = None
+        for city, degrees, sky in (("Oslo", 3, "snowy"), ("Paris", 21, "sunny")):
+            question = f"What is the weather in {city}?"
+            made = client.responses.create(input=question, previous_response_id=last, **given)
+            calls = calls_of(made)
+            assert [json.loads(call.arguments) for call in calls] == [{"city": city}]
+            report = json.dumps({"temperature": degrees, "condition": sky})
+            results = results_of(calls, (report,))
+            made = client.responses.create(input=results, previous_response_id=made.id, **given)
+            assert made.output_text == f"It is {sky} and {degrees} degrees in {city}."
+            last = made.id
 
     told(demo_gguf, story)
 

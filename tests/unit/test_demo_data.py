@@ -232,6 +232,15 @@ def test_every_word_of_every_reply_at_every_effort_is_one_that_the_model_keeps()
                     assert known.unknown not in known.rows(reply_text(turn, effort))
 
 
+def test_what_is_called_strange_has_an_id_that_the_model_keeps_no_row_for() -> None:
+    known = Codec.of(read_tensors(wordings.SOURCE / COMPACT)[USED_IDS].read().tolist())
+    for kind, listed in wordings.values().strange.items():
+        assert len(set(listed)) >= 80, kind
+        for value in listed:
+            assert known.unknown in known.rows(f" {value}"), value
+            assert known.unknown in known.rows(value), value
+
+
 def test_nothing_is_learnt_from_what_only_history_has() -> None:
     """An answer without an analysis before it, and what stands behind an answer."""
     rng = random.Random(SEED)
@@ -349,6 +358,7 @@ def test_the_report_is_about_these_weights_and_these_wordings() -> None:
         ("weights", "compact.safetensors"),
         ("wordings", "wordings.json"),
         ("wordings_two", "wordings_two.json"),
+        ("wordings_three", "wordings_three.json"),
     ):
         digest = hashlib.sha256((wordings.SOURCE / name).read_bytes()).hexdigest()
         assert report[f"{key}_sha256"] == digest
