@@ -144,7 +144,7 @@ class Generations:
     def __init__(self, vocabulary: Vocabulary, seed: int) -> None:
         self.rng = random.Random(seed)
         self._vocabulary = vocabulary
-        self._partial = [i for i, raw in enumerate(vocabulary.token_bytes) if not _is_text(raw)]
+        self._partial = [i for i, raw in enumerate(vocabulary.token_bytes) if not is_text(raw)]
         self._encoded: dict[str, list[int]] = {}
 
     def next(self) -> list[int]:
@@ -183,7 +183,7 @@ class Generations:
         return self._encoded[text]
 
 
-def _is_text(raw: bytes) -> bool:
+def is_text(raw: bytes) -> bool:
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.oracle import is_text
 from trt_responses.harmony.pieces import Pieces
 from trt_responses.harmony.spelled import Spelled
 from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, load
@@ -47,15 +48,7 @@ def test_a_texts_ids_say_its_json_letter_for_letter(text: str) -> None:
 def test_any_ids_say_the_json_of_their_text_or_what_is_no_json(body: list[int]) -> None:
     said = SPELLED(message(body))
     raw = b"".join(VOCABULARY.token_bytes[token_id] for token_id in body)
-    assert (b'"%b"' % said == orjson.dumps(raw.decode("utf-8", "replace"))) == _is_text(raw)
-
-
-def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    assert (b'"%b"' % said == orjson.dumps(raw.decode("utf-8", "replace"))) == is_text(raw)
 
 
 @pytest.mark.parametrize(
