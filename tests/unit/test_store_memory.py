@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.histories import AGE_S, NOW, MemoryHistory, block, letters, record
-from trt_responses.store.base import Block, Expired, Record
+from tests.histories import AGE_S, LEASE_S, NOW, MemoryHistory, block, letters, record
+from trt_responses.store.base import Block, Expired, Job, Record
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 
@@ -42,6 +42,22 @@ def test_a_record_that_comes_late_expires_at_its_own_age() -> None:
         history.advance(6)
         assert await kept.get("old", "ann") == Expired("old")
         assert isinstance(await kept.get("young", "ann"), Record)
+
+    asyncio.run(story())
+
+
+def test_an_old_job_stays_while_it_is_held_and_expires_as_its_lease_ends() -> None:
+    async def story() -> None:
+        history = MemoryHistory()
+        kept = history.store()
+        job = Job("j", "ann", b"{}", int(NOW - AGE_S) + 10)
+        await kept.put_job(job)
+        history.advance(20)
+        assert await kept.get("j", "ann") == job
+        assert await kept.renew_job("j") == "held"
+        history.advance(LEASE_S)
+        assert await kept.get("j", "ann") == Expired("j")
+        assert await kept.renew_job("j") == "gone"
 
     asyncio.run(story())
 
