@@ -23,7 +23,6 @@ from trt_responses.prepare.chain import GRAPH, chain_of
 from trt_responses.prepare.stand_ins import StandIns
 from trt_responses.prepare.trtllm_plan import served
 from trt_responses.settings import PREFIX, Settings
-from trt_responses.store.base import says_nothing
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.store.sqlite import SqliteStore
@@ -121,7 +120,7 @@ def _rtx(directory: Path, card: Card) -> Executor:
     )
 
 
-def store_of(settings: Settings, spell: Spell = says_nothing) -> Store:
+def store_of(settings: Settings, spell: Spell) -> Store:
     """The store that the settings name; what `spell` says of ids it keeps as ids alone."""
     bounds = Bounds(
         max_bytes=settings.store_bytes,

@@ -10,6 +10,7 @@ client that is too slow are another's.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -60,7 +61,7 @@ class Flow(FlowControl):
         super().resume_reading()
 
 
-class HeardProtocol(HttpToolsProtocol):
+class HeardProtocol(HttpToolsProtocol, ABC):
     """One connection, and how long its client has been silent."""
 
     read_timeout_s: float
@@ -83,9 +84,9 @@ class HeardProtocol(HttpToolsProtocol):
     """What a closing connection still had to send when it was last looked at."""
     _timer: Timer
 
+    @abstractmethod
     def refuse_slow(self) -> None:
         """Called when a request that has begun is too slow."""
-        raise NotImplementedError
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

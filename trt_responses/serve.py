@@ -133,6 +133,8 @@ def bound(settings: Settings) -> socket.socket:
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        host=settings.host,
+        port=settings.port,
         http=protocol(
             mint,
             max_header_bytes=settings.max_header_bytes,

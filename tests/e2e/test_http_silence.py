@@ -412,6 +412,7 @@ def test_a_client_that_leaves_leaves_no_timer(sent: bytes, leave: Callable[[Wire
     async def story() -> None:
         async with line(STALLED) as (_, opened):
             await opened.send(sent)
+            await until(lambda: opened.clock.pending == 1)
             leave(opened.wire)
             await opened.left_nothing()
 

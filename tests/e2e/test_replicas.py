@@ -18,6 +18,7 @@ from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from trt_responses.backends import store_of
 from trt_responses.serve import _lasting
 from trt_responses.settings import Settings
+from trt_responses.store.base import says_nothing
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.store.redis import RedisStore
@@ -394,7 +395,7 @@ def test_a_server_that_hangs_is_away_after_a_while(redis: RedisServer) -> None:
 
 def test_a_redis_that_was_never_there_stops_the_start_and_names_no_password() -> None:
     async def story() -> None:
-        store = store_of(Settings(store="redis://:secret@127.0.0.1:1/0"))
+        store = store_of(Settings(store="redis://:secret@127.0.0.1:1/0"), says_nothing)
         with pytest.raises(Exception, match="not there") as failed:
             await store.start()
         assert "redis://127.0.0.1:1" in str(failed.value)
@@ -407,16 +408,16 @@ def test_a_redis_that_was_never_there_stops_the_start_and_names_no_password() ->
 
 
 def test_the_settings_choose_the_store_and_a_served_history_lasts(tmp_path: Path) -> None:
-    assert isinstance(store_of(Settings()), MemoryStore)
-    assert isinstance(store_of(Settings(store="memory://")), MemoryStore)
-    assert isinstance(store_of(Settings(store="redis://localhost")), RedisStore)
-    assert isinstance(store_of(_lasting(Settings(store="memory://"))), MemoryStore)
+    assert isinstance(store_of(Settings(), says_nothing), MemoryStore)
+    assert isinstance(store_of(Settings(store="memory://"), says_nothing), MemoryStore)
+    assert isinstance(store_of(Settings(store="redis://localhost"), says_nothing), RedisStore)
+    assert isinstance(store_of(_lasting(Settings(store="memory://")), says_nothing), MemoryStore)
     with pytest.raises(Exception, match="TRT_RESPONSES_STORE"):
-        store_of(Settings(store="mysql://localhost"))
+        store_of(Settings(store="mysql://localhost"), says_nothing)
 
     async def story() -> None:
         for _ in range(2):
-            store = store_of(_lasting(Settings(data_dir=tmp_path / "mine")))
+            store = store_of(_lasting(Settings(data_dir=tmp_path / "mine")), says_nothing)
             async with served(store=store) as s:
                 assert (await s.client.create()).status == 200
         assert (tmp_path / "mine" / "history.db").exists()

@@ -50,7 +50,8 @@ PIECE = Struct("<QI?")
 
 
 class RedisStore:
-    """Records that expire by age, on a server that replicas share."""
+    """Records that expire by age, on a server that replicas share. What was stored with a `spell`
+    reads as damaged without it."""
 
     def __init__(
         self,

@@ -46,7 +46,8 @@ TOUCHED_AT_MOST = 1000
 
 
 class SqliteStore:
-    """An LRU in a file, bounded by bytes, count and age."""
+    """An LRU in a file, bounded by bytes, count and age. What was stored with a `spell` reads as
+    damaged without it."""
 
     def __init__(
         self,
