@@ -29,15 +29,15 @@ from bench.check import Wrong
 from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
 from trt_responses.cli_engine import prepare_demo
-from trt_responses.harmony import vocabulary as vocabularies
-from trt_responses.harmony.tokenise import Tokeniser
 from trt_responses.prepare.build import MODEL
 from trt_responses.settings import Settings
+from trt_responses.tokens import vocabulary as vocabularies
+from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 PARTS = ("inprocess", "wire", "beside", "stores", "segments", "prepare", "tensorrt")
 STREAMS = (1, 64, 256)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from bench.ours import Playing
-    from trt_responses.harmony.tokenise import Tokeniser
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Kind
+    from trt_responses.tokens.tokenise import Tokeniser
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 CONTEXT_TOKENS = 131_072
 CONVERSATION_TOKENS = 100_000

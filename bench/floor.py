@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bench.script import pieces
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bench.script import Script
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 KINDS = (("response.reasoning_text.delta", "rs", ()), ("response.output_text.delta", "msg", None))
 """Of the two messages in a script: the event, the prefix of its item's id, its logprobs."""

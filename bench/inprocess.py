@@ -17,7 +17,7 @@ from bench.floor import floor
 from bench.script import script
 from bench.timing import Repeats, cpu_ns
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bench.script import Script
     from trt_responses.engine.base import Chunk
     from trt_responses.engine.scripted import ScriptedEngine
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
     Once = Callable[[], Awaitable[object]]
 

@@ -20,12 +20,12 @@ from bench.asgi import living, post
 from bench.asks import BODY
 from bench.ours import Playing
 from bench.script import LENGTHS, ids, script
-from trt_responses.harmony import vocabulary as vocabularies
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.tokens import vocabulary as vocabularies
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from bench.script import Script
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 WARM_UP = 1000
 STORED = 3000

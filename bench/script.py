@@ -11,12 +11,12 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 ANALYSIS_TOKENS = 64
 LENGTHS = (448, 2048, 8192)

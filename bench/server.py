@@ -15,7 +15,7 @@ import uvicorn
 from bench.floor import floor
 from bench.ours import Playing
 from bench.script import script
-from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -28,21 +28,21 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
-from trt_responses.harmony import vocabulary as vocabularies
-from trt_responses.harmony.pieces import Pieces
 from trt_responses.harmony.spelled import Spelled
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.store.base import Block, Record
 from trt_responses.store.blocks import pack
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.store.sqlite import SqliteStore
+from trt_responses.tokens import vocabulary as vocabularies
+from trt_responses.tokens.pieces import Pieces
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Spell, Store
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 KINDS = ("memory", "sqlite", "sqlite full", "redis")
 RECORDS, TURNS, AT_ONCE = 1000, 10, 64

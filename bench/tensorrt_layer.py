@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.prepare import lines
-from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.prepare.architecture import from_hf
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.safetensors import Tensor, narrow, write_tensors
@@ -27,6 +26,7 @@ from trt_responses.prepare.tensorrt import Means, prepare
 from trt_responses.prepare.tensorrt_binding import binding
 from trt_responses.prepare.tensorrt_job import compiled
 from trt_responses.prepare.tensorrt_wish import Wish
+from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bench.check import Seen
     from bench.script import Script
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 TOKENS_A_REPEAT = 60_000
 """About a quarter of a second of the floor."""

@@ -21,10 +21,10 @@ from scripts.demo import evaluate, unused
 from scripts.demo.table import markdown
 from scripts.demo.wordings import SOURCE
 from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.harmony import vocabulary
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.demo import COMPACT, expand
 from trt_responses.prepare.gguf import WEIGHT_TYPES, convert
+from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
     from trt_responses.prepare.gguf import WeightType

@@ -14,7 +14,7 @@ from collections import Counter
 
 from tests.unit.oracle import Generations, Judge, merge, read_in_chunks, split
 from trt_responses.harmony.read import Tables
-from trt_responses.harmony.vocabulary import load
+from trt_responses.tokens.vocabulary import load
 
 
 def main() -> int:

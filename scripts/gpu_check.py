@@ -23,12 +23,12 @@ from scripts.gpu_steps import STEPS, Differs, Here, soak
 from trt_responses.engine.tensorrt_cuda import Cuda, runtime
 from trt_responses.engine.tensorrt_executor import ExecutorFault
 from trt_responses.errors import StartupError
-from trt_responses.harmony.vocabulary import load
 from trt_responses.prepare.card import library_versions
 from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prepare.tensorrt import Means
 from trt_responses.prepare.tensorrt_binding import binding
 from trt_responses.prepare.tensorrt_targets import TARGETS
+from trt_responses.tokens.vocabulary import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

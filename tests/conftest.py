@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.harmony import vocabulary as vocabularies
+from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="session")

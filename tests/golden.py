@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tests.replay import FOLDER, Json, Stage, load, names, plain, staged
-from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.harmony.read import Tables
+from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

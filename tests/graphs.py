@@ -16,8 +16,8 @@ from trt_responses.prepare.progress import Silent
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.safetensors import Array
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ from trt_responses.harmony.read import Reader, Tables
 from trt_responses.harmony.render import Renderer
 from trt_responses.harmony.scored import ScoredReader
 from trt_responses.harmony.spelled import Spelled
-from trt_responses.harmony.tokenise import Tokeniser
 from trt_responses.response.background import Background
 from trt_responses.response.runs import Parts, Runs
 from trt_responses.response.seal import Sealer, key_of, shared_keys
 from trt_responses.response.steering import Steering
 from trt_responses.settings import Settings
 from trt_responses.telemetry import RunLog
+from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.docs import Docs, openapi
 from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
 from trt_responses.web.fields import Fields
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Store
+    from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.web.endpoint import Answer
 
 logger = logging.getLogger(__name__)

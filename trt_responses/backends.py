@@ -15,27 +15,27 @@ from trt_responses.engine.tensorrt_onnx import OnnxExecutor
 from trt_responses.engine.tensorrt_rtx import RtxExecutor
 from trt_responses.engine.trtllm import TrtLlmEngine
 from trt_responses.errors import StartupError
-from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.prepare import experts, shelf
 from trt_responses.prepare.build import MODEL
 from trt_responses.prepare.card import this_machine
 from trt_responses.prepare.chain import GRAPH, chain_of
-from trt_responses.prepare.stand_ins import StandIns
 from trt_responses.prepare.trtllm_plan import served
 from trt_responses.settings import PREFIX, Settings
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 from trt_responses.store.sqlite import SqliteStore
+from trt_responses.tokens import vocabulary as vocabularies
+from trt_responses.tokens.stand_ins import StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.engine.base import Engine
     from trt_responses.engine.tensorrt_executor import Executor
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.card import Card
     from trt_responses.prepare.safetensors import Array
     from trt_responses.store.base import Spell, Store
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 @cache

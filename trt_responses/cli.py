@@ -128,9 +128,9 @@ def _deep(settings: Settings) -> Check:
     """Over the demo, which is prepared first where it is not there."""
     from trt_responses.backends import llamacpp_over
     from trt_responses.doctor.deep import NAME, deep_check
-    from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.build import MODEL
     from trt_responses.prepare.checkpoint import open_checkpoint
+    from trt_responses.tokens.vocabulary import load
 
     try:
         directory = prepare_demo(settings)

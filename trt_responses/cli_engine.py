@@ -142,8 +142,8 @@ def _prepare_llamacpp(
     settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
 ) -> Built:
     from trt_responses.backends import llamacpp_over
-    from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.build import Means, build
+    from trt_responses.tokens.vocabulary import load
 
     with shown_on(sys.stderr) as progress:
         means = Means(load(), progress, lambda path: llamacpp_over(path, settings))
@@ -158,9 +158,9 @@ def _prepare_llamacpp(
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
     from trt_responses.backends import trtllm_over
-    from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.trtllm import Means, prepare
     from trt_responses.prepare.trtllm_plan import Wish
+    from trt_responses.tokens.vocabulary import load
 
     wish = Wish(
         profile=options.profile,

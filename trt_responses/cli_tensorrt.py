@@ -89,8 +89,8 @@ def prepare_demo_onnx(settings: Settings) -> Path:
 
 
 def prepared(settings: Settings, source: Path, name: str, wish: Wish, *, wait: bool) -> Built:
-    from trt_responses.harmony.vocabulary import load
     from trt_responses.prepare.tensorrt import Means, prepare
+    from trt_responses.tokens.vocabulary import load
 
     with shown_on(sys.stderr) as progress:
         means = Means(load(), progress, lambda path: _engine(path, settings))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import openai_harmony as harmony
 
-from trt_responses.harmony import vocabulary
+from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from tests.double.llm import Double
 from tests.double.results import Script
 from trt_responses.engine.trtllm import TrtLlmEngine
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.prepare.hardware import Gpu, Hardware
 from trt_responses.prepare.progress import Silent
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.trtllm import Means
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.double.words import SamplingParams
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 GIB = 1 << 30
 H100 = Gpu("NVIDIA H100 80GB HBM3", 90, 80 * GIB, 79 * GIB, "575.57.08")

@@ -12,11 +12,11 @@ import pytest
 
 from scripts.demo.wordings import SOURCE
 from tests.graphs import Graph, planned, written
-from trt_responses.harmony import vocabulary as vocabularies
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.demo import expand
 from trt_responses.prepare.gguf import convert
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from pathlib import Path

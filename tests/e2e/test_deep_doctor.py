@@ -19,7 +19,7 @@ from trt_responses.prepare.reference import Reference
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 def test_the_deep_doctor_agrees_with_the_engine_and_sees_each_part_missing(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.double.words import SamplingParams
     from tests.graphs import Graph
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 CONTEXT = 512
 SLOTS = 2

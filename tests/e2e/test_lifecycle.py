@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 embedded = pytest.mark.xdist_group("embedded")
 

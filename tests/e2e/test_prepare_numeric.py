@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_responses.engine.base import Logprob
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.safetensors import Tensor
+    from trt_responses.tokens.vocabulary import Vocabulary
 
     Floats = NDArray[np.float32]
 

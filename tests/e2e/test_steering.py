@@ -24,8 +24,8 @@ from trt_responses.app import create_app
 from trt_responses.backends import llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.harmony.read import Tables
-from trt_responses.harmony.vocabulary import CONTROL, VOCABULARY_SIZE
 from trt_responses.settings import Settings
+from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tests.asgi import Call
     from trt_responses.engine.base import Engine, Handle, Sink
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 Json = dict[str, Any]
 T = TypeVar("T")

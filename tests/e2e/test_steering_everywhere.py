@@ -26,15 +26,15 @@ from trt_responses.engine.llamacpp import LlamaCppEngine
 from trt_responses.engine.scripted import Script, ScriptedEngine
 from trt_responses.engine.trtllm import TrtLlmEngine
 from trt_responses.harmony.read import Tables
-from trt_responses.harmony.vocabulary import CONTROL, VOCABULARY_SIZE
-from trt_responses.prepare.stand_ins import StandIns
+from trt_responses.tokens.stand_ins import StandIns
+from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.double.words import SamplingParams
     from trt_responses.engine.base import Engine, Handle, Sink
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 Json = dict[str, Any]
 

@@ -15,10 +15,10 @@ from tests.serving import serving
 from trt_responses.app import create_app
 from trt_responses.doctor.server import self_test
 from trt_responses.engine.trtllm import TrtLlmEngine
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.prepare.trtllm import prepare
 from trt_responses.prepare.trtllm_plan import Wish, served
 from trt_responses.settings import Settings
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.double.words import SamplingParams
     from trt_responses.doctor import Check
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 def test_what_was_prepared_is_served_to_the_openai_client(

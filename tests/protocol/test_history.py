@@ -21,8 +21,8 @@ from tests.protocol.served import (
 from tests.protocol.stores import memory
 from trt_responses.app import create_app
 from trt_responses.engine.scripted import Die, Script, ScriptedEngine
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.settings import Settings
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import pytest
 from trt_responses.harmony.read import Tables
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="session")

@@ -12,14 +12,14 @@ import orjson
 
 from trt_responses.harmony.fragments import Closed, Opened, Repaired, Text
 from trt_responses.harmony.read import Reader
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from trt_responses.harmony.fragments import Fragment, RepairKind
     from trt_responses.harmony.read import Tables
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 STOPS = (CONTROL.end, CONTROL.return_, CONTROL.call)
 

@@ -14,10 +14,10 @@ import pytest
 from bench import asgi, check, client, floor
 from bench.script import CHUNKS, LENGTHS, Script, pieces, script
 from bench.timing import Repeats, ratio
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 CONTROL_IDS = 10
 """Of the two headers and the two terminators, the words of the headers included."""

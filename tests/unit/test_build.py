@@ -30,8 +30,8 @@ from trt_responses.prepare.safetensors import Tensor, narrow, read_tensors, writ
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.safetensors import Array
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("build")  # its fixtures are made once per process
 
@@ -109,7 +109,7 @@ def test_a_second_build_finds_everything_done(
 CHILD = """
 import os, sys
 from pathlib import Path
-from trt_responses.harmony.vocabulary import load
+from trt_responses.tokens.vocabulary import load
 from trt_responses.prepare.build import Means, build
 from trt_responses.prepare.progress import Silent
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_responses.harmony import shorttokens
-from trt_responses.harmony.dense import ALPHABET, LEAST, LONGEST_PIECE, MOST, Dense
-from trt_responses.harmony.shorttokens import LONGEST, MISSING, ShortTokens
-from trt_responses.harmony.tokenise import Tokeniser
+from trt_responses.tokens import shorttokens
+from trt_responses.tokens.dense import ALPHABET, LEAST, LONGEST_PIECE, MOST, Dense
+from trt_responses.tokens.shorttokens import LONGEST, MISSING, ShortTokens
+from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 LETTERS = ALPHABET.decode()
 POOLS = (

@@ -18,7 +18,7 @@ from trt_responses.wire.response import Response
 if TYPE_CHECKING:
     from tests.replay import Json
     from trt_responses.harmony.read import Tables
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 EMPTY = Response("resp_0", 1, "gpt-oss")
 MESSAGE = i.OutputMessage("msg_0", "final_answer")

@@ -30,9 +30,9 @@ from trt_responses.prepare.tensorrt_network import Listing
 
 if TYPE_CHECKING:
     from trt_responses.engine.tensorrt_executor import Executor, Ids, Rows
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.safetensors import Array
     from trt_responses.prepare.tensorrt_job import Job
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 ASKED = {
     "ICudaEngine": "create_execution_context create_runtime_config num_io_tensors get_tensor_name "

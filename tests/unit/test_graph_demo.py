@@ -19,7 +19,7 @@ from trt_responses.prepare.reference import Reference
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 QUESTIONS = (
     "What is the capital of France?",

@@ -18,8 +18,6 @@ from trt_responses.harmony.read import Reader
 from trt_responses.harmony.render import Renderer
 from trt_responses.harmony.scored import ScoredReader
 from trt_responses.harmony.spelled import Spelled
-from trt_responses.harmony.tokenise import Tokeniser
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.response.history import output_blocks
 from trt_responses.response.runs import Parts, Runs
 from trt_responses.response.seal import Sealer
@@ -27,15 +25,17 @@ from trt_responses.response.steering import Steering
 from trt_responses.store.blocks import pack, unpack
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
+from trt_responses.tokens.tokenise import Tokeniser
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.wire.request import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.harmony.read import Tables
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.response.run import Run
     from trt_responses.store.base import Block
+    from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 
 ENDS = (CONTROL.end, CONTROL.call)

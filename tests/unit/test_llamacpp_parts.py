@@ -19,7 +19,7 @@ from trt_responses.engine.llamacpp_events import Events, fault
 from trt_responses.engine.quarantine import Quarantine, digest
 from trt_responses.engine.slots import Slot, Slots, common_prefix
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

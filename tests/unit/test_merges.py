@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from trt_responses.prepare.merges import merges, stand_in_merges
-from trt_responses.prepare.stand_ins import StandIns, is_whole, stand_in
+from trt_responses.tokens.stand_ins import StandIns, is_whole, stand_in
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 WORDS = ("city", " functions", "é", "ü", "日本", "naïve", "\U0001f642", '{"', '":', " Größe", "été")
 

@@ -23,7 +23,6 @@ from tests.double.lab import GIB, GPU_HOST, H100, LAPTOP, Lab, Model, tiny_check
 from tests.double.llm import RequestError
 from tests.double.results import Fail, Script
 from trt_responses.errors import StartupError
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.prepare.arguments import read_arguments, text_of, write_arguments
 from trt_responses.prepare.caches import caches_of
 from trt_responses.prepare.card import Machine, compare, read_card
@@ -43,15 +42,16 @@ from trt_responses.prepare.profiles import (
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.trtllm import prepare
 from trt_responses.prepare.trtllm_plan import Prepared, Wish, served
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.double.contract import Version
     from tests.double.words import SamplingParams
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.card import Card
     from trt_responses.prepare.profiles import GpuClass, ProfileName
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 LATENCY = Wish(profile="latency", context_tokens=4096)
 

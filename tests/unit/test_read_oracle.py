@@ -26,7 +26,7 @@ from trt_responses.harmony.read import Tables
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")

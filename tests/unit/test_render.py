@@ -22,15 +22,15 @@ from trt_responses.harmony.preface import (
     system_text,
 )
 from trt_responses.harmony.render import HITS_AT_ONCE, Message, Renderer, kept
-from trt_responses.harmony.tokenise import Tokeniser
 from trt_responses.harmony.typescript import MAX_DEPTH
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.tokenise import Tokeniser
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Kind
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 CONVERSATIONS = 2000  # about 8 s
 

@@ -15,9 +15,9 @@ from trt_responses.errors import ApiError, EngineUnavailable
 from trt_responses.harmony.gate import Gate
 from trt_responses.harmony.read import Reader
 from trt_responses.harmony.steer import Segment
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.response.generation import CONTINUATION_PRIORITY
 from trt_responses.response.log import Cursor
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions, Handle, Sink
     from trt_responses.harmony.fragments import Fragment
     from trt_responses.harmony.read import Tables
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.response.run import Run, RunFacts
+    from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 
     Stages = Callable[..., Stage]

@@ -11,14 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.oracle import is_text
-from trt_responses.harmony.pieces import Pieces
 from trt_responses.harmony.spelled import Spelled
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, load
+from trt_responses.tokens.pieces import Pieces
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 HEADER = "<|start|>assistant<|channel|>final<|message|>"
 VOCABULARY = load()

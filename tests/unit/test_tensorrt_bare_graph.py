@@ -28,8 +28,8 @@ from trt_responses.prepare.tensorrt_wish import Wish
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.build import Built
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("bare-graph")  # its fixtures are made once per process
 

@@ -30,10 +30,10 @@ from trt_responses.prepare.tensorrt_plan_file import release_in
 from trt_responses.prepare.tensorrt_wish import Wish
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.build import Built
     from trt_responses.prepare.tensorrt_job import Job, Result
     from trt_responses.prepare.tensorrt_network import Listing
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("tensorrt")  # its fixtures are made once per process
 

@@ -22,12 +22,12 @@ from trt_responses.engine.base import GenerateOptions, Guide
 from trt_responses.engine.tensorrt import TensorRtEngine
 from trt_responses.engine.tensorrt_guides import _tokeniser
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
-from trt_responses.harmony.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 PROMPT = list(range(10, 20))
 GREEDY = GenerateOptions(5, (), temperature=0.0)

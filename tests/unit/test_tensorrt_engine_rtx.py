@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.tensorrt_executor import Executor
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 SLOTS, LENGTH, CHUNK = 3, 96, 16
 

@@ -42,10 +42,10 @@ from trt_responses.prepare.tensorrt_wish import Wish
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.checkpoint import Checkpoint
     from trt_responses.prepare.tensorrt_targets import Format
     from trt_responses.prepare.tensorrt_weights import Constant
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 NAMES = Path(__file__).parents[1] / "data" / "tensorrt_enterprise_names.txt"
 SMALL = replace(TINY, layers=1, intermediate=96)

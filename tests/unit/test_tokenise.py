@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.merge import STEPS, LongRun, merged
-from trt_responses.harmony.pretokens import BLOCK, PIECE, Shapes, last_cut
-from trt_responses.harmony.tokenise import LONG, SLICE, Tokeniser
-from trt_responses.harmony.vocabulary import FIRST_CONTROL_ID
+from trt_responses.tokens.merge import STEPS, LongRun, merged
+from trt_responses.tokens.pretokens import BLOCK, PIECE, Shapes, last_cut
+from trt_responses.tokens.tokenise import LONG, SLICE, Tokeniser
+from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 RANDOM_TEXTS = 2500  # about 4 s
 

@@ -23,7 +23,7 @@ from trt_responses.engine.trtllm import TrtLlmEngine, installed
 from trt_responses.engine.trtllm_pulse import Patience
 from trt_responses.engine.trtllm_request import UNLIKELY
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -26,7 +26,7 @@ from tests.double.llm import Double, RequestError
 from tests.double.results import Fail, Hang, Script
 from tests.live.differences import changes, differences
 from trt_responses.engine import trtllm_api as api
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from tests.double.contract import Version

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_responses.harmony.pieces import escaped
 from trt_responses.harmony.unwrap import Unwrapper
+from trt_responses.tokens.pieces import escaped
 
 
 def unwrapped(text: str, cuts: list[int], *, whole: bool = True) -> str:

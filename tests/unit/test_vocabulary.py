@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.errors import StartupError
-from trt_responses.harmony import vocabulary as v
+from trt_responses.tokens import vocabulary as v
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 @pytest.fixture

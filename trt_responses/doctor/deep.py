@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.engine.base import Chunk, Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.checkpoint import Checkpoint
+    from trt_responses.tokens.vocabulary import Vocabulary
 
     Likeliest = Sequence[tuple[int, float]]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
-from trt_responses.harmony import vocabulary
 from trt_responses.prepare import shelf
+from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

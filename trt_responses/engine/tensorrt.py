@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions, Sink
     from trt_responses.engine.tensorrt_batch import Told
     from trt_responses.engine.tensorrt_executor import Executor
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 MAX_LOGPROBS = 20
 STALL_S = 120.0

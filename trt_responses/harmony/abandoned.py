@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from trt_responses.harmony.vocabulary import FIRST_CONTROL_ID
+from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from trt_responses.harmony.fragments import RepairKind

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import openai_harmony as harmony
 
 from trt_responses.harmony.fragments import Opened
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trt_responses.harmony.pieces import Pieces
+    from trt_responses.tokens.pieces import Pieces
 
 Author = Literal["given", "written", "missing"]
 """The prompt named the author, or the header must, or the header began without `<|start|>`."""

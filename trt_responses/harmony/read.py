@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from trt_responses.harmony.abandoned import fault, is_message
 from trt_responses.harmony.fragments import Closed, Opened, Repaired, RepairKind, Text
 from trt_responses.harmony.headers import MAX_LENGTH, Author, Headers
-from trt_responses.harmony.pieces import Pieces, advance, escaped
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.pieces import Pieces, advance, escaped
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.harmony.abandoned import Ending
     from trt_responses.harmony.fragments import Fragment
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 ENDS_GENERATION = frozenset({CONTROL.return_, CONTROL.call})
 TERMINATORS = ENDS_GENERATION | {CONTROL.end}

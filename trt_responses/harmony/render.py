@@ -14,17 +14,17 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.idcache import CACHE_BYTES, IdCache
 from trt_responses.harmony.preface import developer_pieces, made_of, system_text
-from trt_responses.harmony.tokenise import refuse_above
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.tokens.tokenise import refuse_above
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trt_responses.harmony.idcache import Header, Key
     from trt_responses.harmony.preface import Developer, System
-    from trt_responses.harmony.tokenise import Tokeniser
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.store.base import Kind
+    from trt_responses.tokens.tokenise import Tokeniser
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 Role = Literal["user", "assistant", "developer", "tool"]
 

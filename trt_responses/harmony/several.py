@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.harmony.gate import Gate
 from trt_responses.harmony.steer import MESSAGE_ENDS, Body, Segment, Turn
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

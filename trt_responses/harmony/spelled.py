@@ -10,11 +10,11 @@ import json
 from array import array
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.vocabulary import CONTROL
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.pieces import Pieces
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.pieces import Pieces
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 class Spelled:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from trt_responses.engine.base import Guide
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.gate import Gate, GuidedGate, Words
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.gate import Check
     from trt_responses.harmony.read import Reader
     from trt_responses.harmony.schema import Form
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 RESERVE = 512
 """Tokens that a thought leaves for the answer, or half of all, if that is less."""

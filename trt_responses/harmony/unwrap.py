@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 
-from trt_responses.harmony.pieces import escaped
+from trt_responses.tokens.pieces import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trt_responses.harmony.vocabulary import VOCABULARY_SIZE
 from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.tokens.vocabulary import VOCABULARY_SIZE
 
 SWIGLU_LIMIT = 7.0
 """A constant in llama.cpp and in TensorRT-LLM, as are alpha 1.702 and the +1 on the linear half."""

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.checkpoint import Checkpoint
     from trt_responses.prepare.gguf import WeightType
     from trt_responses.prepare.progress import Progress
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 MODEL = "model.gguf"
 DIGESTS = "digests.json"

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.checkpoint import Checkpoint
     from trt_responses.prepare.safetensors import Array, Tensor
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 WeightType = Literal["f32", "bf16", "q8_0"]
 WEIGHT_TYPES: tuple[WeightType, ...] = get_args(WeightType)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Protocol
 import gguf
 import numpy as np
 
-from trt_responses.harmony.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.merges import merges, stand_in_merges
-from trt_responses.prepare.stand_ins import is_whole, stand_in
+from trt_responses.tokens.stand_ins import is_whole, stand_in
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.architecture import Architecture
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 class Described(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from trt_responses.prepare.stand_ins import is_whole, stand_in
+from trt_responses.tokens.stand_ins import is_whole, stand_in
 
 
 @lru_cache(maxsize=1)  # 2 s, and a process has one vocabulary

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError
-from trt_responses.harmony.vocabulary import CONTROL, VOCABULARY_SIZE
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk, Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 PROMPT = "<|start|>user<|message|>Hello<|end|><|start|>assistant"
 MAX_TOKENS = 16

@@ -56,12 +56,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.prepare.card import Source
     from trt_responses.prepare.checkpoint import Checkpoint
     from trt_responses.prepare.profiles import Arguments
     from trt_responses.prepare.progress import Progress
     from trt_responses.prepare.warmup import Greedy, Start
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 DIGESTS = "digests.json"
 

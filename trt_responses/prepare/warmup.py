@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.profiles import graph_sizes
+from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trt_responses.engine.base import Chunk, Engine
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 STOPS = (CONTROL.return_, CONTROL.call)
 BATCH_TOKENS = 16

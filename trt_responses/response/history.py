@@ -13,8 +13,8 @@ import orjson
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.harmony import conversation as c
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.store.base import Block, Job, Record
+from trt_responses.tokens.vocabulary import CONTROL
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from trt_responses.harmony.preface import ResponseFormat
 from trt_responses.harmony.schema import ANY_OBJECT, Forms
 from trt_responses.harmony.several import Several
 from trt_responses.harmony.steer import Body, Budget, Free, Language, Steered, Watched
-from trt_responses.harmony.vocabulary import CONTROL
 from trt_responses.response.chosen import choice_of, parameters_of, tool_of
 from trt_responses.response.offer import offered, wrapped
+from trt_responses.tokens.vocabulary import CONTROL
 from trt_responses.wire.choice import JsonObject
 from trt_responses.wire.request import JsonSchema
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GuideKind
     from trt_responses.harmony.schema import Form
     from trt_responses.harmony.steer import Plan
-    from trt_responses.harmony.vocabulary import Vocabulary
     from trt_responses.response.chosen import Choice, Tool
+    from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.request import Request
 
     Compiled = Callable[[Mapping[str, object], str], Form]

@@ -14,9 +14,9 @@ from array import array
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.dense import Dense
-from trt_responses.harmony.merge import LongRun
-from trt_responses.harmony.pretokens import (
+from trt_responses.tokens.dense import Dense
+from trt_responses.tokens.merge import LongRun
+from trt_responses.tokens.pretokens import (
     BLOCK,
     PIECE,
     Scanner,
@@ -29,7 +29,7 @@ from trt_responses.harmony.pretokens import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 SLICE = 2048
 """Characters handed to openai-harmony at once: 0.2 ms of prose, 2 ms at worst."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.harmony.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.vocabulary import Vocabulary
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 
 def escaped(text: str) -> bytes:
