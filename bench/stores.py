@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
-from trt_responses.harmony.spelled import Spelled
+from trt_responses.harmony.stored_text import Spelled
 from trt_responses.store.base import Block, Record
 from trt_responses.store.blocks import pack
 from trt_responses.store.bounds import Bounds

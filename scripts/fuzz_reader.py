@@ -13,7 +13,7 @@ import traceback
 from collections import Counter
 
 from tests.unit.oracle import Generations, Judge, merge, read_in_chunks, split
-from trt_responses.harmony.read import Tables
+from trt_responses.harmony.read.reader import Tables
 from trt_responses.tokens.vocabulary import load
 
 

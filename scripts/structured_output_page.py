@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony import jsontext, pattern, steer, whitelist
-from trt_responses.response import steering
+from trt_responses.harmony import jsontext, pattern, whitelist
+from trt_responses.harmony.steer import plans
+from trt_responses.response.steering import steering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +41,7 @@ text follows the schema; a text that was cut is `incomplete`.
 - A custom tool's grammar of `syntax: regex` is such a pattern (below), with or without its `^` and
   `$`, and holds as a strict tool's schema does. One that is no such pattern is a 400; one of
   `syntax: lark` is shown to the model and not enforced.
-- A thought comes before a guided answer and leaves it a reserve: {steer.RESERVE} tokens, or half of
+- A thought comes before a guided answer and leaves it a reserve: {plans.RESERVE} tokens, or half of
   `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none`
   leaves it out, and `minimal` bounds it to {steering.MINIMAL_THOUGHT} tokens.
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tests.replay import FOLDER, Json, Stage, load, names, plain, staged
-from trt_responses.harmony.read import Tables
+from trt_responses.harmony.read.reader import Tables
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import orjson
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted import Die, Script, ScriptedEngine, Stall, StepClock
-from trt_responses.harmony.read import Reader
-from trt_responses.harmony.steer import Segment
+from trt_responses.harmony.read.reader import Reader
+from trt_responses.harmony.steer.plans import Segment
 from trt_responses.response.generation import Generation
-from trt_responses.response.log import Cursor, Log
-from trt_responses.response.machine import Callee, Machine
+from trt_responses.response.log.log import Cursor, Log
+from trt_responses.response.log.machine import Callee, Machine
 from trt_responses.response.run import Run
 from trt_responses.tokens.vocabulary import CONTROL
 from trt_responses.wire.response import Response
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.read import Tables
+    from trt_responses.harmony.read.reader import Tables
     from trt_responses.response.run import Listener
     from trt_responses.tokens.vocabulary import Vocabulary
 

@@ -24,14 +24,14 @@ from tests.replay import PROMPT, Mint, ids_of, parsed, plain
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted import Die, Script, ScriptedEngine, Stall
 from trt_responses.engine.trtllm import TrtLlmEngine
-from trt_responses.harmony.read import Reader, Tables
-from trt_responses.response.chosen import tool_of
+from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.response.generation import Generation
-from trt_responses.response.log import Cursor, Log
-from trt_responses.response.machine import Callee, Machine
-from trt_responses.response.offer import offered
+from trt_responses.response.log.log import Cursor, Log
+from trt_responses.response.log.machine import Callee, Machine
 from trt_responses.response.run import Run
-from trt_responses.response.steering import Steering
+from trt_responses.response.steering.steering import Steering
+from trt_responses.response.steering.tool_choice import tool_of
+from trt_responses.response.steering.tools import offered
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.vocabulary import CONTROL
 from trt_responses.wire.request import parse
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tests.double.words import SamplingParams
     from tests.replay import Ending, Json
     from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
-    from trt_responses.harmony.steer import Plan
+    from trt_responses.harmony.steer.plans import Plan
     from trt_responses.tokens.vocabulary import Vocabulary
 
 FOLDER = Path(__file__).parent / "transcripts" / "steering"

@@ -17,14 +17,14 @@ from starlette.routing import Route
 
 from trt_responses import __version__, backends
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.harmony.read import Reader, Tables
-from trt_responses.harmony.render import Renderer
-from trt_responses.harmony.scored import ScoredReader
-from trt_responses.harmony.spelled import Spelled
-from trt_responses.response.background import Background
+from trt_responses.harmony.read.logprobs import ScoredReader
+from trt_responses.harmony.read.reader import Reader, Tables
+from trt_responses.harmony.stored_text import Spelled
+from trt_responses.harmony.write.render import Renderer
+from trt_responses.response.background.background import Background
 from trt_responses.response.runs import Parts, Runs
-from trt_responses.response.seal import Sealer, key_of, shared_keys
-from trt_responses.response.steering import Steering
+from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
+from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
 from trt_responses.telemetry import RunLog
 from trt_responses.tokens.tokenise import Tokeniser

@@ -23,7 +23,7 @@ from tests.unit.test_schema import CASES
 from trt_responses.app import create_app
 from trt_responses.backends import llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
-from trt_responses.harmony.read import Tables
+from trt_responses.harmony.read.reader import Tables
 from trt_responses.settings import Settings
 from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 

@@ -25,7 +25,7 @@ from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.engine.llamacpp import LlamaCppEngine
 from trt_responses.engine.scripted import Script, ScriptedEngine
 from trt_responses.engine.trtllm import TrtLlmEngine
-from trt_responses.harmony.read import Tables
+from trt_responses.harmony.read.reader import Tables
 from trt_responses.tokens.stand_ins import StandIns
 from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 

@@ -18,10 +18,10 @@ from tests.protocol.test_replies import check_streamed, without_ids
 from tests.unit.sdk_judge import accumulated
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted import Scored, Script
-from trt_responses.harmony.read import Reader
-from trt_responses.harmony.scored import LEAST
+from trt_responses.harmony.read.logprobs import LEAST
+from trt_responses.harmony.read.reader import Reader
 from trt_responses.response.generation import Generation
-from trt_responses.response.scored import ScoredGeneration
+from trt_responses.response.logprobs import ScoredGeneration
 from trt_responses.store.base import Record
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore

@@ -15,7 +15,7 @@ from tests.protocol.test_background import AT_ONCE, STALLED, got, started, two
 from tests.ticks import Ticks, settled
 from tests.unit.sdk_judge import refused
 from trt_responses.engine.scripted import Script
-from trt_responses.response.lost import LOST
+from trt_responses.response.background.lost import LOST
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
 

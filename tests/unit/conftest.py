@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.harmony.read import Tables
+from trt_responses.harmony.read.reader import Tables
 
 if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary

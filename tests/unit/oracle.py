@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import openai_harmony as harmony
 import orjson
 
-from trt_responses.harmony.fragments import Closed, Opened, Repaired, Text
-from trt_responses.harmony.read import Reader
+from trt_responses.harmony.read.reader import Reader
+from trt_responses.language.fragments import Closed, Opened, Repaired, Text
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from trt_responses.harmony.fragments import Fragment, RepairKind
-    from trt_responses.harmony.read import Tables
+    from trt_responses.harmony.read.reader import Tables
+    from trt_responses.language.fragments import Fragment, RepairKind
     from trt_responses.tokens.vocabulary import Vocabulary
 
 STOPS = (CONTROL.end, CONTROL.return_, CONTROL.call)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.response.log import Cursor, Log
+from trt_responses.response.log.log import Cursor, Log
 from trt_responses.web.eager import IDLE, Begun, calls, rest
 from trt_responses.web.sse import Writer
 from trt_responses.wire import events as e

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.replay import parsed
 from tests.unit.sdk_judge import refused
 from trt_responses.errors import InvalidRequest
-from trt_responses.response.log import Cursor, Log
+from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
 from trt_responses.wire.request import parse
 from trt_responses.wire.response import opened

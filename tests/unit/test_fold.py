@@ -10,14 +10,14 @@ import pytest
 
 from tests.replay import load, names, staged
 from tests.unit.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
-from trt_responses.response.fold import apply
+from trt_responses.response.log.fold import apply
 from trt_responses.wire import events as e
 from trt_responses.wire import items as i
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
     from tests.replay import Json
-    from trt_responses.harmony.read import Tables
+    from trt_responses.harmony.read.reader import Tables
     from trt_responses.tokens.vocabulary import Vocabulary
 
 EMPTY = Response("resp_0", 1, "gpt-oss")

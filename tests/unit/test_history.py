@@ -14,14 +14,14 @@ from tests.replay import Json, Mint, Part, Stage, ids_of, load, names, plain, st
 from tests.unit.test_truths import normalised
 from trt_responses.engine.scripted import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.harmony.read import Reader
-from trt_responses.harmony.render import Renderer
-from trt_responses.harmony.scored import ScoredReader
-from trt_responses.harmony.spelled import Spelled
-from trt_responses.response.history import output_blocks
+from trt_responses.harmony.read.logprobs import ScoredReader
+from trt_responses.harmony.read.reader import Reader
+from trt_responses.harmony.stored_text import Spelled
+from trt_responses.harmony.write.render import Renderer
+from trt_responses.response.prompt.history import output_blocks
 from trt_responses.response.runs import Parts, Runs
-from trt_responses.response.seal import Sealer
-from trt_responses.response.steering import Steering
+from trt_responses.response.seal.sealer import Sealer
+from trt_responses.response.steering.steering import Steering
 from trt_responses.store.blocks import pack, unpack
 from trt_responses.store.bounds import Bounds
 from trt_responses.store.memory import MemoryStore
@@ -32,7 +32,7 @@ from trt_responses.wire.request import parse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.harmony.read import Tables
+    from trt_responses.harmony.read.reader import Tables
     from trt_responses.response.run import Run
     from trt_responses.store.base import Block
     from trt_responses.tokens.vocabulary import Vocabulary

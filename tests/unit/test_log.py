@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from tests.replay import followed, parsed, plain
-from trt_responses.response.entries import TABLED
-from trt_responses.response.log import Cursor, Log
+from trt_responses.response.log.entries import TABLED
+from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
 from trt_responses.wire import items as i
 from trt_responses.wire.response import Response

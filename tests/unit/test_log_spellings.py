@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.replay import parsed, plain
-from trt_responses.response.entries import ScoredDeltas
-from trt_responses.response.log import Cursor, Log
+from trt_responses.response.log.entries import ScoredDeltas
+from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
 from trt_responses.wire import items as i
 from trt_responses.wire.dialect import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.replay import Mint
-from trt_responses.harmony.fragments import Closed, Opened, Repaired, Text
-from trt_responses.response.log import Log
-from trt_responses.response.machine import OPENS, Callee, Machine
+from trt_responses.language.fragments import Closed, Opened, Repaired, Text
+from trt_responses.response.log.log import Log
+from trt_responses.response.log.machine import OPENS, Callee, Machine
 from trt_responses.wire import events as e
 from trt_responses.wire import items as i
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
-    from trt_responses.harmony.fragments import Fragment
+    from trt_responses.language.fragments import Fragment
 
 CALLEES = {"f": Callee("f"), "functions.f": Callee("f"), "functions.g": Callee("g")}
 

@@ -8,16 +8,16 @@ import orjson
 import pytest
 
 from tests.unit.oracle import merge, read_in_chunks, repairs, told
-from trt_responses.harmony.fragments import Closed, Opened, Repaired, Scored, Text
-from trt_responses.harmony.headers import CACHED, Headers
-from trt_responses.harmony.read import Reader, Span, Tables
+from trt_responses.harmony.read.headers import CACHED, Headers
+from trt_responses.harmony.read.reader import Reader, Span, Tables
+from trt_responses.language.fragments import Closed, Opened, Repaired, Scored, Text
 from trt_responses.tokens.pieces import Pieces, advance
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.harmony.fragments import Fragment
+    from trt_responses.language.fragments import Fragment
     from trt_responses.tokens.vocabulary import Vocabulary
 
 MESSAGE = "<|channel|>final<|message|>"

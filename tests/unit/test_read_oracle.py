@@ -21,7 +21,7 @@ from tests.unit.oracle import (
     split,
     told,
 )
-from trt_responses.harmony.read import Tables
+from trt_responses.harmony.read.reader import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

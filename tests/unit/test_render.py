@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.preface import (
+from trt_responses.harmony.write.preface import (
     Developer,
     Effort,
     FunctionTool,
@@ -21,8 +21,8 @@ from trt_responses.harmony.preface import (
     System,
     system_text,
 )
-from trt_responses.harmony.render import HITS_AT_ONCE, Message, Renderer, kept
-from trt_responses.harmony.typescript import MAX_DEPTH
+from trt_responses.harmony.write.render import HITS_AT_ONCE, Message, Renderer, kept
+from trt_responses.harmony.write.typescript import MAX_DEPTH
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
@@ -297,7 +297,7 @@ def test_tools_that_come_again_are_neither_written_nor_tokenised_again(
 
     first = asyncio.run(renderer.developer(developer()))
     spent = native.characters
-    monkeypatch.setattr("trt_responses.harmony.preface.type_of", None)
+    monkeypatch.setattr("trt_responses.harmony.write.preface.type_of", None)
     assert asyncio.run(renderer.developer(developer())) == first
     assert native.characters == spent
     with pytest.raises(InvalidRequest):

@@ -12,11 +12,11 @@ from tests import lawful
 from tests.replay import PROMPT, Part, Stage, followed, ids_of, plain
 from trt_responses.engine.base import Chunk, Health, Limits
 from trt_responses.errors import ApiError, EngineUnavailable
-from trt_responses.harmony.gate import Gate
-from trt_responses.harmony.read import Reader
-from trt_responses.harmony.steer import Segment
+from trt_responses.harmony.read.reader import Reader
+from trt_responses.harmony.steer.gate import Gate
+from trt_responses.harmony.steer.plans import Segment
 from trt_responses.response.generation import CONTINUATION_PRIORITY
-from trt_responses.response.log import Cursor
+from trt_responses.response.log.log import Cursor
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from tests.replay import Json
     from trt_responses.engine.base import GenerateOptions, Handle, Sink
-    from trt_responses.harmony.fragments import Fragment
-    from trt_responses.harmony.read import Tables
+    from trt_responses.harmony.read.reader import Tables
+    from trt_responses.language.fragments import Fragment
     from trt_responses.response.run import Run, RunFacts
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest, StartupError
-from trt_responses.harmony.written import Brought, Turn, Written, digest, packed, unpacked
-from trt_responses.response.seal import PREFIX, Sealer, key_of, shared_keys
+from trt_responses.response.seal.sealer import PREFIX, Sealer, key_of, shared_keys
+from trt_responses.response.seal.turn import Brought, Turn, Written, digest, packed, unpacked
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:

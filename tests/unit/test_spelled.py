@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.oracle import is_text
-from trt_responses.harmony.spelled import Spelled
+from trt_responses.harmony.stored_text import Spelled
 from trt_responses.tokens.pieces import Pieces
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, load
 

@@ -22,11 +22,11 @@ from tests.replay import PROMPT
 from tests.unit.sdk_judge import accumulated, refused
 from trt_responses.engine.scripted import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.harmony.gate import Gate, GuidedGate, Words
 from trt_responses.harmony.schema import ANY_OBJECT
-from trt_responses.harmony.steer import RESERVE, Language, header_pattern
+from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words
+from trt_responses.harmony.steer.plans import RESERVE, Language, header_pattern
 from trt_responses.response.generation import CONTINUATION_PRIORITY
-from trt_responses.response.steering import Steering
+from trt_responses.response.steering.steering import Steering
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 from trt_responses.wire.request import parse
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.replay import Json
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.read import Tables
+    from trt_responses.harmony.read.reader import Tables
     from trt_responses.tokens.vocabulary import Vocabulary
 
 NAMES = s.names()

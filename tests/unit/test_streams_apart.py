@@ -9,7 +9,7 @@ import pytest
 
 from tests.ticks import Ticks
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.response.replay import frames_of
+from trt_responses.response.background.replay import frames_of
 from trt_responses.store.base import Frames, Job, Record
 from trt_responses.store.memory import MemoryStore
 from trt_responses.web.idempotency import Repeats

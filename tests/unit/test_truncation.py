@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_responses.response.truncation import dropped, turns
+from trt_responses.response.prompt.truncation import dropped, turns
 from trt_responses.store.base import Block, Kind
 
 LETTERS: dict[str, Kind] = {

@@ -28,10 +28,10 @@ from tests.replay import (
     staged,
 )
 from tests.unit.sdk_judge import accumulated, refused
-from trt_responses.harmony.read import Reader
-from trt_responses.response.fold import apply
-from trt_responses.response.history import own_ids
-from trt_responses.response.log import Cursor
+from trt_responses.harmony.read.reader import Reader
+from trt_responses.response.log.fold import apply
+from trt_responses.response.log.log import Cursor
+from trt_responses.response.prompt.history import own_ids
 from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 from trt_responses.wire import events as e
 from trt_responses.wire.response import Response
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.replay import Json, Transcript
-    from trt_responses.harmony.read import Span, Tables
+    from trt_responses.harmony.read.reader import Span, Tables
     from trt_responses.tokens.vocabulary import Vocabulary
 
 NAMES = names()

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
-from trt_responses.harmony.fragments import Closed
-from trt_responses.response.end import End, end_of
+from trt_responses.language.fragments import Closed
+from trt_responses.response.ending import End, end_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.engine.base import Chunk, Engine, GenerateOptions, Handle
-    from trt_responses.harmony.gate import Gate
-    from trt_responses.harmony.read import Reader
-    from trt_responses.harmony.steer import Plan, Segment
-    from trt_responses.response.log import Log
-    from trt_responses.response.machine import Machine
+    from trt_responses.harmony.read.reader import Reader
+    from trt_responses.harmony.steer.gate import Gate
+    from trt_responses.harmony.steer.plans import Plan, Segment
+    from trt_responses.response.log.log import Log
+    from trt_responses.response.log.machine import Machine
 
 logger = logging.getLogger(__name__)
 

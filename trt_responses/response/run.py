@@ -11,14 +11,14 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.frozen import dataclass, replace
-from trt_responses.response.end import End, ending, last_snapshot, usage
+from trt_responses.response.ending import End, ending, last_snapshot, usage
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from trt_responses.errors import ApiError
-    from trt_responses.harmony.fragments import RepairKind
+    from trt_responses.language.fragments import RepairKind
     from trt_responses.response.generation import Generation
     from trt_responses.wire import response as r
 

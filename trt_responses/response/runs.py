@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import EngineUnavailable, InvalidRequest, Overloaded
 from trt_responses.frozen import dataclass
-from trt_responses.response.asked import check_sayable, may_call_again, options
-from trt_responses.response.brought import item_id
-from trt_responses.response.carried import Carried
 from trt_responses.response.generation import Generation
-from trt_responses.response.history import output_blocks
-from trt_responses.response.log import Log
-from trt_responses.response.machine import Machine
-from trt_responses.response.offer import callees, offered
-from trt_responses.response.prompt import prompt_of
+from trt_responses.response.log.log import Log
+from trt_responses.response.log.machine import Machine
+from trt_responses.response.logprobs import ScoredGeneration, wanted_logprobs
+from trt_responses.response.options import check_sayable, may_call_again, options
+from trt_responses.response.prompt.history import output_blocks
+from trt_responses.response.prompt.prompt import prompt_of
+from trt_responses.response.prompt.references import item_id
 from trt_responses.response.run import Run
-from trt_responses.response.scored import ScoredGeneration, wanted_logprobs
+from trt_responses.response.seal.sealed_items import Carried
+from trt_responses.response.steering.tools import callees, offered
 from trt_responses.store.base import Record
 from trt_responses.wire.bounds import Bounds
 from trt_responses.wire.dialect import OPENAI
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.errors import ApiError
-    from trt_responses.harmony.read import Reader
-    from trt_responses.harmony.render import Renderer
-    from trt_responses.harmony.scored import ScoredReader
-    from trt_responses.response.machine import Mint
-    from trt_responses.response.prompt import Prompt
+    from trt_responses.harmony.read.logprobs import ScoredReader
+    from trt_responses.harmony.read.reader import Reader
+    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.response.log.machine import Mint
+    from trt_responses.response.prompt.prompt import Prompt
     from trt_responses.response.run import Listener
-    from trt_responses.response.seal import Sealer
-    from trt_responses.response.steering import Steering, Wish
+    from trt_responses.response.seal.sealer import Sealer
+    from trt_responses.response.steering.steering import Steering, Wish
     from trt_responses.store.base import Store
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.request import Request

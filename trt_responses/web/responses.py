@@ -13,7 +13,7 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError
-from trt_responses.response.offer import dropped
+from trt_responses.response.steering.tools import dropped
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.guard import body_of, check_json
 from trt_responses.web.idempotency import HEADER
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.response.background import Background
+    from trt_responses.response.background.background import Background
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.web.endpoint import Headers

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trt_responses.response.log import END_OF_STREAM
+from trt_responses.response.log.log import END_OF_STREAM
 from trt_responses.web.eager import IDLE, Begun, calls, rest
 from trt_responses.web.keepalive import COMMENT
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, get_args
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
-from trt_responses.response.lost import snapshot
-from trt_responses.response.replay import frames_of
+from trt_responses.response.background.lost import snapshot
+from trt_responses.response.background.replay import frames_of
 from trt_responses.store.base import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.sse import Follow
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.response.background import Background
+    from trt_responses.response.background.background import Background
     from trt_responses.store.base import Found, Store
     from trt_responses.web.endpoint import Headers
     from trt_responses.web.sse import Terms

@@ -1,0 +1,218 @@
+"""What a message's header says: openai-harmony's reading, or ours where that fails or misleads.
+
+A header that openai-harmony reads cleanly is exactly what it says. Any other is mended: at the
+front of each stretch between control ids, words that have a place in a header (the author, a
+channel, `to=` a recipient, a content type) are taken; from the first word without a place on, the
+stretch is text. Nothing here knows what becomes of a message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import openai_harmony as harmony
+
+from trt_responses.language.fragments import Opened
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trt_responses.tokens.pieces import Pieces
+
+Author = Literal["given", "written", "missing"]
+"""The prompt named the author, or the header must, or the header began without `<|start|>`."""
+
+MAX_LENGTH = 64
+"""Ids of a header; what is longer is text that lost its header."""
+
+CACHED = 1024
+
+CHANNELS = ("analysis", "commentary", "final")
+
+Slot = Literal["author", "channel", "other_channel", "recipient", "content_type"]
+
+_KNOWN = rb"\s*(" + b"|".join(c.encode() for c in CHANNELS) + rb")(?:(?![\w-])|(?=to=))[?!:;,.]*"
+
+AFTER: dict[int | None, tuple[tuple[Slot, re.Pattern[bytes]], ...]] = {
+    CONTROL.channel: (
+        ("channel", re.compile(_KNOWN)),
+        ("other_channel", re.compile(rb"\s*([\w-]+)(?=\s|$)")),
+    ),
+    # A word in another script is no content type, nor is its ASCII beginning.
+    CONTROL.constrain: (
+        ("content_type", re.compile(rb"\s*(?!to=)([\w.+/-]+)(?![\w.+/\x80-\xff-])")),
+    ),
+}
+"""What the first word after a control id is."""
+
+ANYWHERE: tuple[tuple[Slot, re.Pattern[bytes]], ...] = (
+    ("recipient", re.compile(rb"\s*to=\s*([\w.:/-]*)")),
+)
+"""What is structure at the front of any stretch."""
+
+BARE: tuple[tuple[Slot, re.Pattern[bytes]], ...] = (
+    *ANYWHERE,
+    ("channel", re.compile(_KNOWN)),
+    ("content_type", re.compile(rb"\s*(json|code|text|markdown|plain)(?=\s|$)")),
+    ("recipient", re.compile(rb"\s*((?:functions|browser|container)\.[\w.-]+|python)(?=\s|$)")),
+)
+"""What is structure also when nothing marks it, once `<|message|>` has shown it was a header."""
+
+_AUTHOR = re.compile(rb"\s*assistant")
+_AUTHOR_ALONE = re.compile(rb"\s*assistant(?=\s*$|\s+to=)")
+_OTHER_AUTHOR = re.compile(rb"\s*(?:user|system|developer|tool|functions\.[\w.-]+)(?=\s|$)")
+_CLEAN_CHANNEL = re.compile(r"[\w-]+", re.ASCII)
+_CLEAN_CONTENT_TYPE = re.compile(r"[\w.+/-]+", re.ASCII)
+_BARE_RECIPIENT = re.compile(r"(?:functions|browser|container)\.[\w.-]+|python")
+
+
+class Header(NamedTuple):
+    opened: Opened
+    mended: bool = False  # read by our rules, not openai-harmony's
+    foreign: bool = False  # in another author's name
+    text: bytes = b""  # what has no place in a header
+
+
+class Headers:
+    """Reads headers, each distinct one once (70 µs; the cache is bounded)."""
+
+    __slots__ = ("_encoding", "_known", "_pieces")
+
+    def __init__(self, pieces: Pieces, encoding: harmony.HarmonyEncoding) -> None:
+        self._pieces = pieces
+        self._encoding = encoding
+        self._known: dict[tuple[tuple[int, ...], Author, bool], Header] = {}
+
+    def read(self, token_ids: Sequence[int], author: Author, *, closed: bool) -> Header:
+        """The ids between `<|start|>` and `<|message|>`, or, not `closed`, what else ended them."""
+        key = (tuple(token_ids), author, closed)
+        header = self._known.get(key)
+        if header is None:
+            if len(self._known) >= CACHED:
+                self._known.pop(next(iter(self._known)))
+            header = self._known[key] = self._read(*key)
+        return header
+
+    def _read(self, token_ids: tuple[int, ...], author: Author, closed: bool) -> Header:
+        if closed and author != "missing":
+            clean = self._clean(token_ids, author)
+            if clean is not None:
+                return Header(clean)
+        mender = _Mender(author, closed)
+        for after, stretch, last in self._stretches(token_ids):
+            mender.take(after, stretch, last)
+        return mender.header()
+
+    def _clean(self, token_ids: tuple[int, ...], author: Author) -> Opened | None:
+        """openai-harmony's reading, unless it raises or takes structure for a name."""
+        written = author == "written"
+        parser = harmony.StreamableParser(
+            self._encoding, role=None if written else harmony.Role.ASSISTANT
+        )
+        try:
+            for token_id in (*[CONTROL.start][: int(written)], *token_ids, CONTROL.message):
+                parser.process(token_id)
+            if parser.current_role != harmony.Role.ASSISTANT:
+                return None
+        except harmony.HarmonyError:
+            return None
+        opened = Opened(
+            parser.current_channel,
+            parser.current_recipient,
+            bare_content_type(parser.current_content_type),
+        )
+        text = b"".join(self._pieces.raw(i) or b"" for i in token_ids).decode("utf-8", "replace")
+        return opened if _plausible(opened, text) else None
+
+    def _stretches(self, token_ids: tuple[int, ...]) -> Iterator[tuple[int | None, bytes, bool]]:
+        """Runs of ordinary ids as bytes, with the control id before and whether one follows."""
+        after: int | None = None
+        run: list[bytes] = []
+        for token_id in token_ids:
+            if token_id < FIRST_CONTROL_ID:
+                run.append(self._pieces.raw(token_id) or b"")
+            else:
+                yield after, b"".join(run), False
+                after, run = token_id, []
+        yield after, b"".join(run), True
+
+
+def bare_content_type(content_type: str | None) -> str | None:
+    """Without the `<|constrain|>` that openai-harmony leaves on it."""
+    return (content_type or "").removeprefix("<|constrain|>") or None
+
+
+def _plausible(opened: Opened, header: str) -> bool:
+    channel, recipient, content_type = opened
+    if channel is not None and _CLEAN_CHANNEL.fullmatch(channel) is None:
+        return False
+    if content_type is not None and _CLEAN_CONTENT_TYPE.fullmatch(content_type) is None:
+        return False
+    if recipient is None:
+        return True
+    if not recipient or "<|" in recipient or "=" in recipient:
+        return False
+    return f"to={recipient}" in header or _BARE_RECIPIENT.fullmatch(recipient) is not None
+
+
+class _Mender:
+    """Sorts the words of one header into places and text."""
+
+    def __init__(self, author: Author, closed: bool) -> None:
+        self._author = author
+        self._closed = closed
+        self._first = True
+        self._foreign = False
+        self._places: dict[Slot, str] = {}
+        self._text: list[bytes] = []
+
+    def header(self) -> Header:
+        places = self._places.get
+        opened = Opened(
+            places("channel") or places("other_channel"),
+            places("recipient"),
+            places("content_type"),
+        )
+        return Header(opened, True, self._foreign, b"".join(self._text))
+
+    def take(self, after: int | None, stretch: bytes, last: bool) -> None:
+        rest = stretch
+        if self._first:
+            self._first = False
+            rest = self._past_author(stretch, self._closed or not last)
+        rest = self._place(rest, AFTER.get(after, ()))
+        table = BARE if self._closed else ANYWHERE
+        while (shorter := self._place(rest, table)) != rest:
+            rest = shorter
+        if rest.strip():
+            self._text.append(rest if rest == stretch and after is None else rest.lstrip())
+
+    def _past_author(self, stretch: bytes, marked: bool) -> bytes:
+        """`marked`: something besides ordinary words shows that this is a header."""
+        if self._author != "written":
+            if not marked:
+                return stretch
+            self._foreign = self._author == "missing" and bool(_OTHER_AUTHOR.match(stretch))
+            found = _AUTHOR_ALONE.match(stretch)
+            return stretch[found.end() :] if found else stretch
+        if found := _AUTHOR.match(stretch):
+            return stretch[found.end() :]
+        word = stretch.split(maxsplit=1)[:1]
+        if not word or any(pattern.match(stretch) for _, pattern in BARE[:2]):
+            return stretch  # names no author
+        if not self._closed and b"assistant".startswith(word[0]):
+            return b""  # cut inside the word
+        self._foreign = True
+        return stretch
+
+    def _place(self, rest: bytes, table: tuple[tuple[Slot, re.Pattern[bytes]], ...]) -> bytes:
+        for slot, pattern in table:
+            if found := pattern.match(rest):
+                name = found[1].decode("utf-8", "replace")
+                # Models repeat a recipient, and correct a channel.
+                if slot != "recipient" or not self._places.get("recipient"):
+                    self._places[slot] = name
+                return rest[found.end() :]
+        return rest

@@ -1,0 +1,110 @@
+"""More calls than one in a turn, by the operator's choice: engines stop at the first `<|call|>`.
+
+After each call the model is offered another header. While that is again a call of an offered tool,
+the turn goes on; anything else is taken back, as if it had not been asked. Goes around any plan;
+knows no request and no engine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from trt_responses.harmony.steer.gate import Gate
+from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, Segment, Turn
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from trt_responses.engine.base import Finish, GuideKind
+    from trt_responses.harmony.read.reader import Reader
+    from trt_responses.harmony.steer.plans import Budget, Language, Plan
+
+HEADER_TOKENS = 64
+"""A header that is longer than any tool's name is none."""
+LEAST_TOKENS = 16
+"""Without room for a short call, none is begun."""
+RECIPIENT = re.compile(rb"(?:^| )to=([^\s<]+)")
+
+
+class CallGate(Gate):
+    """Lets a header through when it is whole and a call, and nothing of any other."""
+
+    def __init__(self, recipients: Collection[str], token_bytes: Sequence[bytes]) -> None:
+        super().__init__(MESSAGE_ENDS | {CONTROL.start}, ())
+        self._recipients = recipients
+        self._token_bytes = token_bytes
+        self._held: list[int] = []
+
+    def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
+        for place, token_id in enumerate(() if self.over else token_ids):
+            self._held.append(token_id)
+            if token_id == CONTROL.message or token_id in self._ends:
+                self.over = True
+                if token_id == CONTROL.message and self._calls():
+                    self.discarded = len(token_ids) - place - 1
+                    return tuple(self._held)
+                break
+        self.discarded += len(token_ids)
+        return ()
+
+    def finish(self, finish: Finish) -> Sequence[int]:
+        """Cut short, it was no header: the turn is whole without it."""
+        self.over = self.over or finish != "error"
+        return ()
+
+    def _calls(self) -> bool:
+        words = b"".join(
+            self._token_bytes[i] if 0 <= i < FIRST_CONTROL_ID else b" " for i in self._held
+        )
+        found = RECIPIENT.search(words)
+        return found is not None and found[1].decode("utf-8", "replace") in self._recipients
+
+
+class Several(Turn):
+    """A plan, and then calls for as long as the model makes them. `most` counts the first."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        language: Language,
+        guides: Mapping[GuideKind, frozenset[int]],
+        bodies: Mapping[str, Body],
+        most: int,
+        budget: Budget,
+    ) -> None:
+        super().__init__(language, guides)
+        self._plan = plan
+        self._bodies = bodies
+        self._most = most
+        self._budget = budget
+
+    def __str__(self) -> str:
+        return f"{self._plan}, and {self._most - 1} calls more"
+
+    def _turn(self) -> Iterator[Segment]:
+        reader = self._reader
+        assert reader is not None
+        while (segment := self._plan.next(reader)) is not None:
+            yield segment
+        for _ in range(1, self._most):
+            if not reader.kept or reader.kept[-1] != CONTROL.call or self._room() < LEAST_TOKENS:
+                return
+            yield self._header()
+            if (body := self._begun(reader)) is None:
+                reader.take_back()
+                return
+            yield self._body(body, (), self._budget)
+
+    def _room(self) -> int:
+        return self._left(self._budget, self._language.assistant)
+
+    def _header(self) -> Segment:
+        gate = CallGate(self._bodies, self._language.token_bytes)
+        stops = tuple(sorted(MESSAGE_ENDS | {CONTROL.message}))
+        tokens = min(HEADER_TOKENS, self._room())
+        return Segment(tokens, stops, self._language.assistant, gate=gate, name="header")
+
+    def _begun(self, reader: Reader) -> Body | None:
+        return self._bodies.get(reader.recipient or "")

@@ -1,0 +1,274 @@
+"""The plan of a run: which engine requests it is made of.
+
+A run is a row of segments. Each extends the ids that count so far, may force ids of its own, and
+says what ends it. A plan is asked again after each segment, with what the reader has read. One
+rule serves every wish: thought, header, body. Knows no request and no engine, only what may be
+guided and which ids end a guide.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from trt_responses.engine.base import Guide
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from trt_responses.engine.base import GuideKind
+    from trt_responses.harmony.read.reader import Reader
+    from trt_responses.harmony.schema import Form
+    from trt_responses.harmony.steer.gate import Check
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+RESERVE = 512
+"""Tokens that a thought leaves for the answer, or half of all, if that is less."""
+
+NAMED = 8
+"""Headers of a plan that a log line names."""
+
+Name = Literal["free", "thought", "header", "body"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One engine request of a run. Without room for a token the run is over, and incomplete."""
+
+    max_tokens: int
+    stop_ids: tuple[int, ...] = (CONTROL.return_, CONTROL.call)
+    forced: tuple[int, ...] = ()
+    guide: Guide | None = None
+    gate: Gate | None = None
+    banned_ids: tuple[int, ...] = ()
+    name: Name = "free"
+
+    def told(self, kept: int) -> str:
+        """For the log: what was asked for and what came of it, without a word of it."""
+        discarded = self.gate.discarded if self.gate else 0
+        guide = self.guide.kind if self.guide else "none"
+        return (
+            f"{self.name} forced={len(self.forced)} budget={self.max_tokens} "
+            f"kept={kept} discarded={discarded} guide={guide}"
+        )
+
+
+class Plan(Protocol):
+    """Its `str` is for the log."""
+
+    def next(self, reader: Reader) -> Segment | None:
+        """The segment to generate now, or None when the run is over."""
+        ...
+
+
+class Free:
+    """Nothing is steered: one segment, to the model's own end."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self._segment: Segment | None = Segment(max_tokens)
+
+    def __str__(self) -> str:
+        return "free"
+
+    def next(self, reader: Reader) -> Segment | None:
+        segment, self._segment = self._segment, None
+        return segment
+
+
+MESSAGE_ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
+"""How models end a message, whichever of them would be right."""
+THOUGHT_ENDS = MESSAGE_ENDS | {CONTROL.start, CONTROL.channel, CONTROL.message, CONTROL.constrain}
+"""A thought that turns into a header by itself is over, too: the header is ours to choose."""
+CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
+
+
+class Language:
+    """Words to ids and ids to bytes, for words that are short and known beforehand."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.token_bytes = vocabulary.token_bytes
+        self._encode = vocabulary.encoding._inner.encode
+        self.thought = (CONTROL.channel, *self.ids("analysis"), CONTROL.message)
+        self.assistant = (CONTROL.start, *self.ids("assistant"))
+        self.message = (CONTROL.message,)
+        self.json_message = (CONTROL.constrain, *self.ids("json"), CONTROL.message)
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self._encode(text, []))
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What follows a header: its opening, the form of its text, and what closes it."""
+
+    opening: tuple[int, ...]
+    closing: int
+    form: Form | None = None
+    what: str = "the schema"
+
+
+class Budget(NamedTuple):
+    """How many tokens the whole run may take, and its thought. A thought of 0 is left out."""
+
+    tokens: int
+    thought: int | None = None
+
+
+class Turn(ABC):
+    """A plan that is written down as it goes: the segments are a generator's."""
+
+    def __init__(self, language: Language, guides: Mapping[GuideKind, frozenset[int]]) -> None:
+        self._language = language
+        self._guides = guides
+        self._segments = self._turn()
+        self._reader: Reader | None = None
+
+    def next(self, reader: Reader) -> Segment | None:
+        self._reader = reader
+        return None if reader.ended else next(self._segments, None)
+
+    @abstractmethod
+    def _turn(self) -> Iterator[Segment]: ...
+
+    def _left(self, budget: Budget, forced: Sequence[int] = ()) -> int:
+        assert self._reader is not None
+        return budget.tokens - len(self._reader.kept) - len(forced)
+
+    def _body(self, body: Body, forced: tuple[int, ...], budget: Budget) -> Segment:
+        left = self._left(budget, forced)
+        if body.form is not None:
+            guide = Guide("json_schema", body.form.source)
+            check = body.form.check()
+            return self._guided("body", guide, check, forced, (body.closing,), left - 1, body.what)
+        return Segment(
+            left,
+            tuple(sorted(MESSAGE_ENDS)),
+            forced,
+            gate=Gate(MESSAGE_ENDS, (body.closing,)),
+            name="body",
+        )
+
+    def _guided(
+        self,
+        name: Name,
+        guide: Guide,
+        check: Check,
+        forced: tuple[int, ...],
+        closing: tuple[int, ...],
+        max_tokens: int,
+        what: str,
+    ) -> Segment:
+        """Only what ends this engine's guides is no text; every other control id is banned."""
+        ends = self._guides[guide.kind]
+        return Segment(
+            max_tokens,
+            tuple(sorted(ends)),
+            forced,
+            guide,
+            GuidedGate(ends | MESSAGE_ENDS, closing, check, self._language.token_bytes, what),
+            tuple(token_id for token_id in CONTROL_IDS if token_id not in ends),
+            name,
+        )
+
+
+class Steered(Turn):
+    """A thought, a header out of those allowed, its body. One header is forced, not guided."""
+
+    def __init__(
+        self,
+        language: Language,
+        guides: Mapping[GuideKind, frozenset[int]],
+        headers: Mapping[str, Body],
+        budget: Budget,
+    ) -> None:
+        super().__init__(language, guides)
+        self._headers = headers
+        self._budget = budget
+
+    def __str__(self) -> str:
+        return f"steered to {_some(self._headers)}"
+
+    def _turn(self) -> Iterator[Segment]:
+        forced: tuple[int, ...] = ()
+        thought = self._thought()
+        if thought.max_tokens > 0:
+            yield thought
+            forced = self._language.assistant
+        forced = (*forced, CONTROL.channel)
+        if len(self._headers) == 1:
+            header = next(iter(self._headers))
+            forced += self._language.ids(header)
+        else:
+            words = Words(tuple(self._headers))
+            yield self._header(words, forced)
+            header, forced = words.text.decode(), ()
+        body = self._headers[header]
+        yield self._body(body, forced + body.opening, self._budget)
+
+    def _thought(self) -> Segment:
+        """Its end takes a token too."""
+        forced, wanted = self._language.thought, self._budget.thought
+        reserve = min(RESERVE, self._budget.tokens // 2)
+        left = self._left(self._budget, forced) - reserve - 1
+        return Segment(
+            left if wanted is None else min(left, wanted),
+            tuple(sorted(THOUGHT_ENDS)),
+            forced,
+            gate=Gate(THOUGHT_ENDS, (CONTROL.end,), may_be_cut=True),
+            name="thought",
+        )
+
+    def _header(self, words: Words, forced: tuple[int, ...]) -> Segment:
+        guide = Guide("regex", header_pattern(tuple(self._headers)))
+        left = self._left(self._budget, forced)
+        return self._guided("header", guide, words, forced, (), left, "a header that is allowed")
+
+
+class Watched(Turn):
+    """Free, but where the header of a strict tool's call has just been written, its body is
+    guided. Every `<|message|>` stops the engine, so that the header can be looked at."""
+
+    STOPS = (CONTROL.return_, CONTROL.call, CONTROL.message)
+
+    def __init__(
+        self,
+        language: Language,
+        guides: Mapping[GuideKind, frozenset[int]],
+        strict: Mapping[str, Body],
+        budget: Budget,
+    ) -> None:
+        super().__init__(language, guides)
+        self._strict = strict
+        self._budget = budget
+
+    def __str__(self) -> str:
+        return f"watched for {_some(self._strict)}"
+
+    def _turn(self) -> Iterator[Segment]:
+        assert self._reader is not None
+        while True:
+            before = len(self._reader.kept)
+            yield Segment(self._left(self._budget), self.STOPS)
+            if self._reader.kept[before:][-1:] != [CONTROL.message]:
+                return  # the engine has ended it, and not behind a header
+            body = self._strict.get(self._reader.recipient or "")
+            if body is not None:
+                yield self._body(body, (), self._budget)
+                return
+
+
+def _some(names: Collection[str]) -> str:
+    told = [name.strip() for _, name in zip(range(NAMED), names, strict=False)]
+    return " | ".join([*told, *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])])
+
+
+def header_pattern(headers: Sequence[str]) -> str:
+    """The headers as a regular expression that every engine's guide can read.
+
+    A call's header ends with a space, so that no name is the beginning of another.
+    """
+    return "|".join(re.sub(r"([^A-Za-z0-9_ =-])", r"\\\1", header) for header in headers)

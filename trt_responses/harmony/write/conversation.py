@@ -1,0 +1,227 @@
+"""The API's items to Harmony messages, and messages to blocks that later turns share.
+
+One table of item kinds. Knows the renderer; knows no store, no HTTP and no engine.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING, assert_never
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.write import hosted_calls
+from trt_responses.harmony.write.hosted_calls import FUNCTIONS as FUNCTIONS
+from trt_responses.harmony.write.hosted_calls import call_message as call_message
+from trt_responses.harmony.write.hosted_calls import result_message
+from trt_responses.harmony.write.render import Message
+from trt_responses.store.base import Block
+from trt_responses.wire import items as i
+from trt_responses.wire.tools import SEPARATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.store.base import Kind
+
+ID_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "reasoning": "rs",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "web_search_call": "ws",
+    "code_interpreter_call": "ci",
+    "mcp_call": "mcp",
+    "mcp_list_tools": "mcpl",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
+    "local_shell_call": "lsh",
+    "local_shell_call_output": "lsho",
+    "shell_call": "sh",
+    "shell_call_output": "sho",
+    "apply_patch_call": "apc",
+    "apply_patch_call_output": "apco",
+}
+
+UNREAD = {
+    "input_image": "an image",
+    "input_file": "a file",
+    "input_audio": "a sound",
+    "input_video": "a video",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An item in Harmony's terms. `message` is None when there is nothing to show the model."""
+
+    kind: Kind
+    message: Message | None
+    call_id: str | None = None
+    callee: str | None = None
+    result: Message | None = None
+    """Of a call that brings its own result."""
+
+
+async def input_blocks(
+    items: str | Sequence[i.InputItem],
+    renderer: Renderer,
+    prior: Sequence[Block],
+    at_most: int,
+    *,
+    note_media: bool = False,
+) -> list[Block]:
+    """What the request itself brings, in order; a result finds its call there or in `prior`.
+
+    Of several calls with one id, the last is meant. With `note_media`, a line stands for what a
+    text model cannot read; without, it is refused.
+    """
+    if isinstance(items, str):
+        return [await _text_block(items, renderer, at_most)]
+    callees = {b.call_id: b.callee for b in prior if b.call_id and b.callee}
+    blocks = []
+    for place, item in enumerate(items):
+        if not note_media:
+            _refuse_media(item, f"input[{place}]")
+        said = _said(item, callees, f"input[{place}]")
+        if said.call_id and said.callee:
+            callees[said.call_id] = said.callee
+        ids = b""
+        for message in filter(None, (said.message, said.result)):
+            ids += (await renderer.message(message, at_most=at_most)).tobytes()
+        blocks.append(Block(said.kind, _as_json(item), ids, said.call_id, said.callee))
+    return blocks
+
+
+async def _text_block(text: str, renderer: Renderer, at_most: int) -> Block:
+    """A text alone: a user's message that is written as such, for what most requests bring."""
+    ids = await renderer.message(Message("user", text), at_most=at_most)
+    item = {"type": "message", "role": "user", "content": text, "id": _item_id("message")}
+    return Block("user", orjson.dumps(item | {"status": "completed"}), ids.tobytes())
+
+
+def _said(item: i.InputItem, callees: dict[str, str], place: str) -> Said:
+    match item:
+        case i.InputMessage():
+            return _message_said(item)
+        case i.FunctionCall():
+            callee = callee_of(item.name, item.namespace)
+            return Said("call", call_message(callee, item.arguments), item.call_id, callee)
+        case i.CustomToolCall():
+            callee = callee_of(item.name, item.namespace)
+            return Said("call", call_message(callee, wrapped(item.input)), item.call_id, callee)
+        case i.FunctionCallOutput() | i.CustomToolCallOutput():
+            return Said("result", _result(item.call_id, joined(item.output), callees, place))
+        case i.Reasoning():
+            parts = item.content or item.summary
+            text = "\n".join(part.text for part in parts)
+            return Said("reasoning", reasoning_message(text) if text else None)
+        case _:
+            return _past_said(hosted_calls.told(item), callees, place)
+
+
+def callee_of(name: str, namespace: str | None = None) -> str:
+    """The recipient that stands for a client's tool."""
+    return FUNCTIONS + (name if namespace is None else f"{namespace}{SEPARATOR}{name}")
+
+
+def wrapped(text: str) -> str:
+    """A custom tool's text, as the model writes it."""
+    return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
+
+
+def _past_said(told: hosted_calls.Told, callees: dict[str, str], place: str) -> Said:
+    if told.callee is None:
+        return Said("result", _result(told.call_id or "", told.result or "", callees, place))
+    result = None if told.result is None else result_message(told.callee, told.result)
+    call = call_message(told.callee, told.arguments or "{}")
+    return Said("call", call, told.call_id, told.callee, result)
+
+
+def _refuse_media(item: i.InputItem, place: str) -> None:
+    match item:
+        case i.InputMessage(content=list() as parts):
+            where = "content"
+        case i.FunctionCallOutput(output=list() as parts):
+            where = "output"
+        case i.CustomToolCallOutput(output=list() as parts):
+            where = "output"
+        case _:
+            return
+    for step, part in enumerate(parts):
+        if isinstance(part, i.MediaPart):
+            raise InvalidRequest(
+                f"Invalid value for '{place}.{where}[{step}]': this model reads text only, and "
+                f"this is {UNREAD[part.type]}. Send its text, or leave it out.",
+                param=f"{place}.{where}[{step}]",
+                code="unsupported_content",
+            )
+
+
+def _message_said(item: i.InputMessage) -> Said:
+    text = joined(item.content)
+    match item.role:
+        case "user":
+            return Said("user", Message("user", text))
+        case "assistant":
+            phase = item.phase or "final_answer"
+            kind: Kind = "preamble" if phase == "commentary" else "final"
+            return Said(kind, answer_message(phase, text))
+        case "system" | "developer":
+            return Said("developer", Message("developer", f"# Instructions\n\n{text}"))
+        case _:
+            assert_never(item.role)
+
+
+def _result(call_id: str, text: str, callees: dict[str, str], place: str) -> Message:
+    callee = callees.get(call_id)
+    if callee is None:
+        raise InvalidRequest(
+            f"No function call with call_id {call_id!r:.100} stands before this output: send the "
+            "call too, or the previous_response_id of the response that made it.",
+            param=f"{place}.call_id",
+            code="unknown_call_id",
+        )
+    return result_message(callee, text)
+
+
+def answer_message(phase: i.Phase, text: str) -> Message:
+    channel = "commentary" if phase == "commentary" else "final"
+    return Message("assistant", text, channel=channel)
+
+
+def reasoning_message(text: str) -> Message:
+    return Message("assistant", text, channel="analysis")
+
+
+def joined(content: str | Iterable[i.TextPart | i.RefusalPart | i.MediaPart]) -> str:
+    """A message's parts as one text, a line each: parts are written as separate things."""
+    return content if isinstance(content, str) else "\n".join(map(_line, content))
+
+
+def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
+    match part:
+        case i.TextPart():
+            return part.text
+        case i.RefusalPart():
+            return part.refusal
+        case i.MediaPart():
+            return f"[Here was {UNREAD[part.type]}, which cannot be read.]"
+
+
+def _as_json(item: i.InputItem) -> bytes:
+    """The item as the API gives it back: with an id and a status, whoever left them out."""
+    filled = {"id": item.id or _item_id(item.type)}
+    if "status" in type(item).model_fields:
+        filled["status"] = getattr(item, "status", None) or "completed"
+    return item.model_copy(update=filled).model_dump_json(exclude_none=True).encode()
+
+
+def _item_id(kind: str) -> str:
+    return f"{ID_PREFIXES[kind]}_{secrets.token_hex(12)}"

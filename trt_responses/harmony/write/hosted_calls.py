@@ -1,0 +1,108 @@
+"""Other servers' tools in a conversation: their items as the calls and results a model knows.
+
+A call stands in the functions' namespace, under its tool's name; what it gave is the answer of that
+name. Knows items and messages; knows no renderer and no store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+
+from trt_responses.harmony.write.render import Message
+from trt_responses.wire import past as p
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FUNCTIONS = "functions."
+"""The namespace in which Harmony keeps a client's functions."""
+
+JSON_CONSTRAINT = "<|constrain|>json"
+
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class Told(NamedTuple):
+    """What an item comes to: a call, a result, or both."""
+
+    callee: str | None = None
+    arguments: str | None = None
+    result: str | None = None
+    call_id: str | None = None
+    """Of a call without its result, and of a result without its call: what joins the two."""
+
+
+def call_message(callee: str, arguments: str) -> Message:
+    return Message(
+        "assistant",
+        arguments,
+        channel="commentary",
+        recipient=callee,
+        content_type=JSON_CONSTRAINT,
+    )
+
+
+def result_message(callee: str, text: str) -> Message:
+    return Message("tool", text, name=callee, recipient="assistant", channel="commentary")
+
+
+def told(item: p.PastItem) -> Told:
+    """One case for each kind."""
+    match item:
+        case p.WebSearchCall():
+            return Told(_callee("web_search"), _json(item.action or {}))
+        case p.CodeInterpreterCall():
+            code = _json({"code": item.code or ""})
+            return Told(_callee("code_interpreter"), code, _texts(item.outputs or (), "logs"))
+        case p.McpCall():
+            answer = item.output if item.error is None else f"Error: {_text(item.error)}"
+            return Told(_callee(f"{item.server_label}.{item.name}"), item.arguments, answer)
+        case p.McpListTools():
+            names = [str(tool.get("name", "")) for tool in item.tools]
+            answer = _json(names) if item.error is None else f"Error: {_text(item.error)}"
+            return Told(_callee(f"{item.server_label}.list_tools"), "{}", answer)
+        case p.McpApprovalRequest():
+            callee = _callee(f"{item.server_label}.{item.name}")
+            return Told(callee, item.arguments, None, item.id)
+        case p.McpApprovalResponse():
+            verdict = "Approved." if item.approve else "Not approved."
+            reason = f" {item.reason}" if item.reason else ""
+            return Told(None, None, verdict + reason, item.approval_request_id)
+        case p.LocalShellCall():
+            return Told(_callee("local_shell"), _json(item.action), None, item.call_id)
+        case p.LocalShellCallOutput():
+            return Told(None, None, item.output, item.call_id or item.id or "")
+        case p.ShellCall():
+            return Told(_callee("shell"), _json(item.action), None, item.call_id)
+        case p.ShellCallOutput():
+            return Told(None, None, _texts(item.output, "stdout", "stderr"), item.call_id)
+        case p.ApplyPatchCall():
+            return Told(_callee("apply_patch"), _json(item.operation), None, item.call_id)
+        case p.ApplyPatchCallOutput():
+            return Told(None, None, item.output or item.status or "completed", item.call_id)
+        case _:
+            assert_never(item)
+
+
+def _callee(name: str) -> str:
+    """A client's words in a header: without what would be structure there."""
+    return FUNCTIONS + NOT_IN_NAMES.sub("_", name)
+
+
+def _texts(outputs: Sequence[Mapping[str, Any]], *keys: str) -> str:
+    """The texts of a tool's outputs, a line each; what is no text is named."""
+    lines = []
+    for output in outputs:
+        texts = [output[key] for key in keys if isinstance(output.get(key), str)]
+        lines += [text for text in texts if text] if texts else [f"[{output.get('type')}]"]
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,127 @@
+"""What stands before a conversation: the system and the developer message, as texts.
+
+Written to openai-harmony's result, character for character. Knows no token but by its spelling.
+"""
+
+from __future__ import annotations
+
+import marshal
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.write.typescript import json_of, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Effort = Literal["low", "medium", "high"]
+
+CHANNELS = (
+    "# Valid channels: analysis, commentary, final. Channel must be included for every message."
+)
+CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    identity: str
+    knowledge_cutoff: str | None
+    date: str | None
+    effort: Effort
+    has_function_tools: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTool:
+    name: str
+    description: str
+    parameters: Mapping[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """A JSON schema that the answer is to follow, as the model is told of it."""
+
+    name: str
+    description: str | None
+    schema: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Developer:
+    instructions: str | None
+    tools: tuple[FunctionTool, ...] = ()
+    response_format: ResponseFormat | None = None
+
+
+NOTHING = Developer(None)
+ONE_SPELLING = 0
+"""Of marshal's formats one without references: whether a value is shared does not show."""
+
+
+def system_text(system: System) -> str:
+    top = [system.identity]
+    if system.knowledge_cutoff is not None:
+        top.append(f"Knowledge cutoff: {system.knowledge_cutoff}")
+    if system.date is not None:
+        top.append(f"Current date: {system.date}")
+    channels = CHANNELS + CALLS if system.has_function_tools else CHANNELS
+    return "\n\n".join(("\n".join(top), f"Reasoning: {system.effort}", channels))
+
+
+def made_of(developer: Developer) -> bytes | None:
+    """All that a developer message is made of, in so many bytes and in its order; None where there
+    is nothing, or nesting that has no such bytes. Unlike JSON they tell 1e400 from null."""
+    if developer == NOTHING:
+        return None
+    form = developer.response_format
+    tools = [(tool.name, tool.description, tool.parameters) for tool in developer.tools]
+    told = None if form is None else (form.name, form.description, form.schema)
+    try:
+        return marshal.dumps((developer.instructions, tools, told), ONE_SPELLING)  # type: ignore[arg-type]
+    except ValueError:
+        return None
+
+
+def developer_pieces(developer: Developer) -> Iterator[str]:
+    sections = []
+    if developer.instructions is not None:
+        sections.append(iter(("# Instructions\n\n", developer.instructions)))
+    if developer.tools:
+        sections.append(_tools(developer.tools))
+    if developer.response_format is not None:
+        sections.append(_response_format(developer.response_format))
+    for place, section in enumerate(sections):
+        if place:
+            yield "\n\n"
+        yield from section
+
+
+def _tools(tools: Sequence[FunctionTool]) -> Iterator[str]:
+    yield "# Tools\n\n## functions\n\nnamespace functions {\n\n"
+    for tool in tools:
+        for line in _lines(tool.description):
+            yield f"// {line}\n"
+        if tool.parameters is None:
+            yield f"type {tool.name} = () => any;\n\n"
+            continue
+        yield f"type {tool.name} = (_: "
+        yield from type_of(dict(tool.parameters))
+        yield ") => any;\n\n"
+    yield "} // namespace functions"
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines end with LF or CRLF, and with nothing else."""
+    *whole, last = text.split("\n")
+    for line in whole:
+        yield line.removesuffix("\r")
+    if last:
+        yield last
+
+
+def _response_format(form: ResponseFormat) -> Iterator[str]:
+    yield f"# Response Formats\n\n## {form.name}\n\n"
+    for line in _lines(form.description or ""):
+        yield f"// {line}\n"
+    yield from json_of(dict(form.schema))

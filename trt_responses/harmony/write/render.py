@@ -1,0 +1,165 @@
+"""Harmony messages to prompt ids, and which messages a prompt holds.
+
+Control ids are written here, at their own places, and nowhere else; whatever a caller says, be it
+a text, a name or a schema, goes through the tokeniser, which knows ordinary ids only. Knows no
+items of the API, no store and no engine.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
+from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
+from trt_responses.tokens.tokenise import refuse_above
+from trt_responses.tokens.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trt_responses.harmony.write.cache import Header, Key
+    from trt_responses.harmony.write.preface import Developer, System
+    from trt_responses.store.base import Kind
+    from trt_responses.tokens.tokenise import Tokeniser
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+Role = Literal["user", "assistant", "developer", "tool"]
+
+HITS_AT_ONCE = 500
+"""Messages taken from the cache between two pauses; about a millisecond."""
+PIECES_AT_ONCE = 1000
+"""Pieces of a tool's type put together between two pauses; about half a millisecond."""
+
+CONSTRAIN = "<|constrain|>"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. A tool's `name` is its author; a `recipient` makes an assistant's a call."""
+
+    role: Role
+    text: str
+    name: str | None = None
+    channel: str | None = None
+    recipient: str | None = None
+    content_type: str | None = None
+
+
+class Renderer:
+    """Renders messages one by one; a message that was rendered lately is not tokenised again."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, tokeniser: Tokeniser, *, cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        self._tokeniser = tokeniser
+        self._cache = IdCache(cache_bytes)
+        self._hits = 0
+        assistant = vocabulary.encoding._inner.encode("assistant", [])
+        self.generation_prompt = array("I", [CONTROL.start, *assistant])
+        """`<|start|>assistant`: the model goes on from here."""
+
+    async def system(self, system: System) -> array[int]:
+        return await self._ids(("system",), system_text(system), CONTROL.end)
+
+    async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
+        """Empty when there is nothing to tell. Known again by what it is made of: an agent's tools
+        come with each request, and to write them takes longer than all else about a prompt."""
+        key = None if (said := made_of(developer)) is None else (("developer",), said, CONTROL.end)
+        if key is not None and (known := await self._known(key, at_most)) is not None:
+            return known
+        pieces = []
+        for place, piece in enumerate(developer_pieces(developer), 1):
+            pieces.append(piece)
+            if place % PIECES_AT_ONCE == 0:
+                await self._tokeniser.pause()
+        if not pieces:
+            return array("I")
+        ids = await self._made(("developer",), "".join(pieces), CONTROL.end, at_most)
+        if key is not None:
+            self._cache.put(key, ids.tobytes())
+        return ids
+
+    async def message(self, message: Message, at_most: int | None = None) -> array[int]:
+        """A whole message, from `<|start|>` to its terminator."""
+        called = message.role == "assistant" and message.recipient is not None
+        end = CONTROL.call if called else CONTROL.end
+        return await self._ids(header(message), message.text, end, at_most)
+
+    def join(
+        self,
+        system: array[int],
+        developer: array[int],
+        messages: Iterable[array[int] | bytes],
+    ) -> array[int]:
+        """A prompt out of its parts and the generation prompt, with nothing done per id."""
+        ids: array[int] = array("I")
+        ids.frombytes(b"".join((system, developer, *messages, self.generation_prompt)))
+        return ids
+
+    async def _ids(
+        self, header: Header, text: str, end: int, at_most: int | None = None
+    ) -> array[int]:
+        key = (header, text, end)
+        if (known := await self._known(key, at_most)) is not None:
+            return known
+        ids = await self._made(header, text, end, at_most)
+        self._cache.put(key, ids.tobytes())
+        return ids
+
+    async def _known(self, key: Key, at_most: int | None) -> array[int] | None:
+        if (known := self._cache.get(key)) is None:
+            return None
+        ids: array[int] = array("I")
+        ids.frombytes(known)
+        refuse_above(at_most, len(ids))
+        self._hits += 1
+        if self._hits % HITS_AT_ONCE == 0:
+            await self._tokeniser.pause()
+        return ids
+
+    async def _made(self, header: Header, text: str, end: int, at_most: int | None) -> array[int]:
+        ids = array("I", [CONTROL.start])
+        for part in (*header, CONTROL.message, text):
+            if isinstance(part, str):
+                ids.extend(await self._tokeniser.encode(part, at_most=at_most))
+            else:
+                ids.append(part)
+        ids.append(end)
+        refuse_above(at_most, len(ids))
+        return ids
+
+
+def header(message: Message) -> Header:
+    """Author, recipient, channel and content type, in openai-harmony's order."""
+    parts: list[str | int] = []
+    if message.role != "tool":
+        parts.append(message.role)
+        if message.name is not None:
+            parts.append(f":{message.name}")
+    elif message.name is None:
+        raise InvalidRequest("A tool's message needs the tool's name.")
+    else:
+        parts.append(message.name)
+    if message.recipient is not None and message.recipient != "all":
+        parts.append(f" to={message.recipient}")
+    if message.channel is not None:
+        parts += (CONTROL.channel, message.channel)
+    if (content_type := message.content_type) is not None:
+        constrained = content_type.removeprefix(CONSTRAIN)
+        if constrained == content_type:
+            parts.append(f" {content_type}")
+        else:
+            parts += (" ", CONTROL.constrain, constrained)
+    return tuple(parts)
+
+
+def kept(kinds: Sequence[Kind]) -> list[bool]:
+    """Which messages a prompt still holds: all but the reasoning before the last final answer.
+
+    Reasoning after it belongs to the tool loop that is going on, and the model needs it.
+    """
+    last = max((place for place, kind in enumerate(kinds) if kind == "final"), default=-1)
+    return [kind != "reasoning" or place > last for place, kind in enumerate(kinds)]

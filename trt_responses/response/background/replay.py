@@ -1,0 +1,80 @@
+"""A background stream read back: the frames that a store keeps, and what comes while one reads.
+
+Knows frames and the store's seam; knows no HTTP and no log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.errors import ApiError, NotFound
+from trt_responses.response.background import lost
+from trt_responses.store.base import Job, Record
+from trt_responses.wire.events import Error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from trt_responses.store.base import Store
+    from trt_responses.wire.dialect import Dialect
+
+
+async def frames_of(
+    store: Store,
+    response_id: str,
+    owner: str,
+    *,
+    after: int,
+    pause: Callable[[], Awaitable[object]],
+    dialect: Dialect,
+) -> AsyncIterator[bytes]:
+    """Frames with greater numbers, as they come to be kept, to the response's end.
+
+    A `NotFound` when some of them are no longer there. `pause` is awaited between two askings. The
+    `dialect` is for the end of a stream whose server did not write it.
+    """
+    last, ended = after, False
+    while True:
+        kept = await store.frames_after(response_id, owner, last)
+        if kept is not None and kept.count:
+            last = kept.first + kept.count - 1
+            yield kept.data
+        if ended or (kept is not None and kept.ended):
+            if kept is None:
+                raise _gone(response_id)
+            return
+        match await store.get(response_id, owner):
+            case Job(lost=True) as job:
+                number = last + 1 if kept is None else kept.first + kept.count
+                yield _lost(job, last, number, dialect)
+                return
+            case Job():
+                await pause()
+            case Record():
+                ended = True  # it may have ended since the frames were asked for
+            case _:
+                return  # deleted while it was read
+
+
+def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:
+    """The end of a stream whose server died: always the same, for it never wakes again."""
+    failed = {"type": "response.failed", "response": orjson.loads(lost.failed(job.body))}
+    events = (
+        dialect.spelled(Error("server_error", lost.LOST)),
+        ("response.failed", orjson.dumps(failed)),
+    )
+    return b"".join(
+        b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], at)
+        for at, (name, body) in enumerate(events, number)
+        if at > after
+    )
+
+
+def _gone(response_id: str) -> ApiError:
+    return NotFound(
+        f"The events of response '{response_id}' are no longer kept: get it without `stream`.",
+        param="stream",
+        code="events_expired",
+    )

@@ -1,0 +1,122 @@
+"""Fragments to events: which item a message of the model becomes, and what is said of it when.
+
+Two rules for the file: every legal move is in the table `OPENS` or in one shape of `shapes.py`, and
+no text is kept here; a text as a whole is read back from the log's fold. It knows no token and no
+HTTP.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.harmony.read.custom_input import Unwrapper
+from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
+from trt_responses.response.log.entries import ScoredDeltas
+from trt_responses.response.log.item_events import Call, CustomCall, Message, Reasoning
+from trt_responses.response.log.item_events import Callee as Callee
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trt_responses.language.fragments import Fragment
+    from trt_responses.response.log.entries import Deltas
+    from trt_responses.response.log.item_events import Seal, Shape
+    from trt_responses.response.log.log import Log
+
+    Mint = Callable[[str], str]
+
+Opens = Literal["reasoning", "commentary", "final_answer"]
+
+OPENS: Mapping[str | None, Opens] = {
+    "analysis": "reasoning",
+    "commentary": "commentary",  # a preamble: text before or between calls, for the user to read
+    "final": "final_answer",
+    None: "final_answer",
+}
+"""What a message to the user becomes, by its channel. A message to an offered tool is a call."""
+
+
+class Machine:
+    """Makes the events of one response. One item is open at a time, or none."""
+
+    def __init__(
+        self,
+        log: Log,
+        callees: Mapping[str, Callee],
+        mint: Mint,
+        seal: Seal | None = None,
+        *,
+        scored: bool = False,
+    ) -> None:
+        self._log = log
+        self._scored = scored
+        self._seal = seal
+        self._callees = callees
+        self._mint = mint
+        self._open: Shape | None = None
+        self._deltas: Deltas | None = None
+        self._unwrapper: Unwrapper | None = None
+        self.pieces: list[bytes] | None = None
+        """Where text of the open message goes as it is read: the last entry of the log. None when
+        nothing is open, or the model's text is not yet the client's."""
+        self.repairs: Counter[RepairKind] = Counter()
+
+    def take(self, fragment: Fragment) -> None:
+        if type(fragment) is Text:
+            self._say(fragment.pieces)
+        elif type(fragment) is Opened:
+            self._begin(self._shape(fragment))
+        elif type(fragment) is Closed:
+            self._end("completed" if fragment.whole else "incomplete")
+        elif type(fragment) is Repaired:
+            self.repairs[fragment.kind] += 1
+        elif type(fragment) is Scored:
+            self._say_scored(fragment)
+
+    def _say(self, pieces: Sequence[bytes]) -> None:
+        if self.pieces is not None:
+            self.pieces += pieces
+        elif self._deltas is not None and self._unwrapper is not None:
+            self._deltas.pieces += self._unwrapper.feed(pieces)
+
+    def _say_scored(self, said: Scored) -> None:
+        if isinstance(self._deltas, ScoredDeltas):
+            self._deltas.logprobs += said.logprobs
+        self._say(said.pieces)
+
+    def _shape(self, opened: Opened) -> Shape:
+        index = len(self._log.output)
+        callee = self._callees.get(opened.recipient) if opened.recipient else None
+        if callee is not None and callee.custom:
+            return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))
+        if callee is not None:
+            return Call(self._mint("fc"), index, callee, self._mint("call"))
+        if opened.recipient:
+            self.repairs["unknown_recipient"] += 1
+        opens = OPENS.get(opened.channel, "final_answer")
+        if opens == "reasoning":
+            return Reasoning(self._mint("rs"), index, self._seal)
+        return Message(self._mint("msg"), index, opens)
+
+    def _begin(self, shape: Shape) -> None:
+        for event in shape.begin():
+            self._log.append(event)
+        self._open = shape
+        self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
+        if type(shape) is CustomCall:
+            self._unwrapper = Unwrapper()
+        else:
+            self.pieces = self._deltas.pieces
+
+    def _end(self, status: Literal["completed", "incomplete"]) -> None:
+        shape, deltas = self._open, self._deltas
+        if shape is None or deltas is None:
+            return
+        if self._unwrapper is not None:
+            deltas.pieces += self._unwrapper.finish(whole=status == "completed")
+        elif status == "completed" and not deltas.pieces and shape.empty:
+            deltas.pieces.append(shape.empty)
+        self._open = self._deltas = self._unwrapper = self.pieces = None
+        for event in shape.end(self._log.settled()[shape.index], status):
+            self._log.append(event)

@@ -1,0 +1,171 @@
+"""A run's place in its conversation: what came before it, and what it leaves behind.
+
+Knows blocks and records; knows no HTTP and no concrete store.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, assert_never
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.write import conversation as c
+from trt_responses.store.base import Block, Job, Record
+from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.wire import items as i
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.harmony.read.reader import Reader, Span
+    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.store.base import Expired, Kind, Store
+    from trt_responses.wire.response import Response
+
+
+CALLS = (i.OutputFunctionCall, i.OutputCustomCall)
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """The conversation before a request. `date` is None at the start of a chain."""
+
+    blocks: tuple[Block, ...] = ()
+    date: str | None = None
+
+
+async def prior_of(previous_id: str | None, store: Store, owner: str) -> Prior:
+    if previous_id is None:
+        return Prior()
+    match await store.get(previous_id, owner):
+        case Record() as record:
+            return _continued(record)
+        case Job(lost=False):
+            raise InvalidRequest(
+                f"Response '{previous_id}' is still being made: wait until it has ended.",
+                status=409,
+                param="previous_response_id",
+                code="previous_response_in_progress",
+            )
+        case Job():
+            raise _not_continuable(previous_id)
+        case found:
+            raise _not_found(previous_id, found)
+
+
+def _continued(record: Record) -> Prior:
+    if not record.continuable:
+        raise _not_continuable(record.id)
+    return Prior(record.blocks, record.date)
+
+
+def _not_continuable(response_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Response '{response_id}' failed or was cancelled and cannot be continued.",
+        param="previous_response_id",
+        code="previous_response_not_continuable",
+    )
+
+
+def _not_found(response_id: str, found: Expired | None) -> InvalidRequest:
+    if found is not None:
+        return InvalidRequest(
+            f"Previous response with id '{response_id:.100}' has expired, for its age or for want "
+            "of room: send the conversation's items instead.",
+            status=404,
+            param="previous_response_id",
+            code="previous_response_expired",
+        )
+    return InvalidRequest(
+        f"Previous response with id '{response_id:.100}' not found: it was never stored, or has "
+        "been deleted.",
+        status=404,
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
+
+
+async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
+    """The response's own items, with the ids that the model wrote.
+
+    A message that was written by Harmony's rules keeps its ids, so that the next prompt extends
+    what the engine has cached. Any other is rendered anew: the model must not learn from its own
+    slip, nor find a header in a text. A call that was cut is dropped, for nobody can answer it.
+    """
+    blocks = []
+    for item, span in zip(response.output, reader.messages, strict=True):
+        if not lasting(item):
+            continue
+        ids = (
+            own_ids(reader.kept, span, renderer.generation_prompt)
+            if _lawful(item, span)
+            else await _rendered(item, span, renderer)
+        )
+        call_id = item.call_id if isinstance(item, CALLS) else None
+        callee = _callee(item, span) if call_id else None
+        blocks.append(Block(_kind(item), orjson.dumps(item), ids.tobytes(), call_id, callee))
+    return blocks
+
+
+def lasting(item: i.OutputItem) -> bool:
+    """Whether an item stays in the conversation: nobody can answer a call that was cut."""
+    return not isinstance(item, CALLS) or item.status == "completed"
+
+
+def _lawful(item: i.OutputItem, span: Span) -> bool:
+    """Whether a message's own ids are what Harmony writes for its item."""
+    is_call = isinstance(item, CALLS)
+    return not span.repaired and is_call == (span.recipient is not None)
+
+
+def own_ids(kept: Sequence[int], span: Span, opening: Sequence[int]) -> array[int]:
+    """A message's ids as they stand in later prompts: author first, the lawful terminator last.
+
+    The author of the first message is not among the kept ids: the prompt ended with it.
+    """
+    ids = array("I", kept[span.start : span.end])
+    if not ids or ids[0] != CONTROL.start:
+        ids = array("I", opening) + ids
+    if span.terminator is not None:
+        ids.pop()
+    ids.append(CONTROL.call if span.recipient else CONTROL.end)
+    return ids
+
+
+def _kind(item: i.OutputItem) -> Kind:
+    match item:
+        case i.OutputReasoning():
+            return "reasoning"
+        case i.OutputMessage():
+            return "preamble" if item.phase == "commentary" else "final"
+        case i.OutputFunctionCall() | i.OutputCustomCall():
+            return "call"
+        case _:
+            assert_never(item)
+
+
+def _callee(item: i.OutputItem, span: Span) -> str:
+    assert isinstance(item, CALLS)
+    if span.recipient is not None:
+        return span.recipient
+    if isinstance(item, i.OutputNamespacedCall | i.OutputNamespacedCustomCall):
+        return c.callee_of(item.name, item.namespace)
+    return c.callee_of(item.name)
+
+
+async def _rendered(item: i.OutputItem, span: Span, renderer: Renderer) -> array[int]:
+    match item:
+        case i.OutputReasoning():
+            message = c.reasoning_message("".join(part.text for part in item.content))
+        case i.OutputMessage():
+            message = c.answer_message(item.phase, "".join(part.text for part in item.content))
+        case i.OutputFunctionCall():
+            message = c.call_message(_callee(item, span), item.arguments)
+        case i.OutputCustomCall():
+            message = c.call_message(_callee(item, span), c.wrapped(item.input))
+        case _:
+            assert_never(item)
+    return await renderer.message(message)

@@ -1,0 +1,134 @@
+"""From a request to the ids that the engine is shown: history, items, instructions, and no more
+than there is room for. Knows the store's seam and the renderer; knows no engine and no run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.write import conversation
+from trt_responses.harmony.write.preface import Developer, System
+from trt_responses.harmony.write.render import kept
+from trt_responses.response.prompt.history import prior_of
+from trt_responses.response.prompt.references import resolved
+from trt_responses.response.prompt.truncation import dropped
+from trt_responses.response.steering.steering import response_format
+from trt_responses.response.steering.tools import offered, offers, shown
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.harmony.write.preface import Effort as HarmonyEffort
+    from trt_responses.response.runs import Parts
+    from trt_responses.store.base import Block
+    from trt_responses.wire.request import Effort, Request
+
+EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
+    None: "medium",
+    "none": "low",
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
+"""gpt-oss knows three; the others go to the nearest, and are echoed as they were asked."""
+ID_BYTES = 4
+OLD_CONTEXTS = 8
+"""With `truncation: auto`, how many contexts long an old message may be and still be dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt, and the conversation that it shows."""
+
+    ids: array[int]
+    blocks: tuple[Block, ...]
+    prior_count: int
+    date: str
+    dropped: tuple[str, ...] = ()
+    """The ids of items that were left out, for want of room."""
+
+
+async def prompt_of(request: Request, parts: Parts, owner: str) -> Prompt:
+    context = parts.engine.limits().context_tokens
+    prior = await prior_of(request.previous_response_id, parts.store, owner)
+    turns = parts.sealer.brought(request.input, owner)
+    items = await resolved(request.input, prior.blocks, parts.store, owner)
+    rendered = await conversation.input_blocks(
+        items.items,
+        parts.renderer,
+        prior.blocks,
+        context * (OLD_CONTEXTS if request.truncation == "auto" else 1),
+        note_media=parts.note_media,
+    )
+    if not request.input and not prior.blocks:
+        raise InvalidRequest(
+            "'input' is empty: send a text, or at least one item.",
+            param="input",
+            code="invalid_value",
+        )
+    blocks = (*prior.blocks, *items.blocks(rendered, turns))
+    date = prior.date or turns.date or parts.today()
+    ids, gone = await _joined(blocks, request, parts, date)
+    names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
+    return Prompt(ids, blocks, len(prior.blocks), date, names)
+
+
+async def _joined(
+    blocks: Sequence[Block], request: Request, parts: Parts, date: str
+) -> tuple[array[int], frozenset[int]]:
+    """The ids, and the places of what was left out."""
+    renderer, context = parts.renderer, parts.engine.limits().context_tokens
+    system = await renderer.system(_system(request, parts, date))
+    developer = await renderer.developer(_developer(request), context)
+    selected = kept([block.kind for block in blocks])
+    gone: frozenset[int] = frozenset()
+    if request.truncation == "auto":
+        frame = len(renderer.join(system, developer, ()))
+        gone = _overflow(blocks, selected, context - frame - _reserve(request, context))
+    said = (
+        block.ids
+        for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
+        if keep and place not in gone
+    )
+    return renderer.join(system, developer, said), gone
+
+
+def _reserve(request: Request, context: int) -> int:
+    """What `truncation: auto` leaves for the answer."""
+    return min(request.max_output_tokens or context // 8, context // 2)
+
+
+def _overflow(blocks: Sequence[Block], selected: Sequence[bool], room: int) -> frozenset[int]:
+    sizes = [
+        len(block.ids) // ID_BYTES if keep else 0
+        for block, keep in zip(blocks, selected, strict=True)
+    ]
+    excess = sum(sizes) - room
+    return dropped(blocks, sizes, excess) if excess > 0 else frozenset()
+
+
+def _system(request: Request, parts: Parts, date: str) -> System:
+    effort = request.reasoning.effort if request.reasoning else None
+    return System(
+        identity=parts.identity,
+        knowledge_cutoff=parts.knowledge_cutoff,
+        date=date,
+        effort=EFFORTS[effort],
+        has_function_tools=offers(request),
+    )
+
+
+def _developer(request: Request) -> Developer:
+    return Developer(
+        instructions=request.instructions,
+        tools=shown(offered(request)),
+        response_format=response_format(request),
+    )

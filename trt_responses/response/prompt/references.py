@@ -1,0 +1,122 @@
+"""What a request's items stand for: references are looked up, and sealed turns are opened.
+
+The items go on to be rendered as any others, at their own places; afterwards those whose ids are
+known get them. Knows blocks and records; knows no HTTP and no concrete store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+import orjson
+from pydantic import TypeAdapter
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.store.base import Record
+from trt_responses.wire import items as i
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.response.seal.turn import Brought
+    from trt_responses.store.base import Block, Store
+
+    Items = str | Sequence[i.InputItem]
+    SentItems = str | Sequence[i.SentItem]
+
+ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
+
+NUMBER_CHARS = 4
+"""Of an item's id: its number within the response, in hexadecimal."""
+
+
+def item_id(prefix: str, response_id: str, number: int) -> str:
+    """An item's id says which response it is of, so that a reference finds it without an index."""
+    return f"{prefix}_{response_id.partition('_')[2]}{number:0{NUMBER_CHARS}x}"
+
+
+def response_of(item_id: str) -> str:
+    return f"resp_{item_id.partition('_')[2][:-NUMBER_CHARS]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Items without references, and what is known of them."""
+
+    items: Items
+    found: Mapping[int, Block] = field(default_factory=dict)
+    """The blocks of those that were referred to, by their places."""
+    standing: frozenset[int] = frozenset()
+    """The places of those that the conversation holds already: they are not said twice."""
+
+    def blocks(self, rendered: Sequence[Block], brought: Brought) -> list[Block]:
+        """The items' blocks: with the ids that were generated, where they are known."""
+        exact = []
+        for place, block in enumerate(rendered):
+            if place in self.standing:
+                continue
+            if place in self.found:
+                exact.append(self.found[place])
+            elif not isinstance(self.items, str) and (
+                written := brought.at(place, self.items[place])
+            ):
+                exact.append(replace(block, ids=written.ids))
+            else:
+                exact.append(block)
+        return exact
+
+
+async def resolved(items: SentItems, prior: Sequence[Block], store: Store, owner: str) -> Resolved:
+    """A reference is to an item of the conversation, or to one that a stored response gave."""
+    if isinstance(items, str):
+        return Resolved(items)
+    plain: list[i.InputItem] = [item for item in items if not isinstance(item, i.ItemReference)]
+    if len(plain) == len(items):
+        return Resolved(plain)
+    plain.clear()
+    here = {_id(block): block for block in prior}
+    stored: dict[str, dict[str, Block]] = {}
+    found: dict[int, Block] = {}
+    standing: set[int] = set()
+    for place, item in enumerate(items):
+        if not isinstance(item, i.ItemReference):
+            plain.append(item)
+            continue
+        if item.id in here:
+            block = here[item.id]
+            standing.add(place)
+        else:
+            block = found[place] = await _stored(item.id, stored, store, owner, place)
+        plain.append(ITEM.validate_json(block.item))
+    return Resolved(plain, found, frozenset(standing))
+
+
+async def _stored(
+    item_id: str, stored: dict[str, dict[str, Block]], store: Store, owner: str, place: int
+) -> Block:
+    response_id = response_of(item_id)
+    if response_id not in stored:
+        record = await store.get(response_id, owner)
+        own = _own(record) if isinstance(record, Record) else ()
+        stored[response_id] = {_id(block): block for block in own}
+    block = stored[response_id].get(item_id)
+    if block is None:
+        raise InvalidRequest(
+            f"Item with id '{item_id:.100}' not found: no stored response of yours gave it. Send "
+            "the item itself.",
+            status=404,
+            param=f"input[{place}].id",
+            code="item_not_found",
+        )
+    return block
+
+
+def _own(record: Record) -> Sequence[Block]:
+    return record.blocks[record.prior_count + record.input_count :]
+
+
+def _id(block: Block) -> str:
+    item_id: str = orjson.loads(block.item).get("id", "")
+    return item_id

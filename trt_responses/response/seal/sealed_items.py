@@ -1,0 +1,82 @@
+"""What a client carries of a turn: its reasoning items get the turn's ids, sealed.
+
+As soon as a thought is written its item carries that thought. In the last snapshot it carries what
+came after it too, up to the next thought, so that a call renders to the ids of the model as well.
+Knows runs by their reader; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass, replace
+from trt_responses.response.prompt.history import lasting, output_blocks, own_ids
+from trt_responses.response.seal.turn import Turn, Written, digest
+from trt_responses.wire import items as i
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.harmony.read.reader import Reader
+    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.response.run import Run
+    from trt_responses.response.seal.sealer import Sealer
+    from trt_responses.wire.response import Response
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Seals for one run."""
+
+    sealer: Sealer
+    owner: str
+    date: str
+    reader: Reader
+    renderer: Renderer
+
+    def thought(self, item: i.OutputReasoning, index: int) -> str | None:
+        """None when it was mended: its ids are not known before it is rendered anew."""
+        span = self.reader.messages[index]
+        told = digest(item)
+        if told is None or span.repaired or span.recipient is not None:
+            return None
+        ids = own_ids(self.reader.kept, span, self.renderer.generation_prompt)
+        return self._sealed((Written(told, ids.tobytes()),))
+
+    async def whole(self, last: Response, run: Run) -> Response:
+        """The snapshot, with all that its thoughts can carry."""
+        blocks = await output_blocks(last, run.reader, self.renderer)
+        items = [item for item in last.output if lasting(item)]
+        written = [
+            Written(told, block.ids) if (told := digest(item)) is not None else None
+            for item, block in zip(items, blocks, strict=True)
+        ]
+        sealed = {item.id: self._sealed(turn) for item, turn in _turns(items, written)}
+        output = tuple(
+            i.sealed(item, sealed.get(item.id)) if isinstance(item, i.OutputReasoning) else item
+            for item in last.output
+        )
+        return replace(last, output=output)
+
+    def _sealed(self, messages: Sequence[Written]) -> str:
+        return self.sealer.seal(Turn(self.date, tuple(messages)), self.owner)
+
+
+def _turns(
+    items: Sequence[i.OutputItem], written: Sequence[Written | None]
+) -> list[tuple[i.OutputReasoning, list[Written]]]:
+    """Each thought with its own message first, then those up to the next thought; what stands
+    before the first thought goes with it."""
+    turns: list[tuple[i.OutputReasoning, list[Written]]] = []
+    before: list[Written] = []
+    for item, message in zip(items, written, strict=True):
+        if message is None:
+            continue
+        if isinstance(item, i.OutputReasoning):
+            turns.append((item, [message, *before]))
+            before = []
+        elif turns:
+            turns[-1][1].append(message)
+        else:
+            before.append(message)
+    return turns

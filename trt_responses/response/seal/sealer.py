@@ -1,0 +1,134 @@
+"""Reasoning that a client carries for us: sealed, so that only its owner's requests open it.
+
+AES-GCM with the owner as associated data. The text that a client holds is
+`trtr1_` and base64url of key id, nonce and ciphertext. Knows keys and owners; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.response.seal.turn import Brought, packed, unpacked
+from trt_responses.wire import items as i
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from trt_responses.response.seal.turn import Turn
+
+PREFIX = "trtr1_"
+"""Whatever begins otherwise was made by somebody else, and is left alone."""
+KEY_BYTES, KEY_ID_BYTES, NONCE_BYTES = 32, 4, 12
+PURPOSE = b"trt_responses reasoning 1\0"
+
+
+class Sealer:
+    """Seals with the first of its keys, and opens with each. `keys` is asked once, when needed."""
+
+    def __init__(
+        self,
+        keys: Callable[[], Sequence[bytes]],
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._keys = keys
+        self._random = random
+        self._ciphers: dict[bytes, AESGCM] = {}
+
+    def seal(self, turn: Turn, owner: str) -> str:
+        key_id, cipher = next(iter(self._loaded().items()))
+        nonce = self._random(NONCE_BYTES)
+        sealed = cipher.encrypt(nonce, packed(turn), _bound(owner))
+        return PREFIX + base64.urlsafe_b64encode(key_id + nonce + sealed).decode()
+
+    def open(self, text: str, owner: str, param: str) -> Turn | None:
+        """None when it is not ours; an `InvalidRequest` when it is and cannot be opened."""
+        if not text.startswith(PREFIX):
+            return None
+        try:
+            raw = base64.b64decode(text[len(PREFIX) :], altchars=b"-_", validate=True)
+            cipher = self._loaded()[raw[:KEY_ID_BYTES]]
+            nonce, sealed = raw[KEY_ID_BYTES:][:NONCE_BYTES], raw[KEY_ID_BYTES + NONCE_BYTES :]
+            return unpacked(cipher.decrypt(nonce, sealed, _bound(owner)))
+        except (binascii.Error, KeyError, ValueError, InvalidTag, zlib.error):
+            raise InvalidRequest(
+                "The encrypted content cannot be opened: it was changed, or sealed for another "
+                "owner or with a key that this server does not have. Send the item without it.",
+                param=param,
+                code="invalid_encrypted_content",
+            ) from None
+
+    def brought(self, items: str | Sequence[i.SentItem], owner: str) -> Brought:
+        """What a request's reasoning items carry."""
+        turns = {}
+        for place, item in enumerate(() if isinstance(items, str) else items):
+            if isinstance(item, i.Reasoning) and item.encrypted_content:
+                param = f"input[{place}].encrypted_content"
+                turn = self.open(item.encrypted_content, owner, param)
+                if turn is not None and turn.messages:
+                    turns[place] = turn
+        return Brought(turns)
+
+    def _loaded(self) -> dict[bytes, AESGCM]:
+        if not self._ciphers:
+            self._ciphers = {_key_id(key): AESGCM(key) for key in self._keys()}
+        return self._ciphers
+
+
+def _key_id(key: bytes) -> bytes:
+    return hashlib.sha256(b"key id\0" + key).digest()[:KEY_ID_BYTES]
+
+
+def _bound(owner: str) -> bytes:
+    return PURPOSE + owner.encode("utf-8", "surrogatepass")
+
+
+def shared_keys(texts: Sequence[str]) -> list[bytes]:
+    """Keys out of a setting: base64 of 32 bytes each."""
+    keys = []
+    for place, text in enumerate(texts, 1):
+        try:
+            key = base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+        except ValueError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise StartupError(
+                f"TRT_RESPONSES_SEAL_KEYS: entry {place} is not base64 of {KEY_BYTES} bytes; "
+                "make one with `openssl rand -base64 32`."
+            )
+        keys.append(key)
+    return keys
+
+
+def key_of(path: Path) -> bytes:
+    """The key in a file that only its owner can read; made, whole, when it is not there."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # another server of this directory was quicker
+            os.link(fresh, path)
+        fresh.unlink()
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    if path.stat().st_mode & 0o077:
+        raise StartupError(f"{path} can be read by others: its mode must be 0600.")
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise StartupError(f"{path} does not hold a key of {KEY_BYTES} bytes: remove it.")
+    return key
