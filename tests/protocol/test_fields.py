@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.protocol.served import WEATHER, served
 from tests.protocol.test_replies import check_told
-from trt_responses.wire.table import FIELDS
+from trt_responses.wire.fields import FIELDS
 
 IGNORED: dict[str, Any] = {
     "include.web_search_call.results": {"include": ["web_search_call.results"]},

@@ -12,8 +12,8 @@ from tests import lawful
 from tests.asgi import JSON, Call, asked
 from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from tests.unit.sdk_judge import SPECIFIED, refused
+from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.request import Request
-from trt_responses.wire.table import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from trt_responses.app import create_app
 from trt_responses.engine.scripted import ScriptedEngine
 from trt_responses.settings import Settings
 from trt_responses.web.docs import _page, openapi
-from trt_responses.wire.fields import FIELDS
+from trt_responses.wire.judge import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.wire.fields import NESTED, TABLE, Field, judge
+from trt_responses.wire.fields import FIELDS, OPTIONS
+from trt_responses.wire.judge import NESTED, TABLE, Field, judge
 from trt_responses.wire.request import Request, parse
-from trt_responses.wire.table import FIELDS, OPTIONS
 
 TOOL = {"type": "function", "name": "f"}
 

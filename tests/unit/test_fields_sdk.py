@@ -21,8 +21,8 @@ from openai.types.shared_params.reasoning import Reasoning
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.web.fields import markdown
+from trt_responses.wire.fields import FIELDS, KINDS, OPTIONS, TABLE
 from trt_responses.wire.request import parse
-from trt_responses.wire.table import FIELDS, KINDS, OPTIONS, TABLE
 
 CLIENT_TOOLS = ("FunctionToolParam", "CustomToolParam", "NamespaceToolParam")
 

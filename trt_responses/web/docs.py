@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 
 from trt_responses import __version__
 from trt_responses.web.endpoint import json_reply
-from trt_responses.wire.fields import FIELDS
+from trt_responses.wire.judge import FIELDS
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.web.endpoint import json_reply
-from trt_responses.wire.table import FIELDS
+from trt_responses.wire.fields import FIELDS
 
 if TYPE_CHECKING:
     from starlette.requests import Request

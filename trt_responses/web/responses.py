@@ -21,7 +21,7 @@ from trt_responses.web.models import check_model
 from trt_responses.web.sse import Follow, Stream, watched
 from trt_responses.web.told import dialect_of, header, ignored_header, named, truncated_header
 from trt_responses.wire.count import CountRequest
-from trt_responses.wire.fields import judge
+from trt_responses.wire.judge import judge
 from trt_responses.wire.request import Request as CreateRequest
 from trt_responses.wire.request import parse
 

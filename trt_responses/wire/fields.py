@@ -1,150 +1,191 @@
-"""The table of fields, enforced: what of a request is ignored, and what is refused by name.
+"""What this server does with each field of a request, down to the kinds of items and tools.
 
-Silence is a bug: a field that is in no row is unknown, and is ignored and named.
+A field is honoured, echoed (it stands in the answer and changes nothing else), ignored (named in
+the header `x-trt-ignored`, or `x-trt-dropped-tools`), or refused by name unless it asks for what
+happens anyway. The table only: `fields.py` enforces it, `GET /v1/fields` and docs/api.md tell it.
+
+A row's path is a field, `outer.inner`; `include.value`; a key of each entry, `tools[].key`; or a
+kind of entry, `tools[].type=kind`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
-
-from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.wire.table import FIELDS as FIELDS
-from trt_responses.wire.table import NESTED as NESTED
-from trt_responses.wire.table import TABLE as TABLE
-from trt_responses.wire.table import Field as Field
-from trt_responses.wire.table import nothing
-from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool, flat
+from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable
 
-    from trt_responses.wire.request import Request
-    from trt_responses.wire.tools import Tool
-
-LOGPROBS = "message.output_text.logprobs"
-
-TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed"))
-"""Fields about which there is nothing to judge: all that most requests have."""
+Treatment = Literal["honoured", "echoed", "ignored", "refused"]
 
 
-def judge(request: Request) -> list[str]:
-    """The paths that are ignored; raises `Unsupported` for the first that is refused."""
-    ignored = []
-    for path, value in _sent(request):
-        field = TABLE.get(path)
-        if field is None or (field.treatment == "ignored" and not nothing(value)):
-            ignored.append(path)
-        elif field.treatment == "refused" and not field.harmless(value):
-            raise _refusal(field)
-    ignored += _ignored_includes(request)
-    if request.tools:
-        _judge_tools(request.tools)
-        ignored += [*_ignored_keys(request), *_shown(request)]
-    if request.background and request.store is False:
-        raise InvalidRequest(
-            "A background response is read from the store: 'background' needs 'store', which is "
-            "true by default.",
-            param="background",
-            code="invalid_value",
-        )
-    return ignored
+def nothing(value: Any) -> bool:
+    return value in (None, False, 0) or value == []
 
 
-def _sent(request: Request) -> Iterator[tuple[str, Any]]:
-    """What the client wrote down itself, nested options by their path."""
-    for name in sorted((request.model_fields_set - TAKEN).union(request.model_extra or ())):
-        value = getattr(request, name)
-        if name not in NESTED:
-            yield name, value
-        elif value is not None:
-            inner = value.model_fields_set | set(value.model_extra or {})
-            yield from ((f"{name}.{part}", getattr(value, part)) for part in sorted(inner))
+@dataclass(frozen=True, slots=True)
+class Field:
+    path: str
+    treatment: Treatment
+    note: str = ""
+    ours: bool = False
+    """Not one of the OpenAI SDK's."""
+    harmless: Callable[[Any], bool] = nothing
+    """Of a refused field: the values that ask for what happens anyway."""
 
 
-def _refusal(field: Field) -> Unsupported:
-    note = f" ({field.note})" if field.note else ""
-    return Unsupported(
-        f"Unsupported value for '{field.path}': this server does not do that{note}. "
-        "Leave the field out.",
-        param=field.path,
-    )
+OPTIONS: tuple[Field, ...] = (
+    Field("model", "honoured"),
+    Field("input", "honoured", "text only"),
+    Field("instructions", "honoured", "not inherited from a previous response"),
+    Field("stream", "honoured"),
+    Field("store", "honoured"),
+    Field("previous_response_id", "honoured"),
+    Field("max_output_tokens", "honoured"),
+    Field("temperature", "honoured"),
+    Field("top_p", "honoured"),
+    Field("top_logprobs", "honoured", "with `include: [message.output_text.logprobs]`"),
+    Field("frequency_penalty", "honoured", "as the specification has it", ours=True),
+    Field("presence_penalty", "honoured", "as the specification has it", ours=True),
+    Field("tools", "honoured", "those that the client runs: see `tools[].type`"),
+    Field("tool_choice", "honoured", "the choice is forced, not asked for"),
+    Field("text.format", "honoured", "JSON is guided: see structured-output.md"),
+    Field(
+        "reasoning.effort",
+        "honoured",
+        "low, medium, high; above and below: the nearest; `none` skips the thought, `minimal` "
+        "bounds it",
+    ),
+    Field("reasoning.max_tokens", "honoured", "tokens of the thought at most", ours=True),
+    Field("include", "honoured", "see `include.…`"),
+    Field("background", "honoured", "needs `store`"),
+    Field("truncation", "honoured", "`auto` drops the oldest turns: see `x-trt-truncated`"),
+    Field("top_k", "honoured", ours=True),
+    Field("min_p", "honoured", ours=True),
+    Field("seed", "honoured", ours=True),
+    Field("metadata", "echoed"),
+    Field("safety_identifier", "echoed"),
+    Field("prompt_cache_key", "echoed", "prefixes are cached without it"),
+    Field("service_tier", "echoed", "always answered as `default`"),
+    Field("max_tool_calls", "echoed", "counts built-in tools, and there are none"),
+    Field(
+        "parallel_tool_calls",
+        "honoured",
+        "one call in a turn, and false, unless TRT_RESPONSES_MAX_CALLS allows more",
+    ),
+    Field("reasoning.summary", "echoed", "the chain of thought itself is given"),
+    Field("text.verbosity", "echoed"),
+    Field("reasoning.generate_summary", "ignored"),
+    Field("reasoning.mode", "ignored"),
+    Field("stream_options.include_obfuscation", "ignored", "nothing is obfuscated"),
+    Field("prompt_cache_options", "ignored"),
+    Field("prompt_cache_retention", "ignored"),
+    Field("access_programs", "ignored"),
+    Field("user", "ignored"),
+    Field(
+        "reasoning.context",
+        "refused",
+        "thoughts are shown until the next final answer",
+        harmless=lambda value: value in (None, "auto", "current_turn"),
+    ),
+    Field("conversation", "refused"),
+    Field("prompt", "refused", "there is no template store"),
+    Field("context_management", "refused"),
+    Field("moderation", "refused", "nothing is moderated"),
+    Field("image", "refused", "the model writes text"),
+)
 
 
-def _ignored_includes(request: Request) -> Iterator[str]:
-    included = request.include or ()
-    for value in included:
-        field = TABLE.get(f"include.{value}")
-        if field is None or field.treatment == "ignored":
-            yield f"include.{value}"
-    if request.top_logprobs and LOGPROBS not in included:
-        yield "top_logprobs"
+def _rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field]:
+    return [Field(path + kind, treatment, note) for kind in kinds]
 
 
-def _ignored_keys(request: Request) -> list[str]:
-    """Keys of tools that mean nothing here, each named once."""
-    sent = {
-        f"tools[].{key}"
-        for tool in _told_back(request)
-        for key in (tool.model_extra or {})
-        if tool.model_extra and tool.model_extra[key] not in (None, False)
-    }
-    return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
+HISTORY = "brought back as history; shown to the model as a call and its result"
+RUN_ELSEWHERE = "left out and named in `x-trt-dropped-tools`; refused when all of them are such"
+
+KINDS: tuple[Field, ...] = (
+    *_rows("include.", "honoured", "", "reasoning.encrypted_content"),
+    *_rows("include.", "honoured", "of text, not of thoughts", "message.output_text.logprobs"),
+    *_rows(
+        "include.",
+        "ignored",
+        "",
+        *("file_search_call.results", "web_search_call.results"),
+        *("web_search_call.action.sources", "message.input_image.image_url"),
+        *("computer_call_output.output.image_url", "code_interpreter_call.outputs"),
+    ),
+    *_rows("input[].type=", "honoured", "", "message", "function_call", "function_call_output"),
+    *_rows("input[].type=", "honoured", "", "reasoning", "item_reference"),
+    *_rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
+    *_rows(
+        "input[].type=",
+        "honoured",
+        HISTORY,
+        *("web_search_call", "code_interpreter_call", "mcp_call", "mcp_list_tools"),
+        *("mcp_approval_request", "mcp_approval_response", "local_shell_call"),
+        *("local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call"),
+        "apply_patch_call_output",
+    ),
+    *_rows(
+        "input[].type=",
+        "refused",
+        "",
+        *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
+        *("tool_search_call", "tool_search_output", "additional_tools", "configuration_update"),
+        *("compaction", "compaction_trigger", "program", "program_output"),
+    ),
+    *_rows("input[].content[].type=", "honoured", "", "input_text", "output_text", "refusal"),
+    Field("input[].content[].type=text", "honoured", ours=True),
+    *_rows(
+        "input[].content[].type=",
+        "refused",
+        "unless TRT_RESPONSES_NOTE_IMAGES: then a line of text says what was there",
+        *("input_image", "input_file"),
+    ),
+    Field("input[].content[].type=input_audio", "refused", "likewise", ours=True),
+    Field("input[].content[].type=input_video", "refused", "likewise", ours=True),
+    *_rows("tools[].type=", "honoured", "", "function"),
+    *_rows(
+        "tools[].type=",
+        "honoured",
+        "a `regex` grammar is enforced; a `lark` one is shown, and named in `x-trt-ignored`",
+        "custom",
+    ),
+    *_rows("tools[].type=", "honoured", "flattened for the model, given back apart", "namespace"),
+    *_rows(
+        "tools[].type=",
+        "ignored",
+        RUN_ELSEWHERE,
+        *("web_search", "web_search_2025_08_26", "web_search_preview"),
+        *("web_search_preview_2025_03_11", "file_search", "computer", "computer_use_preview"),
+        *("mcp", "code_interpreter", "programmatic_tool_calling", "image_generation"),
+        *("local_shell", "shell", "tool_search", "apply_patch"),
+    ),
+    *_rows("tools[].", "honoured", "", "type", "name", "description", "parameters", "strict"),
+    *_rows("tools[].", "honoured", "", "format", "tools"),
+    *_rows("tools[].", "echoed", "", "output_schema"),
+    *_rows("tools[].", "ignored", "echoed too", "defer_loading", "allowed_callers", "async"),
+    *_rows("tool_choice.type=", "honoured", "", "function", "custom", "allowed_tools"),
+    *_rows(
+        "tool_choice.type=",
+        "refused",
+        "nobody runs it here",
+        *("file_search", "web_search_preview", "computer_use_preview", "computer_use"),
+        *("web_search_preview_2025_03_11", "image_generation", "code_interpreter", "mcp"),
+        *("apply_patch", "shell", "programmatic_tool_calling", "computer"),
+    ),
+)
+
+FIELDS: tuple[Field, ...] = OPTIONS + KINDS
+TABLE = {field.path: field for field in FIELDS}
+NESTED = frozenset(field.path.partition(".")[0] for field in OPTIONS if "." in field.path)
 
 
-def _shown(request: Request) -> Iterator[str]:
-    """Grammars that the model is shown and not held to."""
-    for placed in flat(request.tools or ()):
-        form = placed.tool.format if isinstance(placed.tool, CustomTool) else None
-        if isinstance(form, GrammarInput) and form.syntax == "lark":
-            yield f"{placed.place}.format"
-
-
-def _told_back(request: Request) -> Iterator[Tool]:
-    for tool in request.tools or ():
-        if isinstance(tool, NamespaceTool):
-            yield tool
-            yield from tool.tools
-        elif not isinstance(tool, OtherTool):
-            yield tool
-
-
-def _judge_tools(tools: Sequence[Tool]) -> None:
-    offered = list(flat(tools))
-    if not offered:
-        raise _refused_tool(tools[0].type)
-    names = set()
-    for placed in offered:
-        _check_echo(placed.tool, placed.place)
-        if placed.name in names:
-            raise Unsupported(
-                f"Two tools are named '{placed.name}': give each its own name.",
-                param=f"{placed.place}.name",
-                code="invalid_value",
-            )
-        names.add(placed.name)
-    for place, tool in enumerate(tools):
-        if isinstance(tool, NamespaceTool):
-            _check_echo(tool, f"tools[{place}]")
-
-
-def _refused_tool(kind: str) -> Unsupported:
-    return Unsupported(
-        f"Unsupported tool type '{kind:.100}': nobody runs it here, and the request has no other "
-        "tool. Send 'function', 'custom' or 'namespace' tools.",
-        param="tools[0].type",
-        code="unsupported_tool",
-    )
-
-
-def _check_echo(tool: Tool, param: str) -> None:
-    """Keys that we do not know are given back too: what our JSON cannot hold is refused."""
-    try:
-        orjson.dumps(tool.model_extra)
-    except orjson.JSONEncodeError as error:
-        raise InvalidRequest(
-            f"The tool '{getattr(tool, 'name', '')}' cannot be given back as JSON: {error}.",
-            param=param,
-            code="invalid_value",
-        ) from None
+def honoured(prefix: str) -> list[str]:
+    """The kinds of entry that are taken, such as those of `input[].type=`."""
+    return [
+        path.removeprefix(prefix)
+        for path, field in TABLE.items()
+        if path.startswith(prefix) and field.treatment == "honoured"
+    ]

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from trt_responses.frozen import dataclass
-from trt_responses.wire import past
-from trt_responses.wire.sent import Named as Named
-from trt_responses.wire.sent import Sent as Sent
-from trt_responses.wire.sent import by_type as by_type
-from trt_responses.wire.table import honoured
+from trt_responses.wire import hosted_items
+from trt_responses.wire.base import Named as Named
+from trt_responses.wire.base import Sent as Sent
+from trt_responses.wire.base import by_type as by_type
+from trt_responses.wire.fields import honoured
 
 # --- what a client may send -----------------------------------------------------------------
 
@@ -137,18 +137,18 @@ InputItem = Annotated[
     | Annotated[Reasoning, Tag("~reasoning")]
     | Annotated[CustomToolCall, Tag("~custom_tool_call")]
     | Annotated[CustomToolCallOutput, Tag("~custom_tool_call_output")]
-    | Annotated[past.WebSearchCall, Tag("~web_search_call")]
-    | Annotated[past.CodeInterpreterCall, Tag("~code_interpreter_call")]
-    | Annotated[past.McpCall, Tag("~mcp_call")]
-    | Annotated[past.McpListTools, Tag("~mcp_list_tools")]
-    | Annotated[past.McpApprovalRequest, Tag("~mcp_approval_request")]
-    | Annotated[past.McpApprovalResponse, Tag("~mcp_approval_response")]
-    | Annotated[past.LocalShellCall, Tag("~local_shell_call")]
-    | Annotated[past.LocalShellCallOutput, Tag("~local_shell_call_output")]
-    | Annotated[past.ShellCall, Tag("~shell_call")]
-    | Annotated[past.ShellCallOutput, Tag("~shell_call_output")]
-    | Annotated[past.ApplyPatchCall, Tag("~apply_patch_call")]
-    | Annotated[past.ApplyPatchCallOutput, Tag("~apply_patch_call_output")],
+    | Annotated[hosted_items.WebSearchCall, Tag("~web_search_call")]
+    | Annotated[hosted_items.CodeInterpreterCall, Tag("~code_interpreter_call")]
+    | Annotated[hosted_items.McpCall, Tag("~mcp_call")]
+    | Annotated[hosted_items.McpListTools, Tag("~mcp_list_tools")]
+    | Annotated[hosted_items.McpApprovalRequest, Tag("~mcp_approval_request")]
+    | Annotated[hosted_items.McpApprovalResponse, Tag("~mcp_approval_response")]
+    | Annotated[hosted_items.LocalShellCall, Tag("~local_shell_call")]
+    | Annotated[hosted_items.LocalShellCallOutput, Tag("~local_shell_call_output")]
+    | Annotated[hosted_items.ShellCall, Tag("~shell_call")]
+    | Annotated[hosted_items.ShellCallOutput, Tag("~shell_call_output")]
+    | Annotated[hosted_items.ApplyPatchCall, Tag("~apply_patch_call")]
+    | Annotated[hosted_items.ApplyPatchCallOutput, Tag("~apply_patch_call_output")],
     by_type(
         *(kind for kind in honoured("input[].type=") if kind != "item_reference"),
         untyped="message",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, Tag, ValidationError
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.wire.base import Sent, by_type
 from trt_responses.wire.choice import JsonObject, PlainText, ToolChoice, Whole
 from trt_responses.wire.items import TEXT_OR_LIST, SentItem
-from trt_responses.wire.sent import Sent, by_type
 from trt_responses.wire.tools import FunctionTool as FunctionTool
 from trt_responses.wire.tools import Name, Schema
 from trt_responses.wire.tools import Tool as Tool

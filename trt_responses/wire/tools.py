@@ -8,7 +8,7 @@ import orjson
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from trt_responses.wire.sent import Sent, by_type
+from trt_responses.wire.base import Sent, by_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from trt_responses.harmony.write.render import Message
-from trt_responses.wire import past as p
+from trt_responses.wire import hosted_items as p
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from trt_responses.wire.sent import Named, Sent
+from trt_responses.wire.base import Named, Sent
 
 
 class Past(Sent):

@@ -1,0 +1,150 @@
+"""The table of fields, enforced: what of a request is ignored, and what is refused by name.
+
+Silence is a bug: a field that is in no row is unknown, and is ignored and named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.wire.fields import FIELDS as FIELDS
+from trt_responses.wire.fields import NESTED as NESTED
+from trt_responses.wire.fields import TABLE as TABLE
+from trt_responses.wire.fields import Field as Field
+from trt_responses.wire.fields import nothing
+from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool, flat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trt_responses.wire.request import Request
+    from trt_responses.wire.tools import Tool
+
+LOGPROBS = "message.output_text.logprobs"
+
+TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed"))
+"""Fields about which there is nothing to judge: all that most requests have."""
+
+
+def judge(request: Request) -> list[str]:
+    """The paths that are ignored; raises `Unsupported` for the first that is refused."""
+    ignored = []
+    for path, value in _sent(request):
+        field = TABLE.get(path)
+        if field is None or (field.treatment == "ignored" and not nothing(value)):
+            ignored.append(path)
+        elif field.treatment == "refused" and not field.harmless(value):
+            raise _refusal(field)
+    ignored += _ignored_includes(request)
+    if request.tools:
+        _judge_tools(request.tools)
+        ignored += [*_ignored_keys(request), *_shown(request)]
+    if request.background and request.store is False:
+        raise InvalidRequest(
+            "A background response is read from the store: 'background' needs 'store', which is "
+            "true by default.",
+            param="background",
+            code="invalid_value",
+        )
+    return ignored
+
+
+def _sent(request: Request) -> Iterator[tuple[str, Any]]:
+    """What the client wrote down itself, nested options by their path."""
+    for name in sorted((request.model_fields_set - TAKEN).union(request.model_extra or ())):
+        value = getattr(request, name)
+        if name not in NESTED:
+            yield name, value
+        elif value is not None:
+            inner = value.model_fields_set | set(value.model_extra or {})
+            yield from ((f"{name}.{part}", getattr(value, part)) for part in sorted(inner))
+
+
+def _refusal(field: Field) -> Unsupported:
+    note = f" ({field.note})" if field.note else ""
+    return Unsupported(
+        f"Unsupported value for '{field.path}': this server does not do that{note}. "
+        "Leave the field out.",
+        param=field.path,
+    )
+
+
+def _ignored_includes(request: Request) -> Iterator[str]:
+    included = request.include or ()
+    for value in included:
+        field = TABLE.get(f"include.{value}")
+        if field is None or field.treatment == "ignored":
+            yield f"include.{value}"
+    if request.top_logprobs and LOGPROBS not in included:
+        yield "top_logprobs"
+
+
+def _ignored_keys(request: Request) -> list[str]:
+    """Keys of tools that mean nothing here, each named once."""
+    sent = {
+        f"tools[].{key}"
+        for tool in _told_back(request)
+        for key in (tool.model_extra or {})
+        if tool.model_extra and tool.model_extra[key] not in (None, False)
+    }
+    return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
+
+
+def _shown(request: Request) -> Iterator[str]:
+    """Grammars that the model is shown and not held to."""
+    for placed in flat(request.tools or ()):
+        form = placed.tool.format if isinstance(placed.tool, CustomTool) else None
+        if isinstance(form, GrammarInput) and form.syntax == "lark":
+            yield f"{placed.place}.format"
+
+
+def _told_back(request: Request) -> Iterator[Tool]:
+    for tool in request.tools or ():
+        if isinstance(tool, NamespaceTool):
+            yield tool
+            yield from tool.tools
+        elif not isinstance(tool, OtherTool):
+            yield tool
+
+
+def _judge_tools(tools: Sequence[Tool]) -> None:
+    offered = list(flat(tools))
+    if not offered:
+        raise _refused_tool(tools[0].type)
+    names = set()
+    for placed in offered:
+        _check_echo(placed.tool, placed.place)
+        if placed.name in names:
+            raise Unsupported(
+                f"Two tools are named '{placed.name}': give each its own name.",
+                param=f"{placed.place}.name",
+                code="invalid_value",
+            )
+        names.add(placed.name)
+    for place, tool in enumerate(tools):
+        if isinstance(tool, NamespaceTool):
+            _check_echo(tool, f"tools[{place}]")
+
+
+def _refused_tool(kind: str) -> Unsupported:
+    return Unsupported(
+        f"Unsupported tool type '{kind:.100}': nobody runs it here, and the request has no other "
+        "tool. Send 'function', 'custom' or 'namespace' tools.",
+        param="tools[0].type",
+        code="unsupported_tool",
+    )
+
+
+def _check_echo(tool: Tool, param: str) -> None:
+    """Keys that we do not know are given back too: what our JSON cannot hold is refused."""
+    try:
+        orjson.dumps(tool.model_extra)
+    except orjson.JSONEncodeError as error:
+        raise InvalidRequest(
+            f"The tool '{getattr(tool, 'name', '')}' cannot be given back as JSON: {error}.",
+            param=param,
+            code="invalid_value",
+        ) from None
