@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import redis
 
 from trt_responses.store.base import Block, Record
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
-from trt_responses.store.redis import RedisStore
-from trt_responses.store.sqlite import SqliteStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
+from trt_responses.store.redis.store import RedisStore
+from trt_responses.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path

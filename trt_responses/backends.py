@@ -21,9 +21,9 @@ from trt_responses.prepare.card import this_machine
 from trt_responses.prepare.chain import GRAPH, chain_of
 from trt_responses.prepare.trtllm_plan import served
 from trt_responses.settings import PREFIX, Settings
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
-from trt_responses.store.sqlite import SqliteStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
+from trt_responses.store.sqlite.store import SqliteStore
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.stand_ins import StandIns
 
@@ -147,7 +147,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
 
 def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
     try:
-        from trt_responses.store.redis import RedisStore
+        from trt_responses.store.redis.store import RedisStore
     except ModuleNotFoundError:
         raise StartupError(
             f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."

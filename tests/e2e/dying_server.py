@@ -20,8 +20,8 @@ from tests.protocol.served import CALL, THOUGHT, script
 from trt_responses.app import create_app
 from trt_responses.engine.scripted import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.sqlite import SqliteStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from trt_responses.store.base import Record

@@ -19,10 +19,10 @@ from trt_responses.backends import store_of
 from trt_responses.serve import _lasting
 from trt_responses.settings import Settings
 from trt_responses.store.base import says_nothing
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
-from trt_responses.store.redis import RedisStore
-from trt_responses.store.sqlite import SqliteStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
+from trt_responses.store.redis.store import RedisStore
+from trt_responses.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

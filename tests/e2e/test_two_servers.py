@@ -12,8 +12,8 @@ from tests.protocol.served import CALL, WEATHER, served
 from tests.protocol.test_background import AT_ONCE, STALLED, got
 from tests.protocol.test_replay import LONG, frames, replay
 from tests.ticks import settled
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.sqlite import SqliteStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

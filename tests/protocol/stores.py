@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
-from trt_responses.store.memory import MemoryStore
+from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from trt_responses.store.base import Record

@@ -22,8 +22,8 @@ from tests.ticks import Ticks, settled
 from trt_responses.engine.scripted import Die, Stall
 from trt_responses.errors import ApiError, StoreUnavailable
 from trt_responses.response.background.lost import LOST
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
 from trt_responses.wire.response import Response as OurResponse
 
 if TYPE_CHECKING:

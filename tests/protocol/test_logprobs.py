@@ -23,8 +23,8 @@ from trt_responses.harmony.read.reader import Reader
 from trt_responses.response.generation import Generation
 from trt_responses.response.logprobs import ScoredGeneration
 from trt_responses.store.base import Record
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
 from trt_responses.wire.request import parse
 
 if TYPE_CHECKING:

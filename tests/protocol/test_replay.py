@@ -16,8 +16,8 @@ from tests.ticks import Ticks, settled
 from tests.unit.sdk_judge import refused
 from trt_responses.engine.scripted import Script
 from trt_responses.response.background.lost import LOST
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from tests.asgi import Call

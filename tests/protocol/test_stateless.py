@@ -18,8 +18,8 @@ from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, s
 from tests.unit.sdk_judge import refused
 from trt_responses.engine.scripted import Script
 from trt_responses.errors import StartupError
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

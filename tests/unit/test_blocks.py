@@ -15,10 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_responses.store.base import Block, Kind, says_nothing
-from trt_responses.store.blocks import KINDS, Packed, pack, unpack
-from trt_responses.store.phrases import BODY, ITEMS, PHRASES
-from trt_responses.store.squeeze import (
+from trt_responses.store.at_rest.blocks import KINDS, Packed, pack, unpack
+from trt_responses.store.at_rest.compress import (
     SMALL_BYTES,
     WORDS,
     leave_out,
@@ -26,12 +24,14 @@ from trt_responses.store.squeeze import (
     squeeze,
     stretch,
 )
+from trt_responses.store.at_rest.phrases import BODY, ITEMS, PHRASES
+from trt_responses.store.base import Block, Kind, says_nothing
 from trt_responses.wire.items import OutputMessage, OutputText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.store.phrases import Phrase
+    from trt_responses.store.at_rest.phrases import Phrase
 
 RANDOM = random.Random(7)
 

@@ -22,9 +22,9 @@ from trt_responses.response.prompt.history import output_blocks
 from trt_responses.response.runs import Parts, Runs
 from trt_responses.response.seal.sealer import Sealer
 from trt_responses.response.steering.steering import Steering
-from trt_responses.store.blocks import pack, unpack
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
+from trt_responses.store.at_rest.blocks import pack, unpack
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 from trt_responses.wire.request import parse

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.histories import AGE_S, LEASE_S, NOW, MemoryHistory, block, letters, record
 from trt_responses.store.base import Block, Expired, Job, Record
-from trt_responses.store.bounds import Bounds
-from trt_responses.store.memory import MemoryStore
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,9 @@ import pytest
 
 from tests.histories import FREE, NOW, SqliteHistory, block, letters, record
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
-from trt_responses.store import sqlite_file
 from trt_responses.store.base import Expired, Record
-from trt_responses.store.sqlite import SqliteStore
+from trt_responses.store.sqlite import file
+from trt_responses.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened(
-    path: Path, connect: Connect = sqlite_file.connect, **more: Any
+    path: Path, connect: Connect = file.connect, **more: Any
 ) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path, FREE, clock_s=lambda: NOW, connect=connect, **more)
     await store.start()
@@ -40,7 +40,7 @@ async def opened(
         await store.stop()
 
 
-def start_fails(path: Path, connect: Connect = sqlite_file.connect) -> str:
+def start_fails(path: Path, connect: Connect = file.connect) -> str:
     async def story() -> None:
         async with opened(path, connect):
             raise AssertionError("it started")
@@ -115,7 +115,7 @@ def test_a_put_returns_only_when_another_process_could_read_it(tmp_path: Path) -
 
 @pytest.mark.parametrize(("synchronous", "level"), [("normal", 1), ("full", 2)])
 def test_the_setting_decides_when_the_disk_is_waited_for(
-    tmp_path: Path, synchronous: sqlite_file.Synchronous, level: int
+    tmp_path: Path, synchronous: file.Synchronous, level: int
 ) -> None:
     async def story() -> None:
         async with opened(tmp_path / "h.db", synchronous=synchronous) as store:
@@ -167,9 +167,9 @@ def test_a_file_of_a_newer_version_is_refused_and_not_changed(tmp_path: Path) ->
 
     asyncio.run(story())
     with closing(sqlite3.connect(tmp_path / "h.db")) as db:
-        db.execute(f"PRAGMA user_version = {sqlite_file.VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {file.VERSION + 1}")
     said = start_fails(tmp_path / "h.db")
-    assert f"version {sqlite_file.VERSION + 1}" in said
+    assert f"version {file.VERSION + 1}" in said
     assert "upgrade" in said
 
 
@@ -234,7 +234,7 @@ def test_a_file_of_an_older_version_is_brought_to_todays_with_what_it_holds(
         db.execute("PRAGMA user_version = 1")
     asyncio.run(story())
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (sqlite_file.VERSION,)
+        assert db.execute("PRAGMA user_version").fetchone() == (file.VERSION,)
         assert db.execute("SELECT records FROM totals").fetchone() == (1,)
         assert db.execute("SELECT count(*) FROM blocks").fetchone() == (2,)
 
@@ -270,7 +270,7 @@ def test_a_file_from_when_texts_stood_beside_their_ids_keeps_what_it_holds(tmp_p
 
 def small(path: Path) -> sqlite3.Connection:
     """SQLite's own limit, which fails as a full disk does."""
-    db = sqlite_file.connect(path)
+    db = file.connect(path)
     db.execute("PRAGMA max_page_count = 40")
     return db
 
@@ -326,7 +326,7 @@ def test_a_writer_that_cannot_open_the_file_says_so_until_it_can(tmp_path: Path)
     def connect(path: Path) -> sqlite3.Connection:
         if failing[0]:
             raise sqlite3.OperationalError("unable to open database file")
-        return sqlite_file.connect(path)
+        return file.connect(path)
 
     async def story() -> None:
         store = SqliteStore(tmp_path / "h.db", FREE, clock_s=lambda: NOW, connect=connect)

@@ -19,9 +19,9 @@ from tests import histories
 from tests.e2e import redis_server
 from tests.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
 from trt_responses.errors import StartupError
+from trt_responses.store.at_rest.blocks import apart
 from trt_responses.store.base import Block, Expired, Frames, Job, Record
-from trt_responses.store.blocks import apart
-from trt_responses.store.redis import FORMAT, FORMAT_KEY
+from trt_responses.store.redis.store import FORMAT, FORMAT_KEY
 from trt_responses.wire.response import Response, ResponseFault
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.store.base import Store
-    from trt_responses.store.bounds import Bounds
+    from trt_responses.store.limits import Bounds
 
 T = TypeVar("T")
 

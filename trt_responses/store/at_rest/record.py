@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
-from trt_responses.store.base import Block, Record
-from trt_responses.store.blocks import (
+from trt_responses.store.at_rest.blocks import (
     Packed,
     all_packed,
     apart,
@@ -21,7 +20,8 @@ from trt_responses.store.blocks import (
     pack,
     unpack,
 )
-from trt_responses.store.squeeze import gently, leave_out, put_back
+from trt_responses.store.at_rest.compress import gently, leave_out, put_back
+from trt_responses.store.base import Block, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,12 +11,12 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from trt_responses.store.phrases import BODY, brief, full
+from trt_responses.store.at_rest.phrases import BODY, brief, full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.store.phrases import Phrase
+    from trt_responses.store.at_rest.phrases import Phrase
 
 LEVEL, WINDOW_BITS, MEMORY = 1, 12, 5
 """zlib's fastest, with 32 kB to work in instead of 270: as small in the end, and sooner ready."""

@@ -14,10 +14,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from trt_responses.store.base import Block, Kind, says_nothing
-from trt_responses.store.id_rows import narrow_bytes, narrowed, rows, together, widened
-from trt_responses.store.phrases import ITEMS
-from trt_responses.store.squeeze import (
+from trt_responses.store.at_rest.compress import (
     LARGE_BYTES,
     NOWHERE,
     is_whole,
@@ -26,6 +23,9 @@ from trt_responses.store.squeeze import (
     squeeze,
     stretch,
 )
+from trt_responses.store.at_rest.id_rows import narrow_bytes, narrowed, rows, together, widened
+from trt_responses.store.at_rest.phrases import ITEMS
+from trt_responses.store.base import Block, Kind, says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from trt_responses.store.sqlite_file import told
+from trt_responses.store.sqlite.file import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.store import sqlite_rows as rows
 from trt_responses.store.base import Frames, Job
+from trt_responses.store.sqlite import rows
 
 if TYPE_CHECKING:
     import sqlite3

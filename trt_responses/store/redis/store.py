@@ -22,20 +22,20 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
-from trt_responses.store import redis_scripts as scripts
+from trt_responses.store.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
+from trt_responses.store.at_rest.compress import gently, squeeze, stretch
+from trt_responses.store.at_rest.frames import joined
+from trt_responses.store.at_rest.record import Row, at_rest, checked, whole
 from trt_responses.store.base import Expired, Frames, Job, says_nothing
-from trt_responses.store.blocks import DIGEST_BYTES, Packed, all_unpacked
-from trt_responses.store.bounds import MIB, Bounds
 from trt_responses.store.cache import BlockCache
-from trt_responses.store.frames import joined
-from trt_responses.store.rest import Row, at_rest, checked, whole
-from trt_responses.store.squeeze import gently, squeeze, stretch
+from trt_responses.store.limits import MIB, Bounds
+from trt_responses.store.redis import scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trt_responses.store.at_rest.record import AtRest
     from trt_responses.store.base import Block, Found, Record, Spell, Standing
-    from trt_responses.store.rest import AtRest
 
 CACHE_BYTES = 32 * MIB
 CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5

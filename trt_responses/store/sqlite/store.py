@@ -18,24 +18,22 @@ from threading import local
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-from trt_responses.store import sqlite_file as file
-from trt_responses.store import sqlite_jobs as jobs
-from trt_responses.store import sqlite_rows as rows
+from trt_responses.store.at_rest.compress import gently, squeeze, stretch
+from trt_responses.store.at_rest.frames import joined
+from trt_responses.store.at_rest.record import at_rest
 from trt_responses.store.base import Expired, Frames, Job, says_nothing
-from trt_responses.store.bounds import MIB, Bounds
 from trt_responses.store.cache import BlockCache
-from trt_responses.store.frames import joined
-from trt_responses.store.rest import at_rest
-from trt_responses.store.sqlite_writer import Writer
-from trt_responses.store.squeeze import gently, squeeze, stretch
+from trt_responses.store.limits import MIB, Bounds
+from trt_responses.store.sqlite import file, jobs, rows
+from trt_responses.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import TypeVar
 
+    from trt_responses.store.at_rest.record import AtRest
     from trt_responses.store.base import Found, Record, Spell, Standing
-    from trt_responses.store.rest import AtRest
 
     T = TypeVar("T")
 

@@ -10,17 +10,17 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from trt_responses.store.blocks import Packed
-from trt_responses.store.rest import Row, checked, damaged, whole
+from trt_responses.store.at_rest.blocks import Packed
+from trt_responses.store.at_rest.record import Row, checked, damaged, whole
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
+    from trt_responses.store.at_rest.record import AtRest
     from trt_responses.store.base import Record, Spell
-    from trt_responses.store.bounds import Bounds
     from trt_responses.store.cache import BlockCache
-    from trt_responses.store.rest import AtRest
+    from trt_responses.store.limits import Bounds
 
 SWEPT_AT_ONCE = 500
 READ_AT_ONCE = 200

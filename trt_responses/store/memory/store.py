@@ -14,8 +14,7 @@ from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.store.base import Expired, Frames, Record, says_nothing
-from trt_responses.store.blocks import (
+from trt_responses.store.at_rest.blocks import (
     Packed,
     all_packed,
     all_unpacked,
@@ -24,11 +23,12 @@ from trt_responses.store.blocks import (
     pack,
     unpack,
 )
-from trt_responses.store.bounds import MIB, Bounds
+from trt_responses.store.at_rest.compress import gently, leave_out, put_back, squeeze, stretch
+from trt_responses.store.at_rest.frames import FrameShelf, joined
+from trt_responses.store.base import Expired, Frames, Record, says_nothing
 from trt_responses.store.cache import BlockCache
-from trt_responses.store.frames import FrameShelf, joined
-from trt_responses.store.memory_jobs import MemoryJobs
-from trt_responses.store.squeeze import gently, leave_out, put_back, squeeze, stretch
+from trt_responses.store.limits import MIB, Bounds
+from trt_responses.store.memory.jobs import MemoryJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
