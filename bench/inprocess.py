@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bench.ours import Playing
     from bench.script import Script
     from trt_responses.engine.base import Chunk
-    from trt_responses.engine.scripted import ScriptedEngine
+    from trt_responses.engine.scripted.engine import ScriptedEngine
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Once = Callable[[], Awaitable[object]]

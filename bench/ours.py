@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench.asks import MODEL
 from trt_responses.app import create_app
-from trt_responses.engine import scripted
+from trt_responses.engine.scripted import engine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ class Playing:
     """The server, whose engine plays to every request the script that is on."""
 
     def __init__(self, store: Store | None = None) -> None:
-        self.on = scripted.Script()
-        self.engine = scripted.ScriptedEngine(
+        self.on = engine.Script()
+        self.engine = engine.ScriptedEngine(
             lambda _prompt, _options: self.on, max_batch=4096, keep_records=1
         )
         self.app: FastAPI = create_app(SETTINGS, engine=self.engine, store=store)
 
     def play(self, script: Script, chunk: int) -> None:
-        self.on = scripted.Script(script.steps(chunk))
+        self.on = engine.Script(script.steps(chunk))

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.build import Means, build
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.demo import demo_checkpoint, is_trained

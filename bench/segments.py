@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
-from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

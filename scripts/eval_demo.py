@@ -20,7 +20,7 @@ from rich.console import Console
 from scripts.demo import evaluate, unused
 from scripts.demo.table import markdown
 from scripts.demo.wordings import SOURCE
-from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.demo import COMPACT, expand
 from trt_responses.prepare.gguf import WEIGHT_TYPES, convert

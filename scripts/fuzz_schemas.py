@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.asgi import Client, living
 from tests.e2e.test_steering import SLOTS, completed, random_wish
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.gguf import convert
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trt_responses.engine.tensorrt_cuda import Cuda
-from trt_responses.engine.tensorrt_plan import reasons
-from trt_responses.engine.tensorrt_rtx import RtxExecutor
+from trt_responses.engine.tensorrt.cuda import Cuda
+from trt_responses.engine.tensorrt.plan import reasons
+from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.prepare import demo
 from trt_responses.prepare.chain import chain_of
 from trt_responses.prepare.checkpoint import open_checkpoint
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from trt_responses.engine.tensorrt_executor import Executor
+    from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.prepare.build import Built
     from trt_responses.prepare.tensorrt_targets import Format
 
@@ -91,7 +91,7 @@ def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor
 
 
 def on_cpu(engine: Built) -> Executor:
-    from trt_responses.engine.tensorrt_onnx import OnnxExecutor
+    from trt_responses.engine.tensorrt.onnx import OnnxExecutor
     from trt_responses.prepare.chain import GRAPH
     from trt_responses.prepare.experts import opened
     from trt_responses.prepare.graph_weights import dense

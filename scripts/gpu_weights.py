@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from scripts.gpu_plan import LoadedPlan
-from trt_responses.engine.tensorrt_cuda import Cuda
+from trt_responses.engine.tensorrt.cuda import Cuda
 from trt_responses.prepare.graph_weights import dense, input_name
 from trt_responses.prepare.safetensors import narrow, widen
 from trt_responses.prepare.tensorrt_job import Job

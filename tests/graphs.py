@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.tensorrt import TensorRtEngine
-from trt_responses.engine.tensorrt_onnx import OnnxExecutor
+from trt_responses.engine.tensorrt.engine import TensorRtEngine
+from trt_responses.engine.tensorrt.onnx import OnnxExecutor
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.graph import GRAPH, Plan, grouped, link_names, write
 from trt_responses.prepare.graph_weights import dense

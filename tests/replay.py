@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.scripted import Die, Script, ScriptedEngine, Stall, StepClock
+from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.steer.plans import Segment
 from trt_responses.response.generation import Generation

@@ -22,8 +22,8 @@ from tests.double.results import Script as Said
 from tests.golden import compact, summary, written
 from tests.replay import PROMPT, Mint, ids_of, parsed, plain
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.scripted import Die, Script, ScriptedEngine, Stall
-from trt_responses.engine.trtllm import TrtLlmEngine
+from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
+from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Cursor, Log

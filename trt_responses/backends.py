@@ -7,13 +7,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.llamacpp_process import spare_cores
-from trt_responses.engine.tensorrt import TensorRtEngine
-from trt_responses.engine.tensorrt_cuda import Cuda, runtime
-from trt_responses.engine.tensorrt_onnx import OnnxExecutor
-from trt_responses.engine.tensorrt_rtx import RtxExecutor
-from trt_responses.engine.trtllm import TrtLlmEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.llamacpp.process import spare_cores
+from trt_responses.engine.tensorrt.cuda import Cuda, runtime
+from trt_responses.engine.tensorrt.engine import TensorRtEngine
+from trt_responses.engine.tensorrt.onnx import OnnxExecutor
+from trt_responses.engine.tensorrt.rtx import RtxExecutor
+from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
 from trt_responses.prepare import experts, shelf
 from trt_responses.prepare.build import MODEL
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.engine.base import Engine
-    from trt_responses.engine.tensorrt_executor import Executor
+    from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.prepare.card import Card
     from trt_responses.prepare.safetensors import Array
     from trt_responses.store.base import Spell, Store

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from tests.double import contract as names
 from tests.double.results import Fail, Hang, RequestOutput, Response, Script, Step
 from tests.double.words import GuidedDecodingParams, SamplingParams, words_class
-from trt_responses.engine.step_clock import StepClock
-from trt_responses.engine.trtllm_api import Package
+from trt_responses.engine.scripted.clock import StepClock
+from trt_responses.engine.trtllm.api import Package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

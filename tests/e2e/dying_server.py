@@ -18,7 +18,7 @@ import uvicorn
 
 from tests.protocol.served import CALL, THOUGHT, script
 from trt_responses.app import create_app
-from trt_responses.engine.scripted import ScriptedEngine, StepClock
+from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.store.limits import Bounds
 from trt_responses.store.sqlite.store import SqliteStore

@@ -17,8 +17,8 @@ from tests.protocol.served import ANSWER, CALL, SETTINGS, THOUGHT, WEATHER, ids,
 from tests.serving import serving
 from tests.unit.sdk_judge import SPECIFIED
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.scripted import Die, Script, ScriptedEngine, Stall
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from openai import AsyncOpenAI
 from scripts.demo.wordings import SOURCE
 from tests.serving import child
 from trt_responses.backends import engine_of
-from trt_responses.engine.tensorrt_cuda import runtime
+from trt_responses.engine.tensorrt.cuda import runtime
 from trt_responses.errors import StartupError
 from trt_responses.prepare.shelf import select
 from trt_responses.settings import Settings

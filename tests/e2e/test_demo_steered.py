@@ -16,7 +16,7 @@ from openai import OpenAI
 from tests import lawful
 from tests.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from tests.double.llm import Double
 from tests.double.results import Script as Said
 from tests.gather import Gather, begin, generated
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.scripted import Script, ScriptedEngine
-from trt_responses.engine.trtllm import TrtLlmEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import EngineUnavailable, InvalidRequest, Unsupported
 
 if TYPE_CHECKING:

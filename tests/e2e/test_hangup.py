@@ -20,8 +20,8 @@ from tests.protocol.served import ANSWER, SETTINGS, ids, script
 from tests.protocol.stores import memory
 from tests.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.scripted import Script, ScriptedEngine, Stall, StepClock
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

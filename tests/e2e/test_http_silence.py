@@ -28,7 +28,7 @@ from tests.e2e.test_lifecycle import our_server
 from tests.protocol.served import ANSWER, SETTINGS, script
 from tests.serving import Address
 from trt_responses.app import create_app, mint
-from trt_responses.engine.scripted import ScriptedEngine, StepClock
+from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.http_protocol import protocol
 from trt_responses.http_silence import DROPPED_BYTES, PIECE_BYTES
 from trt_responses.settings import Settings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.engine.scripted import Script
+    from trt_responses.engine.scripted.engine import Script
     from trt_responses.http_protocol import Protocol
 
 WITHIN_S = 60

@@ -21,7 +21,7 @@ from tests.e2e.test_hangup import STALLED, Wire
 from tests.protocol.served import ANSWER, SETTINGS, script
 from tests.serving import Address, child
 from trt_responses.app import create_app
-from trt_responses.engine.scripted import ScriptedEngine
+from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.prepare.build import Means, build
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.serve import Server, bound

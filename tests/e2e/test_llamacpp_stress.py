@@ -24,14 +24,14 @@ import pytest
 
 from tests.gather import Gather, begin, generated
 from trt_responses.engine.base import GenerateOptions, Guide
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.llamacpp_keeper import Patience
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.llamacpp.keeper import Patience
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
-    from trt_responses.engine.llamacpp_process import Child
+    from trt_responses.engine.llamacpp.process import Child
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Spoil = Callable[[Path, Path], Path]
@@ -184,7 +184,7 @@ def test_a_child_that_stands_still_is_replaced_and_the_line_is_served(random_ggu
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 
 async def main():
     engine = LlamaCppEngine(Path(sys.argv[1]), context_tokens=512, slots=1, threads=1)

@@ -18,7 +18,7 @@ import pytest
 
 from tests.gather import generated
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.llamacpp import LlamaCppEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.build import Means, build
 from trt_responses.prepare.checkpoint import Checkpoint, open_checkpoint
 from trt_responses.prepare.gguf import convert

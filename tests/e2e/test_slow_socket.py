@@ -13,7 +13,7 @@ from tests.asgi import asked
 from tests.e2e.test_client import listening
 from tests.protocol.served import ids
 from tests.ticks import settled
-from trt_responses.engine.scripted import Script, ScriptedEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 
 if TYPE_CHECKING:
     import pytest

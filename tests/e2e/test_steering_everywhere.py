@@ -22,9 +22,9 @@ from tests.replay import PROMPT, ids_of
 from tests.steering import GUIDES, Noting, Play
 from tests.unit.schema_judge import valid
 from trt_responses.engine.base import Chunk, GenerateOptions
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.scripted import Script, ScriptedEngine
-from trt_responses.engine.trtllm import TrtLlmEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.tokens.stand_ins import StandIns
 from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE

@@ -22,8 +22,8 @@ from tests.protocol.served import SETTINGS, ids
 from tests.serving import serving
 from tests.steering import GUIDES
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp import LlamaCppEngine
-from trt_responses.engine.scripted import Script, ScriptedEngine
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.asgi import Client, living
 from trt_responses.app import create_app
-from trt_responses.engine.scripted import Script, ScriptedEngine, StepClock
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from trt_responses.engine.base import GenerateOptions, GuideKind
-    from trt_responses.engine.scripted import Request, Step
+    from trt_responses.engine.scripted.engine import Request, Step
     from trt_responses.store.base import Store
     from trt_responses.tokens.vocabulary import Vocabulary
 

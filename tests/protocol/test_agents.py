@@ -12,7 +12,7 @@ from tests import lawful
 from tests.asgi import JSON
 from tests.protocol.served import ids, script, served
 from tests.protocol.test_replies import check_streamed
-from trt_responses.engine.scripted import Script
+from trt_responses.engine.scripted.engine import Script
 
 if TYPE_CHECKING:
     from tests.asgi import Call

@@ -19,7 +19,7 @@ from tests.asgi import JSON, asked
 from tests.protocol.served import ANSWER, THOUGHT, script, served
 from tests.protocol.stores import BrokenStore
 from tests.ticks import Ticks, settled
-from trt_responses.engine.scripted import Die, Stall
+from trt_responses.engine.scripted.engine import Die, Stall
 from trt_responses.errors import ApiError, StoreUnavailable
 from trt_responses.response.background.lost import LOST
 from trt_responses.store.limits import Bounds

@@ -17,7 +17,7 @@ from referencing.jsonschema import DRAFT202012
 from tests.asgi import JSON, asked
 from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, script, served
 from tests.protocol.test_replies import check_streamed, without_ids
-from trt_responses.engine.scripted import Die
+from trt_responses.engine.scripted.engine import Die
 
 if TYPE_CHECKING:
     from tests.asgi import Call, Client

@@ -12,7 +12,7 @@ from tests.asgi import JSON, Client, turn, until
 from tests.protocol.served import ANSWER, CALL, SETTINGS, script, served, squared
 from tests.protocol.test_replies import check_told
 from trt_responses.app import create_app
-from trt_responses.engine.scripted import Die, Script, ScriptedEngine, Stall
+from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.errors import ApiError
 from trt_responses.settings import Settings
 

@@ -13,7 +13,7 @@ from tests.asgi import JSON, asked
 from tests.protocol.served import ANSWER, THOUGHT, script, served
 from tests.protocol.test_background import AT_ONCE, STALLED
 from tests.ticks import settled
-from trt_responses.engine.scripted import Die
+from trt_responses.engine.scripted.engine import Die
 from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tests import lawful
 from tests.asgi import JSON, turn, until
 from tests.protocol.served import ANSWER, SETTINGS, THOUGHT, ids, script, served
 from tests.protocol.stores import FAULTS, BrokenStore, SlowStore, memory
-from trt_responses.engine.scripted import Script, Stall
+from trt_responses.engine.scripted.engine import Script, Stall
 
 if TYPE_CHECKING:
     from starlette.types import Message

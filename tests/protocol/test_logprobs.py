@@ -17,7 +17,7 @@ from tests.protocol.served import CALL, THOUGHT, WEATHER, ids, script, served, v
 from tests.protocol.test_replies import check_streamed, without_ids
 from tests.unit.sdk_judge import accumulated
 from trt_responses.engine.base import Logprob
-from trt_responses.engine.scripted import Scored, Script
+from trt_responses.engine.scripted.engine import Scored, Script
 from trt_responses.harmony.read.logprobs import LEAST
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.response.generation import Generation

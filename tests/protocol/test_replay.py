@@ -14,7 +14,7 @@ from tests.protocol.served import ANSWER, THOUGHT, ids, served
 from tests.protocol.test_background import AT_ONCE, STALLED, got, started, two
 from tests.ticks import Ticks, settled
 from tests.unit.sdk_judge import refused
-from trt_responses.engine.scripted import Script
+from trt_responses.engine.scripted.engine import Script
 from trt_responses.response.background.lost import LOST
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore

@@ -12,7 +12,7 @@ from tests.asgi import Client, asked
 from tests.protocol.served import ANSWER, THOUGHT, ids, served
 from tests.protocol.test_background import AT_ONCE, STALLED, ended
 from tests.ticks import Ticks, settled
-from trt_responses.engine.scripted import Script
+from trt_responses.engine.scripted.engine import Script
 
 if TYPE_CHECKING:
     from starlette.types import Message

@@ -16,7 +16,7 @@ import pytest
 from tests.asgi import JSON, Call, asked
 from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from tests.unit.sdk_judge import refused
-from trt_responses.engine.scripted import Script
+from trt_responses.engine.scripted.engine import Script
 from trt_responses.errors import StartupError
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted import Script
+    from trt_responses.engine.scripted.engine import Script
 
 Json = dict[str, Any]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.asgi import Call
     from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted import Script
+    from trt_responses.engine.scripted.engine import Script
 
 Json = dict[str, Any]
 

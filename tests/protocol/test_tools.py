@@ -12,7 +12,7 @@ from tests import lawful
 from tests.protocol.served import WEATHER, ids, served
 from tests.protocol.test_replies import check_streamed, without_ids
 from tests.steering import GUIDES
-from trt_responses.engine.scripted import Script
+from trt_responses.engine.scripted.engine import Script
 from trt_responses.harmony.pattern import anchored
 
 PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'

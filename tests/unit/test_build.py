@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from trt_responses.engine.base import Logprob
-from trt_responses.engine.scripted import Die, Scored, Script, ScriptedEngine
+from trt_responses.engine.scripted.engine import Die, Scored, Script, ScriptedEngine
 from trt_responses.prepare import demo, shelf
 from trt_responses.prepare.build import Built, Means, build
 from trt_responses.prepare.card import CARD, read_card, this_machine

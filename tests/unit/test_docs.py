@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.protocol.served import SETTINGS
 from trt_responses.app import create_app
-from trt_responses.engine.scripted import ScriptedEngine
+from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 from trt_responses.web.docs import _page, openapi
 from trt_responses.wire.judge import FIELDS

@@ -29,7 +29,7 @@ from trt_responses.prepare.tensorrt_job import Result
 from trt_responses.prepare.tensorrt_network import Listing
 
 if TYPE_CHECKING:
-    from trt_responses.engine.tensorrt_executor import Executor, Ids, Rows
+    from trt_responses.engine.tensorrt.executor import Executor, Ids, Rows
     from trt_responses.prepare.safetensors import Array
     from trt_responses.prepare.tensorrt_job import Job
     from trt_responses.tokens.vocabulary import Vocabulary

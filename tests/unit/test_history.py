@@ -12,7 +12,7 @@ import pytest
 
 from tests.replay import Json, Mint, Part, Stage, ids_of, load, names, plain, staged
 from tests.unit.test_truths import normalised
-from trt_responses.engine.scripted import Script, ScriptedEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_responses.engine import llamacpp_body
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Logprob
-from trt_responses.engine.lark import grammar
-from trt_responses.engine.llamacpp_body import Words, words
-from trt_responses.engine.llamacpp_events import Events, fault
-from trt_responses.engine.quarantine import Quarantine, digest
+from trt_responses.engine.grammar import grammar
+from trt_responses.engine.llamacpp import body
+from trt_responses.engine.llamacpp.body import Words, words
+from trt_responses.engine.llamacpp.events import Events, fault
+from trt_responses.engine.llamacpp.quarantine import Quarantine, digest
 from trt_responses.engine.slots import Slot, Slots, common_prefix
 from trt_responses.errors import InvalidRequest
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
@@ -29,15 +29,15 @@ FREE = GenerateOptions(10, ())
 
 def said(options: GenerateOptions) -> Words:
     slot = Slot(3, reusable=False)
-    body: Words = orjson.loads(llamacpp_body.body(words((1, 2), options, 5, seed=9), slot))
-    return body
+    sent: Words = orjson.loads(body.body(words((1, 2), options, 5, seed=9), slot))
+    return sent
 
 
 def test_the_control_ids_it_knows_are_harmonys() -> None:
-    assert CONTROL.endoftext == llamacpp_body.END_OF_TEXT
+    assert CONTROL.endoftext == body.END_OF_TEXT
     stops = {CONTROL.endoftext, CONTROL.return_, CONTROL.call}
-    assert stops == llamacpp_body.STOPS_BY_ITSELF
-    assert range(FIRST_CONTROL_ID, VOCABULARY_SIZE) == llamacpp_body.CONTROL_IDS
+    assert stops == body.STOPS_BY_ITSELF
+    assert range(FIRST_CONTROL_ID, VOCABULARY_SIZE) == body.CONTROL_IDS
 
 
 def test_everything_that_samples_is_said() -> None:
@@ -74,8 +74,8 @@ def test_no_default_of_the_servers_shows() -> None:
 
 
 def test_temperature_0_takes_the_likeliest() -> None:
-    body = said(GenerateOptions(10, (), temperature=0.0))
-    assert (body["samplers"], body["top_k"]) == (["penalties", "top_k"], 1)
+    sent = said(GenerateOptions(10, (), temperature=0.0))
+    assert (sent["samplers"], sent["top_k"]) == (["penalties", "top_k"], 1)
 
 
 def test_a_seed_is_never_the_one_that_means_any() -> None:
@@ -90,8 +90,8 @@ def test_a_guide_is_spelled_as_the_model_file_spells() -> None:
 
 
 def test_control_ids_are_banned_inside_a_guide_but_for_its_end() -> None:
-    body = said(GenerateOptions(10, (), guide=Guide("regex", "a"), banned_ids=(7,)))
-    banned = {token_id for token_id, bias in body["logit_bias"] if bias is False}  # type: ignore[attr-defined]
+    sent = said(GenerateOptions(10, (), guide=Guide("regex", "a"), banned_ids=(7,)))
+    banned = {token_id for token_id, bias in sent["logit_bias"] if bias is False}  # type: ignore[attr-defined]
     assert banned == {7, *range(FIRST_CONTROL_ID, VOCABULARY_SIZE)} - {CONTROL.endoftext}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gather import Gather, begin, chunks, generated
 from trt_responses.engine.base import Chunk, GenerateOptions, Logprob
-from trt_responses.engine.scripted import (
+from trt_responses.engine.scripted.engine import (
     Die,
     Request,
     Scored,

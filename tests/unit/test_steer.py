@@ -20,7 +20,7 @@ from tests import steering as s
 from tests.golden import compact
 from tests.replay import PROMPT
 from tests.unit.sdk_judge import accumulated, refused
-from trt_responses.engine.scripted import ScriptedEngine
+from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.harmony.schema import ANY_OBJECT
 from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words

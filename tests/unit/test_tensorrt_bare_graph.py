@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from trt_responses.engine.scripted import Die, Script, ScriptedEngine
+from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.prepare import shelf
 from trt_responses.prepare.card import CARD, compare, read_card, this_machine
 from trt_responses.prepare.chain import GRAPH, chain_of, plan_of

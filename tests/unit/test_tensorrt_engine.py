@@ -19,8 +19,8 @@ import pytest
 from tests.executor import HashExecutor, fails
 from tests.gather import Gather, begin, generated
 from trt_responses.engine.base import GenerateOptions, Guide
-from trt_responses.engine.tensorrt import TensorRtEngine
-from trt_responses.engine.tensorrt_guides import _tokeniser
+from trt_responses.engine.tensorrt.engine import TensorRtEngine
+from trt_responses.engine.tensorrt.guides import _tokeniser
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
 

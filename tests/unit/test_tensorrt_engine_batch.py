@@ -14,9 +14,9 @@ import pytest
 from tests.executor import HashExecutor
 from tests.gather import Gather
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.tensorrt_batch import Batch
-from trt_responses.engine.tensorrt_request import Request
-from trt_responses.engine.tensorrt_sampler import Sampler
+from trt_responses.engine.tensorrt.batch import Batch
+from trt_responses.engine.tensorrt.request import Request
+from trt_responses.engine.tensorrt.sampler import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

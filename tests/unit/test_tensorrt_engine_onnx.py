@@ -23,8 +23,8 @@ from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.engine.tensorrt_executor import Rows
-    from trt_responses.engine.tensorrt_onnx import OnnxExecutor
+    from trt_responses.engine.tensorrt.executor import Rows
+    from trt_responses.engine.tensorrt.onnx import OnnxExecutor
 
 SLOTS, CHUNK = 3, 16
 

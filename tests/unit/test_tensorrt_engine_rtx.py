@@ -19,11 +19,11 @@ from tests.double import rtx as double
 from tests.gather import generated
 from tests.graphs import Graph, planned, written
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.tensorrt import TensorRtEngine
-from trt_responses.engine.tensorrt_cuda import Cuda, runtime
-from trt_responses.engine.tensorrt_executor import ExecutorFault
-from trt_responses.engine.tensorrt_plan import reasons
-from trt_responses.engine.tensorrt_rtx import RtxExecutor
+from trt_responses.engine.tensorrt.cuda import Cuda, runtime
+from trt_responses.engine.tensorrt.engine import TensorRtEngine
+from trt_responses.engine.tensorrt.executor import ExecutorFault
+from trt_responses.engine.tensorrt.plan import reasons
+from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.errors import StartupError
 from trt_responses.prepare.graph import GRAPH, link_names
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from trt_responses.engine.tensorrt_executor import Executor
+    from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.tokens.vocabulary import Vocabulary
 
 SLOTS, LENGTH, CHUNK = 3, 96, 16

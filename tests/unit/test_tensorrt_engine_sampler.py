@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.tensorrt_sampler import (
+from trt_responses.engine.tensorrt.sampler import (
     NothingAllowed,
     Part,
     Row,

@@ -19,9 +19,9 @@ from tests.double.llm import CppExecutorError, Double, RequestError
 from tests.double.results import Fail, Hang, Script
 from tests.gather import Gather, begin, generated
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Logprob
-from trt_responses.engine.trtllm import TrtLlmEngine, installed
-from trt_responses.engine.trtllm_pulse import Patience
-from trt_responses.engine.trtllm_request import UNLIKELY
+from trt_responses.engine.trtllm.engine import TrtLlmEngine, installed
+from trt_responses.engine.trtllm.pulse import Patience
+from trt_responses.engine.trtllm.request import UNLIKELY
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
 from trt_responses.tokens.vocabulary import CONTROL
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.double.contract import Version
     from tests.double.words import SamplingParams
-    from trt_responses.engine.trtllm_request import Timings
+    from trt_responses.engine.trtllm.request import Timings
 
 PROMPT = (7, 8, 9)
 RETURN, CALL, END = CONTROL.return_, CONTROL.call, CONTROL.end

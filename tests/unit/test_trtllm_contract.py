@@ -25,7 +25,7 @@ from tests.double import contract as names
 from tests.double.llm import Double, RequestError
 from tests.double.results import Fail, Hang, Script
 from tests.live.differences import changes, differences
-from trt_responses.engine import trtllm_api as api
+from trt_responses.engine.trtllm import api
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def test_one_file_imports_the_package_and_only_when_the_engine_starts() -> None:
         for module, at_load in imports(path).items()
         if module.split(".")[0] == "tensorrt_llm"
     }
-    assert where == {("engine/trtllm.py", False)}
+    assert where == {("engine/trtllm/engine.py", False)}
 
 
 def test_what_is_imported_stands_where_the_contract_says() -> None:

@@ -10,13 +10,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.llamacpp_process import Child
+from trt_responses.engine.llamacpp.process import Child
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from trt_responses.engine.llamacpp_process import Model
+    from trt_responses.engine.llamacpp.process import Model
 
 logger = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from trt_responses.engine import llamacpp_body
 from trt_responses.engine.base import Chunk
-from trt_responses.engine.llamacpp_events import Events, fault
+from trt_responses.engine.llamacpp import body
+from trt_responses.engine.llamacpp.events import Events, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.engine.base import GenerateOptions, Sink
-    from trt_responses.engine.llamacpp_body import Words
-    from trt_responses.engine.llamacpp_process import Child
+    from trt_responses.engine.llamacpp.body import Words
+    from trt_responses.engine.llamacpp.process import Child
     from trt_responses.engine.slots import Slot
 
 BROKEN = "The engine's process broke the connection before the answer was complete."
@@ -62,13 +62,13 @@ class Stream(asyncio.Protocol):
 
     def connect(self, child: Child) -> asyncio.Task[None]:
         assert self.slot is not None
-        body = llamacpp_body.body(self._words, self.slot)
+        content = body.body(self._words, self.slot)
         head = (
             f"POST {child.path} HTTP/1.1\r\nHost: {child.host}:{child.port}\r\n"
             f"Authorization: Bearer {child.api_key}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
         )
-        self._request = head.encode() + body
+        self._request = head.encode() + content
         self.last_byte_ns = self._now_ns()
         self._task = asyncio.create_task(self._open(child.host, child.port))
         return self._task

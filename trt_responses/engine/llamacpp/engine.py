@@ -1,7 +1,7 @@
 """The embedded engine: llama.cpp in a child process, which may die without taking the server.
 
 Knows the line before the slots, and which requests run; the child's life is in
-`llamacpp_keeper`, the words spoken with it in `llamacpp_body` and `llamacpp_events`.
+`keeper`, the words spoken with it in `body` and `events`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from trt_responses.engine import llamacpp_body
 from trt_responses.engine.admission import room
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Health, Limits
-from trt_responses.engine.llamacpp_keeper import Keeper, Patience
-from trt_responses.engine.llamacpp_process import Child, Model, check_file, spare_cores
-from trt_responses.engine.llamacpp_stream import Answer, Stream
-from trt_responses.engine.quarantine import Quarantine
+from trt_responses.engine.llamacpp import body
+from trt_responses.engine.llamacpp.keeper import Keeper, Patience
+from trt_responses.engine.llamacpp.process import Child, Model, check_file, spare_cores
+from trt_responses.engine.llamacpp.quarantine import Quarantine
+from trt_responses.engine.llamacpp.stream import Answer, Stream
 from trt_responses.engine.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError
 
@@ -63,7 +63,7 @@ class LlamaCppEngine:
     ) -> None:
         """`spelled` writes a guide in the characters of the model file."""
         self._model = Model(model_path, context_tokens, slots, threads or spare_cores())
-        self._limits = Limits(context_tokens, slots, llamacpp_body.GUIDES, MAX_LOGPROBS)
+        self._limits = Limits(context_tokens, slots, body.GUIDES, MAX_LOGPROBS)
         self._patience = patience or Patience()
         self._keeper = Keeper(
             self._model,
@@ -99,7 +99,7 @@ class LlamaCppEngine:
         left = room(len(prompt_ids), options, self._limits)
         self._quarantine.check(prompt_ids)
         seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
-        words = llamacpp_body.words(prompt_ids, options, left, seed, self._spelled)
+        words = body.words(prompt_ids, options, left, seed, self._spelled)
         stream = Stream(prompt_ids, options, words, sink, self._over, self._now_ns)
         if left <= 0:
             asyncio.get_running_loop().call_soon(stream.end, Chunk(finish="length"))
@@ -229,14 +229,14 @@ class LlamaCppEngine:
         end = await self._ask(child, CANARY)
         if end.finish == "error":
             raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
-        if end.stop_id not in llamacpp_body.GUIDES["json_schema"]:
+        if end.stop_id not in body.GUIDES["json_schema"]:
             logger.warning("This model does not follow guides: requests with one are refused.")
             self._limits = Limits(self._model.context_tokens, self._model.slots, {}, MAX_LOGPROBS)
 
     async def _ask(self, child: Child, options: GenerateOptions) -> Chunk:
         """The last chunk of a small request of our own."""
         answer = Answer()
-        words = llamacpp_body.words(PROBE_IDS, options, options.max_tokens, seed=0)
+        words = body.words(PROBE_IDS, options, options.max_tokens, seed=0)
         stream = Stream(PROBE_IDS, options, words, answer, self._freed, self._now_ns)
         self._connect(stream, child)
         try:

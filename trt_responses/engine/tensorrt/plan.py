@@ -9,7 +9,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.engine.tensorrt_executor import ExecutorFault
+from trt_responses.engine.tensorrt.executor import ExecutorFault
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from trt_responses.engine.tensorrt_cuda import Cuda
+    from trt_responses.engine.tensorrt.cuda import Cuda
 
 logger = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from trt_responses.engine.admission import room
 from trt_responses.engine.base import Chunk, Finish, Health, Limits, Logprob
-from trt_responses.engine.script import Die as Die
-from trt_responses.engine.script import Scored as Scored
-from trt_responses.engine.script import Script as Script
-from trt_responses.engine.script import Stall as Stall
-from trt_responses.engine.script import Step as Step
-from trt_responses.engine.step_clock import StepClock as StepClock
+from trt_responses.engine.scripted.clock import StepClock as StepClock
+from trt_responses.engine.scripted.script import Die as Die
+from trt_responses.engine.scripted.script import Scored as Scored
+from trt_responses.engine.scripted.script import Script as Script
+from trt_responses.engine.scripted.script import Stall as Stall
+from trt_responses.engine.scripted.script import Step as Step
 from trt_responses.errors import EngineUnavailable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import orjson
 
 from trt_responses.engine.base import Chunk, Finish, Logprob
-from trt_responses.engine.llamacpp_body import STOPS_BY_ITSELF
+from trt_responses.engine.llamacpp.body import STOPS_BY_ITSELF
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

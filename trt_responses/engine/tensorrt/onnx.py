@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trt_responses.engine.tensorrt_executor import ExecutorFault, Rows
+from trt_responses.engine.tensorrt.executor import ExecutorFault, Rows
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnxruntime
     from numpy.typing import NDArray
 
-    from trt_responses.engine.tensorrt_executor import Ids
+    from trt_responses.engine.tensorrt.executor import Ids
 
     Array = NDArray[np.generic]
     Arrays = Mapping[str, Array]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.engine.lark import grammar
+from trt_responses.engine.grammar import grammar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

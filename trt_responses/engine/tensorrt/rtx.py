@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trt_responses.engine.tensorrt_executor import Rows
-from trt_responses.engine.tensorrt_plan import DECODE, PREFILL, Plan
+from trt_responses.engine.tensorrt.executor import Rows
+from trt_responses.engine.tensorrt.plan import DECODE, PREFILL, Plan
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from trt_responses.engine.tensorrt_cuda import Cuda
-    from trt_responses.engine.tensorrt_executor import Floats, Ids
+    from trt_responses.engine.tensorrt.cuda import Cuda
+    from trt_responses.engine.tensorrt.executor import Floats, Ids
 
 BINDING = "tensorrt_rtx_bindings"
 NEEDS_EXTRA = (

@@ -17,11 +17,11 @@ import numpy as np
 
 from trt_responses.engine.base import Chunk
 from trt_responses.engine.slots import Slots
-from trt_responses.engine.tensorrt_executor import EXACT_TOKENS, Executor, Rows
-from trt_responses.engine.tensorrt_sampler import Row
+from trt_responses.engine.tensorrt.executor import EXACT_TOKENS, Executor, Rows
+from trt_responses.engine.tensorrt.sampler import Row
 
 if TYPE_CHECKING:
-    from trt_responses.engine.tensorrt_request import Request
+    from trt_responses.engine.tensorrt.request import Request
 
 Told = list[tuple["Request", Chunk]]
 

@@ -22,11 +22,11 @@ from urllib.parse import urlsplit
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
-    from trt_responses.engine.llamacpp_child import Settings
+    from trt_responses.engine.llamacpp.child import Settings
 
 logger = logging.getLogger(__name__)
 
-CHILD = Path(__file__).with_name("llamacpp_child.py")
+CHILD = Path(__file__).with_name("child.py")
 KEPT_LINES = 200
 ERROR_LINE = re.compile(r"^[\d.]+ E +(?:\S+ +)?\S+: (.*)$")
 

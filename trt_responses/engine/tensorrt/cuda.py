@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.tensorrt_executor import ExecutorFault
+from trt_responses.engine.tensorrt.executor import ExecutorFault
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:

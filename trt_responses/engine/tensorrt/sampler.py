@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.tensorrt_executor import Floats, Ids
+    from trt_responses.engine.tensorrt.executor import Floats, Ids
 
     Doubles = NDArray[np.float64]
     Allowed = NDArray[np.bool_]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trt_responses.engine.tensorrt_batch import Batch
-from trt_responses.engine.tensorrt_executor import EXACT_TOKENS, ExecutorFault
+from trt_responses.engine.tensorrt.batch import Batch
+from trt_responses.engine.tensorrt.executor import EXACT_TOKENS, ExecutorFault
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.engine.base import Limits
-    from trt_responses.engine.tensorrt_batch import Told
-    from trt_responses.engine.tensorrt_executor import Executor
-    from trt_responses.engine.tensorrt_request import Request
+    from trt_responses.engine.tensorrt.batch import Told
+    from trt_responses.engine.tensorrt.executor import Executor
+    from trt_responses.engine.tensorrt.request import Request
 
 FAULT = "The engine's thread has ended by a fault of its own."
 ENDED = "The engine has been stopped."

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk
-from trt_responses.engine.tensorrt_guides import ENDS, GuideFault
-from trt_responses.engine.tensorrt_sampler import NothingAllowed, scored
+from trt_responses.engine.tensorrt.guides import ENDS, GuideFault
+from trt_responses.engine.tensorrt.sampler import NothingAllowed, scored
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import GenerateOptions, Sink
     from trt_responses.engine.slots import Slot
-    from trt_responses.engine.tensorrt_guides import Following
-    from trt_responses.engine.tensorrt_sampler import Row, Sampler
+    from trt_responses.engine.tensorrt.guides import Following
+    from trt_responses.engine.tensorrt.sampler import Row, Sampler
 
 STOPS_BY_ITSELF = frozenset({CONTROL.endoftext})
 """Nothing that means anything comes after it, asked or not, as on the other engines."""

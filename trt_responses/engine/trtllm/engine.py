@@ -13,13 +13,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.engine import trtllm_words as words
 from trt_responses.engine.admission import room
+from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk, shut_down
 from trt_responses.engine.base import Chunk, Health
-from trt_responses.engine.trtllm_api import FATAL, REFUSED, Package, names_of
-from trt_responses.engine.trtllm_ask import CANARY, PROBE, PROBE_IDS, last_chunk, shut_down
-from trt_responses.engine.trtllm_pulse import Patience, Pulse
-from trt_responses.engine.trtllm_request import Request
+from trt_responses.engine.trtllm import words
+from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of
+from trt_responses.engine.trtllm.pulse import Patience, Pulse
+from trt_responses.engine.trtllm.request import Request
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import GenerateOptions, Limits, Sink
-    from trt_responses.engine.trtllm_api import LLM
-    from trt_responses.engine.trtllm_request import Timings
+    from trt_responses.engine.trtllm.api import LLM
+    from trt_responses.engine.trtllm.request import Timings
 
 logger = logging.getLogger(__name__)
 

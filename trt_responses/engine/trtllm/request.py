@@ -12,14 +12,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.base import Chunk, Logprob
-from trt_responses.engine.trtllm_words import END_ID
+from trt_responses.engine.trtllm.words import END_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.engine.base import Finish, GenerateOptions, Sink
-    from trt_responses.engine.trtllm_api import CompletionOutput, RequestOutput
-    from trt_responses.engine.trtllm_api import Logprob as TheirLogprob
+    from trt_responses.engine.trtllm.api import CompletionOutput, RequestOutput
+    from trt_responses.engine.trtllm.api import Logprob as TheirLogprob
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import GenerateOptions, Guide, GuideKind
-    from trt_responses.engine.trtllm_api import (
+    from trt_responses.engine.trtllm.api import (
         ArgumentField,
         CallWords,
         GuideWords,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.engine.base import Handle, Sink
-    from trt_responses.engine.trtllm_api import LLM
+    from trt_responses.engine.trtllm.api import LLM
 
 logger = logging.getLogger(__name__)
 

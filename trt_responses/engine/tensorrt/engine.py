@@ -12,22 +12,22 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from trt_responses.engine import tensorrt_guides
 from trt_responses.engine.admission import room
 from trt_responses.engine.base import Chunk, Health, Limits
-from trt_responses.engine.lark import grammar
-from trt_responses.engine.tensorrt_guides import GuideFault, Guides
-from trt_responses.engine.tensorrt_request import Request
-from trt_responses.engine.tensorrt_sampler import Sampler
-from trt_responses.engine.tensorrt_thread import ComputingThread, Heard
+from trt_responses.engine.grammar import grammar
+from trt_responses.engine.tensorrt import guides
+from trt_responses.engine.tensorrt.guides import GuideFault, Guides
+from trt_responses.engine.tensorrt.request import Request
+from trt_responses.engine.tensorrt.sampler import Sampler
+from trt_responses.engine.tensorrt.thread import ComputingThread, Heard
 from trt_responses.errors import EngineUnavailable, StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.engine.base import GenerateOptions, Sink
-    from trt_responses.engine.tensorrt_batch import Told
-    from trt_responses.engine.tensorrt_executor import Executor
+    from trt_responses.engine.tensorrt.batch import Told
+    from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.tokens.vocabulary import Vocabulary
 
 MAX_LOGPROBS = 20
@@ -53,7 +53,7 @@ class TensorRtEngine:
     ) -> None:
         self._make = make
         most = min(MAX_LOGPROBS, top)
-        self._limits = Limits(context_tokens, slots, tensorrt_guides.GUIDES, most)
+        self._limits = Limits(context_tokens, slots, guides.GUIDES, most)
         self._guides = Guides(vocabulary)
         self._compiler = ThreadPoolExecutor(1, "guides")
         self._stall_s = stall_s
