@@ -26,20 +26,20 @@ from trt_responses.response.runs import Parts, Runs
 from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
-from trt_responses.telemetry import RunLog
+from trt_responses.telemetry.log import RunLog
 from trt_responses.tokens.tokenise import Tokeniser
+from trt_responses.web.arrival import Arrival
 from trt_responses.web.docs import Docs, openapi
 from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import BodySize, Guard
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
-from trt_responses.web.keepalive import KeepAlive
-from trt_responses.web.middleware import Arrival
 from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
-from trt_responses.web.sse import Terms
 from trt_responses.web.stored import Stored
+from trt_responses.web.stream.keepalive import KeepAlive
+from trt_responses.web.stream.sse import Terms
 from trt_responses.wire.bounds import Bounds as RequestBounds
 from trt_responses.wire.dialect import DIALECTS
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.response.log.log import Cursor, Log
-from trt_responses.web.eager import IDLE, Begun, calls, rest
-from trt_responses.web.sse import Writer
+from trt_responses.web.stream.calls import IDLE, Begun, calls, rest
+from trt_responses.web.stream.sse import Writer
 from trt_responses.wire import events as e
 from trt_responses.wire import items as i
 from trt_responses.wire.request import parse

@@ -13,7 +13,7 @@ from trt_responses.response.background.replay import frames_of
 from trt_responses.store.base import Frames, Job, Record
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.web.idempotency import Repeats
-from trt_responses.web.keepalive import KeepAlive
+from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.wire.dialect import OPENAI
 
 if TYPE_CHECKING:

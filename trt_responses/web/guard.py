@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError, Forbidden, Unauthorized
-from trt_responses.web.told import header
+from trt_responses.web.headers import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

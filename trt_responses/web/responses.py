@@ -16,10 +16,10 @@ from trt_responses.errors import ApiError
 from trt_responses.response.steering.tools import dropped
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.guard import body_of, check_json
+from trt_responses.web.headers import dialect_of, header, ignored_header, named, truncated_header
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.models import check_model
-from trt_responses.web.sse import Follow, Stream, watched
-from trt_responses.web.told import dialect_of, header, ignored_header, named, truncated_header
+from trt_responses.web.stream.sse import Follow, Stream, watched
 from trt_responses.wire.count import CountRequest
 from trt_responses.wire.judge import judge
 from trt_responses.wire.request import Request as CreateRequest
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trt_responses.web.endpoint import Headers
     from trt_responses.web.guard import BodySize
     from trt_responses.web.idempotency import Attempt, Repeats
-    from trt_responses.web.sse import Terms
+    from trt_responses.web.stream.sse import Terms
     from trt_responses.wire.dialect import Dialect
 
     Told = dict[str, str]

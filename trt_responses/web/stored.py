@@ -15,9 +15,9 @@ from trt_responses.response.background.lost import snapshot
 from trt_responses.response.background.replay import frames_of
 from trt_responses.store.base import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
-from trt_responses.web.sse import Follow
-from trt_responses.web.tail import Tail
-from trt_responses.web.told import dialect_of, ignored_header
+from trt_responses.web.headers import dialect_of, ignored_header
+from trt_responses.web.stream.sse import Follow
+from trt_responses.web.stream.tail import Tail
 from trt_responses.wire.listing import Order, Page, page_of, whole
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trt_responses.response.background.background import Background
     from trt_responses.store.base import Found, Store
     from trt_responses.web.endpoint import Headers
-    from trt_responses.web.sse import Terms
+    from trt_responses.web.stream.sse import Terms
     from trt_responses.wire.dialect import Dialect
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False, "": False}

@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
-from trt_responses.web.keepalive import COMMENT
-from trt_responses.web.sse import DONE, STREAM_HEADERS, start_message, when_left
+from trt_responses.web.stream.keepalive import COMMENT
+from trt_responses.web.stream.sse import DONE, STREAM_HEADERS, start_message, when_left
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

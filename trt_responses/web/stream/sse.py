@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.response.log.log import END_OF_STREAM
-from trt_responses.web.eager import IDLE, Begun, calls, rest
-from trt_responses.web.keepalive import COMMENT
+from trt_responses.web.stream.calls import IDLE, Begun, calls, rest
+from trt_responses.web.stream.keepalive import COMMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
-    from trt_responses.web.keepalive import KeepAlive
+    from trt_responses.web.stream.keepalive import KeepAlive
 
 logger = logging.getLogger(__name__)
 
