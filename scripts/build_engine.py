@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from trt_responses import cli
+from trt_responses.cli import main as cli
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 import sys
 
-from trt_responses.cli import main
+from trt_responses.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scripts.demo.wordings import SOURCE
-from trt_responses.doctor.deep import LIKELIEST, PROMPT, compared, deep_check, likeliest
+from trt_responses.doctor.numeric import LIKELIEST, PROMPT, compared, deep_check, likeliest
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.demo import expand

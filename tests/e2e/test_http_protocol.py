@@ -18,7 +18,7 @@ from tests.protocol.served import ANSWER, SETTINGS, script, vocabulary
 from tests.serving import serving
 from trt_responses.app import create_app, mint
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
-from trt_responses.http_protocol import protocol
+from trt_responses.serve.protocol import protocol
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from tests.protocol.served import ANSWER, SETTINGS, script
 from tests.serving import Address
 from trt_responses.app import create_app, mint
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
-from trt_responses.http_protocol import protocol
-from trt_responses.http_silence import DROPPED_BYTES, PIECE_BYTES
+from trt_responses.serve.protocol import protocol
+from trt_responses.serve.silence import DROPPED_BYTES, PIECE_BYTES
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.engine.scripted.engine import Script
-    from trt_responses.http_protocol import Protocol
+    from trt_responses.serve.protocol import Protocol
 
 WITHIN_S = 60
 BODY = orjson.dumps(asked())

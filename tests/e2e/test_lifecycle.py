@@ -24,7 +24,7 @@ from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.prepare.build import Means, build
 from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.serve import Server, bound
+from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
-from trt_responses.serve import Server, bound
+from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tests.e2e.dying_server import LEASE_S
 from tests.e2e.test_store_kill import Servers, asked
 from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from trt_responses.backends import store_of
-from trt_responses.serve import _lasting
+from trt_responses.serve.server import _lasting
 from trt_responses.settings import Settings
 from trt_responses.store.base import says_nothing
 from trt_responses.store.limits import Bounds

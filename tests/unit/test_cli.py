@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses import __version__
-from trt_responses.cli import main
+from trt_responses.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from trt_responses.cli import main
-from trt_responses.cli_tensorrt import wish_of
+from trt_responses.cli.graph import wish_of
+from trt_responses.cli.main import main
 from trt_responses.prepare import tensorrt_network as network
 from trt_responses.prepare.checkpoint import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
@@ -110,7 +110,7 @@ def test_building_without_the_extra_is_refused_in_one_sentence(tmp_path: Path) -
     extra = ("onnx", "onnxruntime", "tensorrt_rtx_bindings", "tensorrt_bindings", "llguidance")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({extra!r})); "
-        "from trt_responses.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from trt_responses.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     for kind, what in (("tensorrt", "TensorRT: found no binding"), ("onnx", "onnx: found no such")):
         command = [sys.executable, "-c", code, "engine", "build", "--kind", kind]
@@ -414,7 +414,7 @@ def test_the_time_that_is_left_follows_what_the_first_plans_took() -> None:
 def test_the_command_line_says_what_it_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
     wishes: list[Wish] = []
     monkeypatch.setattr(
-        "trt_responses.cli_engine.prepare_graph",
+        "trt_responses.cli.engine.prepare_graph",
         lambda settings, options: bool(wishes.append(wish_of(options))),  # type: ignore[func-returns-value]  # None, as status 0
     )
     given = (

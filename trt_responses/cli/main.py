@@ -1,6 +1,6 @@
 """The command line: `trt-responses serve | engine | doctor`. Parses, calls, prints.
 
-Decides nothing; the engine commands are in `cli_engine.py`.
+Decides nothing; the engine commands are in `cli/engine.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from trt_responses import __version__
-from trt_responses.cli_engine import add_engine, prepare_demo
-from trt_responses.cli_tensorrt import DEMO_ONNX, prepare_demo_onnx
+from trt_responses.cli.engine import add_engine, prepare_demo
+from trt_responses.cli.graph import DEMO_ONNX, prepare_demo_onnx
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
 from trt_responses.prepare import demo, shelf
@@ -71,7 +71,7 @@ def _add_serve(commands: Commands) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from trt_responses.serve import serve  # only this command pays for loading the server
+    from trt_responses.serve.server import serve  # only this command pays for loading the server
 
     settings = Settings.from_environment(
         engine=options.engine,
@@ -127,7 +127,7 @@ def _doctor(options: argparse.Namespace) -> int:
 def _deep(settings: Settings) -> Check:
     """Over the demo, which is prepared first where it is not there."""
     from trt_responses.backends import llamacpp_over
-    from trt_responses.doctor.deep import NAME, deep_check
+    from trt_responses.doctor.numeric import NAME, deep_check
     from trt_responses.prepare.build import MODEL
     from trt_responses.prepare.checkpoint import open_checkpoint
     from trt_responses.tokens.vocabulary import load

@@ -17,7 +17,7 @@ import uvicorn
 
 from trt_responses.app import create_app, mint
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.http_protocol import protocol
+from trt_responses.serve.protocol import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,12 +18,12 @@ import httptools
 import orjson
 
 from trt_responses.errors import ApiError, error_body
-from trt_responses.http_silence import PIECE_BYTES, HeardProtocol
+from trt_responses.serve.silence import PIECE_BYTES, HeardProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.http_silence import Clock
+    from trt_responses.serve.silence import Clock
 
 AT_ONCE = 16
 """Requests that are taken from a client which does not wait for its replies."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from trt_responses.cli_tensorrt import KINDS, add_tensorrt, prepare_graph
+from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.prepare import card as cards
 from trt_responses.prepare import demo, shelf
 from trt_responses.prepare.gguf import WEIGHT_TYPES
