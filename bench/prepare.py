@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.prepare.build import Means, build
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, Recipe, write_checkpoint
 from trt_responses.prepare.demo import demo_checkpoint, is_trained
-from trt_responses.prepare.gguf import convert, planned_bytes
+from trt_responses.prepare.llamacpp.build import Means, build
+from trt_responses.prepare.llamacpp.gguf import convert, planned_bytes
 from trt_responses.prepare.shelf import SOURCE
-from trt_responses.prepare.synthetic import GPT_OSS_20B, Recipe, write_checkpoint
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.prepare import lines
-from trt_responses.prepare.architecture import from_hf
+from trt_responses.prepare.checkpoint.architecture import from_hf
+from trt_responses.prepare.checkpoint.expected import expected_tensors
+from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, write_tensors
+from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, hf_config, write_json
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.safetensors import Tensor, narrow, write_tensors
-from trt_responses.prepare.shapes import expected_tensors
-from trt_responses.prepare.synthetic import GPT_OSS_20B, hf_config, write_json
-from trt_responses.prepare.tensorrt import Means, prepare
-from trt_responses.prepare.tensorrt_binding import binding
-from trt_responses.prepare.tensorrt_job import compiled
-from trt_responses.prepare.tensorrt_wish import Wish
+from trt_responses.prepare.tensorrt.binding import binding
+from trt_responses.prepare.tensorrt.build import Means, prepare
+from trt_responses.prepare.tensorrt.job import compiled
+from trt_responses.prepare.tensorrt.options import Wish
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.prepare import Figures
-    from trt_responses.prepare.safetensors import Array
-    from trt_responses.prepare.tensorrt_job import Job, Result
+    from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.prepare.tensorrt.job import Job, Result
 
 TARGETS = ("sm120", "sm89")
 """4-bit experts, and exact 8-bit ones."""

@@ -21,13 +21,13 @@ from scripts.demo import evaluate, unused
 from scripts.demo.table import markdown
 from scripts.demo.wordings import SOURCE
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import COMPACT, expand
-from trt_responses.prepare.gguf import WEIGHT_TYPES, convert
+from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, convert
 from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.gguf import WeightType
+    from trt_responses.prepare.llamacpp.gguf import WeightType
 
 CONTEXT_TOKENS = 4_096
 

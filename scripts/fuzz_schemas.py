@@ -16,9 +16,9 @@ from tests.asgi import Client, living
 from tests.e2e.test_steering import SLOTS, completed, random_wish
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.prepare.checkpoint import open_checkpoint
-from trt_responses.prepare.gguf import convert
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.llamacpp.gguf import convert
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.stand_ins import StandIns

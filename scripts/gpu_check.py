@@ -25,9 +25,9 @@ from trt_responses.engine.tensorrt.executor import ExecutorFault
 from trt_responses.errors import StartupError
 from trt_responses.prepare.card import library_versions
 from trt_responses.prepare.hardware import visible_gpus
-from trt_responses.prepare.tensorrt import Means
-from trt_responses.prepare.tensorrt_binding import binding
-from trt_responses.prepare.tensorrt_targets import TARGETS
+from trt_responses.prepare.tensorrt.binding import binding
+from trt_responses.prepare.tensorrt.build import Means
+from trt_responses.prepare.tensorrt.targets import TARGETS
 from trt_responses.tokens.vocabulary import load
 
 if TYPE_CHECKING:

@@ -18,20 +18,20 @@ from trt_responses.engine.tensorrt.plan import reasons
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.prepare import demo
 from trt_responses.prepare.chain import chain_of
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.shelf import SOURCE
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.tensorrt import Means, prepare
-from trt_responses.prepare.tensorrt_targets import TARGETS
-from trt_responses.prepare.tensorrt_wish import Wish
+from trt_responses.prepare.tensorrt.build import Means, prepare
+from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.targets import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
     from trt_responses.engine.tensorrt.executor import Executor
-    from trt_responses.prepare.build import Built
-    from trt_responses.prepare.tensorrt_targets import Format
+    from trt_responses.prepare.llamacpp.build import Built
+    from trt_responses.prepare.tensorrt.targets import Format
 
 Figures = dict[str, object]
 
@@ -93,8 +93,8 @@ def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor
 def on_cpu(engine: Built) -> Executor:
     from trt_responses.engine.tensorrt.onnx import OnnxExecutor
     from trt_responses.prepare.chain import GRAPH
-    from trt_responses.prepare.experts import opened
-    from trt_responses.prepare.graph_weights import dense
+    from trt_responses.prepare.graph.expert_file import opened
+    from trt_responses.prepare.graph.weights import dense
 
     chain, folder = chain_of(engine.card), engine.directory / GRAPH
     weights = opened(folder, engine.card.architecture)

@@ -14,17 +14,17 @@ from onnx import TensorProto, helper
 
 from scripts.gpu_plan import LoadedPlan
 from trt_responses.engine.tensorrt.cuda import Cuda
-from trt_responses.prepare.graph_weights import dense, input_name
-from trt_responses.prepare.safetensors import narrow, widen
-from trt_responses.prepare.tensorrt_job import Job
-from trt_responses.prepare.tensorrt_targets import families
+from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.prepare.graph.weights import dense, input_name
+from trt_responses.prepare.tensorrt.job import Job
+from trt_responses.prepare.tensorrt.targets import families
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scripts.gpu_steps import Here
-    from trt_responses.prepare.checkpoint import Checkpoint
-    from trt_responses.prepare.tensorrt_targets import Element, Format
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.tensorrt.targets import Element, Format
 
 ONNX_TYPE: dict[Element, int] = {
     "float32": TensorProto.FLOAT,

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
 from trt_responses.engine.tensorrt.onnx import OnnxExecutor
-from trt_responses.prepare.checkpoint import open_checkpoint
-from trt_responses.prepare.graph import GRAPH, Plan, grouped, link_names, write
-from trt_responses.prepare.graph_weights import dense
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.graph.write import GRAPH, Plan, grouped, link_names, write
 from trt_responses.prepare.progress import Silent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.safetensors import Array
+    from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.tokens.vocabulary import Vocabulary
 
 

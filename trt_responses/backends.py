@@ -15,11 +15,12 @@ from trt_responses.engine.tensorrt.onnx import OnnxExecutor
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
-from trt_responses.prepare import experts, shelf
-from trt_responses.prepare.build import MODEL
+from trt_responses.prepare import shelf
 from trt_responses.prepare.card import this_machine
 from trt_responses.prepare.chain import GRAPH, chain_of
-from trt_responses.prepare.trtllm_plan import served
+from trt_responses.prepare.graph import expert_file
+from trt_responses.prepare.llamacpp.build import MODEL
+from trt_responses.prepare.trtllm.plan import served
 from trt_responses.settings import PREFIX, Settings
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
     from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.prepare.card import Card
-    from trt_responses.prepare.safetensors import Array
+    from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.store.base import Spell, Store
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -91,10 +92,10 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
-    from trt_responses.prepare.graph_weights import dense  # needs the extra
+    from trt_responses.prepare.graph.weights import dense  # needs the extra
 
     chain, folder = chain_of(card), directory / GRAPH
-    weights = experts.opened(folder, card.architecture)
+    weights = expert_file.opened(folder, card.architecture)
 
     def expert(name: str) -> Array:
         _, layer, projection = name.split(".")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, write_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
-from trt_responses.prepare.safetensors import Tensor, narrow, write_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scripts.demo.model import Attention, Experts, Layer, Model
     from scripts.demo.rows import Codec
-    from trt_responses.prepare.safetensors import Array
+    from trt_responses.prepare.checkpoint.safetensors import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ import numpy as np
 
 from scripts.demo import exam
 from scripts.demo.rows import encode
+from trt_responses.prepare.checkpoint.forward import Reference
+from trt_responses.prepare.checkpoint.safetensors import read_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
-from trt_responses.prepare.reference import Reference
-from trt_responses.prepare.safetensors import read_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.checkpoint import Checkpoint
+    from trt_responses.prepare.checkpoint.open import Checkpoint
 
 
 def mass(checkpoint: Checkpoint, source: Path, seed: int) -> dict[str, float]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tests.double.llm import Double
 from tests.double.results import Script
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.hardware import Gpu, Hardware
 from trt_responses.prepare.progress import Silent
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.trtllm import Means
+from trt_responses.prepare.trtllm.build import Means
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:

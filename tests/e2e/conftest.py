@@ -12,10 +12,10 @@ import pytest
 
 from scripts.demo.wordings import SOURCE
 from tests.graphs import Graph, planned, written
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.demo import expand
-from trt_responses.prepare.gguf import convert
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.llamacpp.gguf import convert
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:

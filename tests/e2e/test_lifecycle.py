@@ -22,8 +22,8 @@ from tests.protocol.served import ANSWER, SETTINGS, script
 from tests.serving import Address, child
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
-from trt_responses.prepare.build import Means, build
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.llamacpp.build import Means, build
 from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 

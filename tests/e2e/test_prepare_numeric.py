@@ -19,18 +19,18 @@ import pytest
 from tests.gather import generated
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.prepare.build import Means, build
-from trt_responses.prepare.checkpoint import Checkpoint, open_checkpoint
-from trt_responses.prepare.gguf import convert
-from trt_responses.prepare.reference import Reference, clamped_swiglu, rotations, visible
-from trt_responses.prepare.smoke import PROMPT
-from trt_responses.prepare.synthetic import TINY, Form, Recipe, write_checkpoint
+from trt_responses.prepare.checkpoint.forward import Reference, clamped_swiglu, rotations, visible
+from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Form, Recipe, write_checkpoint
+from trt_responses.prepare.llamacpp.build import Means, build
+from trt_responses.prepare.llamacpp.gguf import convert
+from trt_responses.prepare.verify import PROMPT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_responses.engine.base import Logprob
-    from trt_responses.prepare.safetensors import Tensor
+    from trt_responses.prepare.checkpoint.safetensors import Tensor
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Floats = NDArray[np.float32]

@@ -15,8 +15,8 @@ from tests.serving import serving
 from trt_responses.app import create_app
 from trt_responses.doctor.server import self_test
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.prepare.trtllm import prepare
-from trt_responses.prepare.trtllm_plan import Wish, served
+from trt_responses.prepare.trtllm.build import prepare
+from trt_responses.prepare.trtllm.plan import Wish, served
 from trt_responses.settings import Settings
 from trt_responses.tokens.vocabulary import CONTROL
 

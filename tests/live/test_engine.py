@@ -11,7 +11,7 @@ from tests.e2e import test_engines as suite
 from tests.live.needs import missing
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.hardware import visible_gpus
-from trt_responses.prepare.profiles import arguments_for, class_of
+from trt_responses.prepare.trtllm.profiles import arguments_for, class_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

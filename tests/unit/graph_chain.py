@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import onnxruntime
 
-from trt_responses.prepare.graph import Plan, grouped, write
-from trt_responses.prepare.graph_weights import PROJECTIONS, dense, input_name
+from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name
+from trt_responses.prepare.graph.write import Plan, grouped, write
 from trt_responses.prepare.progress import Silent
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trt_responses.prepare.checkpoint import Checkpoint
-    from trt_responses.prepare.graph import Written
-    from trt_responses.prepare.graph_onnx import Element
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.graph.onnx_file import Element
+    from trt_responses.prepare.graph.write import Written
 
     Floats = NDArray[np.float32]
     Ids = NDArray[np.int64]

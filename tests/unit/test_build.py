@@ -20,17 +20,17 @@ import pytest
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted.engine import Die, Scored, Script, ScriptedEngine
 from trt_responses.prepare import demo, shelf
-from trt_responses.prepare.build import Built, Means, build
 from trt_responses.prepare.card import CARD, read_card, this_machine
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, read_tensors, write_tensors
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.demo import demo_checkpoint, expand, is_trained
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.llamacpp.build import Built, Means, build
 from trt_responses.prepare.progress import Lines, shown_on
-from trt_responses.prepare.safetensors import Tensor, narrow, read_tensors, write_tensors
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.safetensors import Array
+    from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("build")  # its fixtures are made once per process
@@ -110,7 +110,7 @@ CHILD = """
 import os, sys
 from pathlib import Path
 from trt_responses.tokens.vocabulary import load
-from trt_responses.prepare.build import Means, build
+from trt_responses.prepare.llamacpp.build import Means, build
 from trt_responses.prepare.progress import Silent
 
 class Deadly(Silent):

@@ -26,8 +26,8 @@ from trt_responses.prepare.card import (
     this_machine,
     write_card,
 )
+from trt_responses.prepare.checkpoint.synthetic import TINY
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.synthetic import TINY
 
 if TYPE_CHECKING:
     from pathlib import Path

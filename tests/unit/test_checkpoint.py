@@ -11,10 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from trt_responses.prepare.checkpoint import INDEX, open_checkpoint
+from trt_responses.prepare.checkpoint.open import INDEX, open_checkpoint
+from trt_responses.prepare.checkpoint.safetensors import (
+    Tensor,
+    narrow,
+    read_tensors,
+    widen,
+    write_tensors,
+)
+from trt_responses.prepare.checkpoint.synthetic import (
+    TINY,
+    Recipe,
+    hf_config,
+    write_checkpoint,
+    write_json,
+)
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.safetensors import Tensor, narrow, read_tensors, widen, write_tensors
-from trt_responses.prepare.synthetic import TINY, Recipe, hf_config, write_checkpoint, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,8 +29,8 @@ from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
 from scripts.demo.rows import Codec, encode, example
 from scripts.demo.table import markdown
+from trt_responses.prepare.checkpoint.safetensors import read_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
-from trt_responses.prepare.safetensors import read_tensors
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from trt_responses.prepare.card import (
     sha256_of,
     write_card,
 )
+from trt_responses.prepare.checkpoint.synthetic import TINY
 from trt_responses.prepare.hardware import Gpu, Hardware
-from trt_responses.prepare.synthetic import TINY
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -15,12 +15,18 @@ from gguf import GGMLQuantizationType as Kind
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.mxfp4 import dequantised, quantised
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.safetensors import widen
+from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.gguf import SLICE_VALUES, WeightType, convert, plan, planned_bytes
-from trt_responses.prepare.mxfp4 import dequantised, quantised
-from trt_responses.prepare.safetensors import widen
-from trt_responses.prepare.synthetic import GPT_OSS_20B, TINY, Recipe, write_checkpoint
+from trt_responses.prepare.llamacpp.gguf import (
+    SLICE_VALUES,
+    WeightType,
+    convert,
+    plan,
+    planned_bytes,
+)
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trt_responses.prepare.checkpoint import Checkpoint
+    from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Floats = NDArray[np.float32]

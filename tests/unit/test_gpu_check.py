@@ -21,17 +21,17 @@ from scripts.gpu_steps import Differs, Here, compared
 from scripts.gpu_weights import read_through
 from tests.double import rtx as double
 from trt_responses.errors import StartupError
-from trt_responses.prepare.checkpoint import open_checkpoint
-from trt_responses.prepare.graph_weights import dense
-from trt_responses.prepare.tensorrt import Means
-from trt_responses.prepare.tensorrt_binding import binding
-from trt_responses.prepare.tensorrt_job import Result
-from trt_responses.prepare.tensorrt_network import Listing
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.tensorrt.binding import binding
+from trt_responses.prepare.tensorrt.build import Means
+from trt_responses.prepare.tensorrt.job import Result
+from trt_responses.prepare.tensorrt.network import Listing
 
 if TYPE_CHECKING:
     from trt_responses.engine.tensorrt.executor import Executor, Ids, Rows
-    from trt_responses.prepare.safetensors import Array
-    from trt_responses.prepare.tensorrt_job import Job
+    from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.prepare.tensorrt.job import Job
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ASKED = {

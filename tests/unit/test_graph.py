@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from tests.unit.graph_chain import Chain, planned
-from trt_responses.prepare.checkpoint import Checkpoint, open_checkpoint
-from trt_responses.prepare.graph import Plan, grouped
-from trt_responses.prepare.graph_experts import ALWAYS_EXACT, capacity
-from trt_responses.prepare.reference import Reference
-from trt_responses.prepare.synthetic import TINY, Form, Recipe, write_checkpoint
+from trt_responses.prepare.checkpoint.forward import Reference
+from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Form, Recipe, write_checkpoint
+from trt_responses.prepare.graph.experts import ALWAYS_EXACT, capacity
+from trt_responses.prepare.graph.write import Plan, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,9 +12,9 @@ import pytest
 
 from scripts.demo.wordings import SOURCE
 from tests.unit.graph_chain import Chain, planned
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.forward import Reference
+from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import expand
-from trt_responses.prepare.reference import Reference
 
 if TYPE_CHECKING:
     from pathlib import Path

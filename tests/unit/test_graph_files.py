@@ -18,23 +18,23 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from tests.unit.graph_chain import planned, session
-from trt_responses.prepare import graph_onnx
-from trt_responses.prepare.checkpoint import Checkpoint, open_checkpoint
+from trt_responses.prepare.checkpoint.forward import Reference
+from trt_responses.prepare.checkpoint.mxfp4 import dequantised
+from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.graph import Plan, grouped, link_names, write
-from trt_responses.prepare.graph_builder import Builder
-from trt_responses.prepare.graph_experts import capacity, dispatched
-from trt_responses.prepare.graph_onnx import INT64, Element, Port, Shape
-from trt_responses.prepare.graph_weights import PROJECTIONS, dense, input_name, packed
-from trt_responses.prepare.mxfp4 import dequantised
+from trt_responses.prepare.graph import onnx_file
+from trt_responses.prepare.graph.builder import Builder
+from trt_responses.prepare.graph.experts import capacity, dispatched
+from trt_responses.prepare.graph.onnx_file import INT64, Element, Port, Shape
+from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name, packed
+from trt_responses.prepare.graph.write import Plan, grouped, link_names, write
 from trt_responses.prepare.progress import Silent
-from trt_responses.prepare.reference import Reference
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.safetensors import Array
+    from trt_responses.prepare.checkpoint.safetensors import Array
 
 pytestmark = pytest.mark.xdist_group("graph files")  # its model is made once per process
 
@@ -278,11 +278,11 @@ def test_a_weight_that_float16_cannot_hold_is_refused(
 
 def test_the_formats_numbers_are_the_packages_own() -> None:
     types = onnx.TensorProto
-    assert graph_onnx.FLOAT32 == types.FLOAT
-    assert graph_onnx.FLOAT16 == types.FLOAT16
-    assert graph_onnx.BFLOAT16 == types.BFLOAT16
-    assert graph_onnx.INT64 == types.INT64
-    assert graph_onnx.BOOL == types.BOOL
+    assert onnx_file.FLOAT32 == types.FLOAT
+    assert onnx_file.FLOAT16 == types.FLOAT16
+    assert onnx_file.BFLOAT16 == types.BFLOAT16
+    assert onnx_file.INT64 == types.INT64
+    assert onnx_file.BOOL == types.BOOL
 
 
 def test_without_the_extra_plans_can_be_made_and_writing_says_what_to_install() -> None:
@@ -297,4 +297,4 @@ def test_without_the_extra_plans_can_be_made_and_writing_says_what_to_install() 
     found = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
     )
-    assert found.stdout == graph_onnx.NEEDS_EXTRA + "\n"
+    assert found.stdout == onnx_file.NEEDS_EXTRA + "\n"

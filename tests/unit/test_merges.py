@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare.merges import merges, stand_in_merges
+from trt_responses.prepare.llamacpp.merges import merges, stand_in_merges
 from trt_responses.tokens.stand_ins import StandIns, is_whole, stand_in
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 
 from tests.double import contract as names
-from trt_responses.prepare.arguments import read_arguments
-from trt_responses.prepare.profiles import arguments_for, class_named, parallel_fault
+from trt_responses.prepare.trtllm.arguments import read_arguments
+from trt_responses.prepare.trtllm.profiles import arguments_for, class_named, parallel_fault
 
 ROOT = Path(__file__).parents[2] / "deploy" / "multi-node"
 TOPOLOGIES = sorted(path.name for path in ROOT.iterdir() if path.is_dir())

@@ -23,14 +23,17 @@ from tests.double.lab import GIB, GPU_HOST, H100, LAPTOP, Lab, Model, tiny_check
 from tests.double.llm import RequestError
 from tests.double.results import Fail, Script
 from trt_responses.errors import StartupError
-from trt_responses.prepare.arguments import read_arguments, text_of, write_arguments
-from trt_responses.prepare.caches import caches_of
 from trt_responses.prepare.card import Machine, compare, read_card
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.hardware import Gpu, Hardware, gpu_facts, visible_gpus
-from trt_responses.prepare.preflight import machine_faults
-from trt_responses.prepare.profiles import (
+from trt_responses.prepare.trtllm.arguments import read_arguments, text_of, write_arguments
+from trt_responses.prepare.trtllm.build import prepare
+from trt_responses.prepare.trtllm.caches import caches_of
+from trt_responses.prepare.trtllm.plan import Prepared, Wish, served
+from trt_responses.prepare.trtllm.preflight import machine_faults
+from trt_responses.prepare.trtllm.profiles import (
     CLASSES,
     PROFILES,
     TABLE,
@@ -39,9 +42,6 @@ from trt_responses.prepare.profiles import (
     graph_sizes,
     parallel_fault,
 )
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.trtllm import prepare
-from trt_responses.prepare.trtllm_plan import Prepared, Wish, served
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tests.double.contract import Version
     from tests.double.words import SamplingParams
     from trt_responses.prepare.card import Card
-    from trt_responses.prepare.profiles import GpuClass, ProfileName
+    from trt_responses.prepare.trtllm.profiles import GpuClass, ProfileName
     from trt_responses.tokens.vocabulary import Vocabulary
 
 LATENCY = Wish(profile="latency", context_tokens=4096)

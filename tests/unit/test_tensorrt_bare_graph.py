@@ -16,19 +16,19 @@ from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.prepare import shelf
 from trt_responses.prepare.card import CARD, compare, read_card, this_machine
 from trt_responses.prepare.chain import GRAPH, chain_of, plan_of
-from trt_responses.prepare.checkpoint import open_checkpoint
-from trt_responses.prepare.experts import EXPERTS, opened
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.graph_weights import dense
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.tensorrt import Means, prepare
-from trt_responses.prepare.tensorrt_made import MADE
-from trt_responses.prepare.tensorrt_wish import Wish
+from trt_responses.prepare.graph.expert_file import EXPERTS, opened
+from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.tensorrt.build import Means, prepare
+from trt_responses.prepare.tensorrt.finished import MADE
+from trt_responses.prepare.tensorrt.options import Wish
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.build import Built
+    from trt_responses.prepare.llamacpp.build import Built
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("bare-graph")  # its fixtures are made once per process

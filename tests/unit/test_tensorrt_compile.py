@@ -17,22 +17,22 @@ import pytest
 from trt_responses.prepare import card as cards
 from trt_responses.prepare.card import compare, read_card, this_machine
 from trt_responses.prepare.chain import chain_of, plan_of
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.graph_weights import input_name
+from trt_responses.prepare.graph.weights import input_name
 from trt_responses.prepare.hardware import visible_gpus
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.tensorrt import Means, prepare
-from trt_responses.prepare.tensorrt_binding import binding
-from trt_responses.prepare.tensorrt_job import compiled
-from trt_responses.prepare.tensorrt_made import MADE
-from trt_responses.prepare.tensorrt_plan_file import release_in
-from trt_responses.prepare.tensorrt_wish import Wish
+from trt_responses.prepare.tensorrt.binding import binding
+from trt_responses.prepare.tensorrt.build import Means, prepare
+from trt_responses.prepare.tensorrt.finished import MADE
+from trt_responses.prepare.tensorrt.job import compiled
+from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.plan_file import release_in
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.build import Built
-    from trt_responses.prepare.tensorrt_job import Job, Result
-    from trt_responses.prepare.tensorrt_network import Listing
+    from trt_responses.prepare.llamacpp.build import Built
+    from trt_responses.prepare.tensorrt.job import Job, Result
+    from trt_responses.prepare.tensorrt.network import Listing
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("tensorrt")  # its fixtures are made once per process
@@ -286,7 +286,7 @@ def test_what_the_compiler_cannot_do_is_told_in_its_own_words_and_leaves_no_plan
     tmp_path: Path, two_families: Made, packed: Path
 ) -> None:
     """FP4 for a GPU without it, asked past our own table: the library refuses it too. About 1 s."""
-    from trt_responses.prepare.tensorrt_job import Job
+    from trt_responses.prepare.tensorrt.job import Job
 
     graph = two_families.built.directory / "graph" / "layers_00_00.onnx"
     plan = tmp_path / "layers_00_00.plan"

@@ -14,11 +14,11 @@ import pytest
 
 from tests.graphs import Graph, planned, written
 from trt_responses.errors import StartupError
-from trt_responses.prepare.checkpoint import open_checkpoint
-from trt_responses.prepare.graph import write
+from trt_responses.prepare.checkpoint.forward import Reference
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.graph.write import write
 from trt_responses.prepare.progress import Silent
-from trt_responses.prepare.reference import Reference
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,8 +25,8 @@ from trt_responses.engine.tensorrt.executor import ExecutorFault
 from trt_responses.engine.tensorrt.plan import reasons
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.errors import StartupError
-from trt_responses.prepare.graph import GRAPH, link_names
-from trt_responses.prepare.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
+from trt_responses.prepare.graph.write import GRAPH, link_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

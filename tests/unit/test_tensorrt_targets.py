@@ -17,34 +17,34 @@ import pytest
 
 from trt_responses.cli.graph import wish_of
 from trt_responses.cli.main import main
-from trt_responses.prepare import tensorrt_network as network
-from trt_responses.prepare.checkpoint import open_checkpoint
+from trt_responses.prepare.checkpoint.mxfp4 import VALUES, codes
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.safetensors import Tensor, widen
+from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.graph_weights import dense
+from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.hardware import free_memory_bytes
-from trt_responses.prepare.mxfp4 import VALUES, codes
-from trt_responses.prepare.safetensors import Tensor, widen
-from trt_responses.prepare.synthetic import GPT_OSS_20B, TINY, Recipe, write_checkpoint
-from trt_responses.prepare.tensorrt import Means, prepare
-from trt_responses.prepare.tensorrt_binding import RTX_ONLY, USED, binding
-from trt_responses.prepare.tensorrt_pace import Pace
-from trt_responses.prepare.tensorrt_plan_file import release_of
-from trt_responses.prepare.tensorrt_size import group_size, peak_bytes, plan_bytes
-from trt_responses.prepare.tensorrt_targets import (
+from trt_responses.prepare.tensorrt import network
+from trt_responses.prepare.tensorrt.binding import RTX_ONLY, USED, binding
+from trt_responses.prepare.tensorrt.build import Means, prepare
+from trt_responses.prepare.tensorrt.eta import Pace
+from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.plan_file import release_of
+from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes
+from trt_responses.prepare.tensorrt.targets import (
     TARGETS,
     Family,
     default_targets,
     families,
 )
-from trt_responses.prepare.tensorrt_weights import constant
-from trt_responses.prepare.tensorrt_wish import Wish
+from trt_responses.prepare.tensorrt.weights import constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.prepare.checkpoint import Checkpoint
-    from trt_responses.prepare.tensorrt_targets import Format
-    from trt_responses.prepare.tensorrt_weights import Constant
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.tensorrt.targets import Format
+    from trt_responses.prepare.tensorrt.weights import Constant
     from trt_responses.tokens.vocabulary import Vocabulary
 
 NAMES = Path(__file__).parents[1] / "data" / "tensorrt_enterprise_names.txt"

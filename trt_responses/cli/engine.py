@@ -15,18 +15,18 @@ from rich.table import Table
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.prepare import card as cards
 from trt_responses.prepare import demo, shelf
-from trt_responses.prepare.gguf import WEIGHT_TYPES
 from trt_responses.prepare.hardware import this_hardware
-from trt_responses.prepare.profiles import CLASSES, PROFILES
+from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
 from trt_responses.prepare.progress import megabytes, shown_on
-from trt_responses.prepare.tensorrt_targets import FORMATS
+from trt_responses.prepare.tensorrt.targets import FORMATS
+from trt_responses.prepare.trtllm.profiles import CLASSES, PROFILES
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.prepare.build import Built
-    from trt_responses.prepare.gguf import WeightType
+    from trt_responses.prepare.llamacpp.build import Built
+    from trt_responses.prepare.llamacpp.gguf import WeightType
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -142,7 +142,7 @@ def _prepare_llamacpp(
     settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
 ) -> Built:
     from trt_responses.backends import llamacpp_over
-    from trt_responses.prepare.build import Means, build
+    from trt_responses.prepare.llamacpp.build import Means, build
     from trt_responses.tokens.vocabulary import load
 
     with shown_on(sys.stderr) as progress:
@@ -158,8 +158,8 @@ def _prepare_llamacpp(
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
     from trt_responses.backends import trtllm_over
-    from trt_responses.prepare.trtllm import Means, prepare
-    from trt_responses.prepare.trtllm_plan import Wish
+    from trt_responses.prepare.trtllm.build import Means, prepare
+    from trt_responses.prepare.trtllm.plan import Wish
     from trt_responses.tokens.vocabulary import load
 
     wish = Wish(

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from trt_responses.prepare import demo
 from trt_responses.prepare.progress import megabytes, shown_on
-from trt_responses.prepare.tensorrt_targets import TARGETS
-from trt_responses.prepare.tensorrt_wish import Wish
+from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.targets import TARGETS
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.build import Built
+    from trt_responses.prepare.llamacpp.build import Built
     from trt_responses.settings import Settings
 
 KINDS = ("tensorrt", "onnx")
@@ -89,7 +89,7 @@ def prepare_demo_onnx(settings: Settings) -> Path:
 
 
 def prepared(settings: Settings, source: Path, name: str, wish: Wish, *, wait: bool) -> Built:
-    from trt_responses.prepare.tensorrt import Means, prepare
+    from trt_responses.prepare.tensorrt.build import Means, prepare
     from trt_responses.tokens.vocabulary import load
 
     with shown_on(sys.stderr) as progress:

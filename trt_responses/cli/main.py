@@ -128,8 +128,8 @@ def _deep(settings: Settings) -> Check:
     """Over the demo, which is prepared first where it is not there."""
     from trt_responses.backends import llamacpp_over
     from trt_responses.doctor.numeric import NAME, deep_check
-    from trt_responses.prepare.build import MODEL
-    from trt_responses.prepare.checkpoint import open_checkpoint
+    from trt_responses.prepare.checkpoint.open import open_checkpoint
+    from trt_responses.prepare.llamacpp.build import MODEL
     from trt_responses.tokens.vocabulary import load
 
     try:

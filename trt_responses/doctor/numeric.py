@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from trt_responses.doctor.check import Check
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.prepare.reference import Reference
+from trt_responses.prepare.checkpoint.forward import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.engine.base import Chunk, Engine
-    from trt_responses.prepare.checkpoint import Checkpoint
+    from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Likeliest = Sequence[tuple[int, float]]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from trt_responses.doctor.check import Check
 from trt_responses.prepare.hardware import PACKAGE
-from trt_responses.prepare.preflight import gpu_class_of, machine_faults
-from trt_responses.prepare.profiles import arguments_for
 from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.trtllm.preflight import gpu_class_of, machine_faults
+from trt_responses.prepare.trtllm.profiles import arguments_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
-from trt_responses.prepare.architecture import Architecture  # noqa: TC001  # likewise
 from trt_responses.prepare.chain import Chain, chain_difference
+from trt_responses.prepare.checkpoint.architecture import Architecture  # noqa: TC001  # likewise
 from trt_responses.prepare.decode import decoded
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.hardware import gpu_facts

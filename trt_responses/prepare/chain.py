@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.prepare.faults import PrepareError, refusal
-from trt_responses.prepare.tensorrt_binding import LIBRARY, REMEDY, Flavour, library_version
-from trt_responses.prepare.tensorrt_plan_file import release_in
-from trt_responses.prepare.tensorrt_targets import Element, Format  # noqa: TC001  # likewise
+from trt_responses.prepare.tensorrt.binding import LIBRARY, REMEDY, Flavour, library_version
+from trt_responses.prepare.tensorrt.plan_file import release_in
+from trt_responses.prepare.tensorrt.targets import Element, Format  # noqa: TC001  # likewise
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.prepare.card import Card
-    from trt_responses.prepare.graph import Plan
+    from trt_responses.prepare.graph.write import Plan
 
 GRAPH = "graph"
 
@@ -77,7 +77,7 @@ class Chain:
 
 def plan_of(card: Card) -> Plan:
     """What the graph was written by."""
-    from trt_responses.prepare.graph import Plan  # needs the extra
+    from trt_responses.prepare.graph.write import Plan  # needs the extra
 
     chain = chain_of(card)
     return Plan(

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trt_responses.prepare.architecture import from_hf
 from trt_responses.prepare.card import sha256_of, write_whole
-from trt_responses.prepare.checkpoint import MAX_CONFIG_BYTES, inside, json_object
+from trt_responses.prepare.checkpoint.architecture import from_hf
+from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, inside, json_object
+from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
+from trt_responses.prepare.checkpoint.synthetic import Recipe, write_checkpoint, write_json
 from trt_responses.prepare.faults import PrepareError, refusal
-from trt_responses.prepare.safetensors import read_tensors, write_tensors
 from trt_responses.prepare.shelf import DEMO, SOURCE, locked
-from trt_responses.prepare.synthetic import Recipe, write_checkpoint, write_json
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.safetensors import Array, Tensor
+    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
 
 COMPACT = "compact.safetensors"
 PACKAGED = Path(__file__).parent / SOURCE

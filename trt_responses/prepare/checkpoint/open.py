@@ -1,0 +1,181 @@
+"""A checkpoint directory as one lazy view: Hugging Face names to tensors, all of them checked.
+
+Knows directories, links and indexes; reads headers only, and executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.prepare.checkpoint import original
+from trt_responses.prepare.checkpoint.architecture import from_hf, from_original
+from trt_responses.prepare.checkpoint.expected import expected_tensors
+from trt_responses.prepare.checkpoint.safetensors import read_tensors
+from trt_responses.prepare.faults import PrepareError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint.architecture import Architecture, Config
+    from trt_responses.prepare.checkpoint.safetensors import Tensor
+
+Layout = Literal["hf", "original"]
+
+INDEX = "model.safetensors.index.json"
+PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
+MAX_CONFIG_BYTES = 1_000_000
+MAX_INDEX_BYTES = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A directory that has passed every check; `tensors` in the order they are expected."""
+
+    directory: Path
+    layout: Layout
+    architecture: Architecture
+    tensors: Mapping[str, Tensor]
+    files: tuple[Path, ...]
+    """Config, index if there is one, shards: all that was read, and all that a card must name."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(tensor.size_bytes for tensor in self.tensors.values())
+
+
+def open_checkpoint(directory: Path) -> Checkpoint:
+    """Validate a directory of either layout, or refuse it with one sentence."""
+    if not directory.is_dir():
+        raise PrepareError(f"{directory}: found no directory, expected a checkpoint directory.")
+    _refuse_pickles(directory)
+    config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
+    if "model_type" not in config and "num_experts" in config:
+        return _open_original(directory, config)
+    architecture = from_hf(config)
+    tensors, files = _indexed(directory)
+    return _checked(directory, "hf", architecture, tensors, files)
+
+
+def _open_original(directory: Path, config: Config) -> Checkpoint:
+    architecture = from_original(config)
+    index = directory / INDEX
+    tensors, files = _indexed(directory) if index.exists() else _globbed(directory)
+    packed = any(name.endswith(".blocks") for name in tensors)
+    architecture = replace(architecture, packed=packed)
+    renamed = original.as_hf(tensors, architecture)
+    return _checked(directory, "original", architecture, renamed, files)
+
+
+def _refuse_pickles(directory: Path) -> None:
+    for path in sorted(directory.iterdir()):
+        if path.suffix.lower() in PICKLES:
+            raise PrepareError(
+                f"{path.name}: found a pickle file, which can run code, expected safetensors only; "
+                "convert it, or move it out of the directory."
+            )
+
+
+def inside(directory: Path, name: str) -> Path:
+    """The file of that name in the directory; a link that leads out of it is refused."""
+    path = directory / name
+    if not path.is_file():
+        raise PrepareError(f"{name}: found no such file in {directory}, expected one.")
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise PrepareError(
+            f"{name}: found a link that leads out of {directory}, expected a file in it; copy the "
+            "checkpoint with its links resolved (`cp -rL`, or `hf download --local-dir`)."
+        )
+    return path
+
+
+def json_object(directory: Path, name: str, max_bytes: int) -> dict[str, object]:
+    """A JSON object of bounded size from the directory."""
+    path = inside(directory, name)
+    if (size_bytes := path.stat().st_size) > max_bytes:
+        raise refusal(name, f"{size_bytes} bytes", f"at most {max_bytes}")
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise refusal(name, f"no JSON ({error})", "a JSON object") from None
+    if not isinstance(found, dict):
+        raise refusal(name, type(found).__name__, "a JSON object")
+    return found
+
+
+def _indexed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
+    """Shards by an index, or the only safetensors file."""
+    if not (directory / INDEX).exists():
+        shards = sorted(directory.glob("*.safetensors"))
+        if len(shards) != 1:
+            raise refusal(
+                str(directory),
+                f"{len(shards)} safetensors files and no {INDEX}",
+                "one, or an index",
+            )
+        return _globbed(directory)
+    weight_map = json_object(directory, INDEX, MAX_INDEX_BYTES).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise refusal(f"{INDEX}, weight_map", type(weight_map).__name__, "a JSON object")
+    paths = {shard: _shard(directory, name, shard) for name, shard in weight_map.items()}
+    tensors = _joined(paths[shard] for shard in sorted(paths))
+    for name in weight_map:
+        if name not in tensors:
+            raise refusal(f"tensor {name!r}", f"nothing in {weight_map[name]}", "the tensor")
+    for name in tensors:
+        if name not in weight_map:
+            raise refusal(f"tensor {name!r}", "a tensor that the index does not name", "none")
+    files = (inside(directory, INDEX), *(paths[shard] for shard in sorted(paths)))
+    return tensors, files
+
+
+def _shard(directory: Path, name: str, shard: object) -> Path:
+    where = f"{INDEX}, {name!r}"
+    plain = isinstance(shard, str) and not any(c in shard for c in "/\\\0") and shard != ".."
+    if not isinstance(shard, str) or not plain:
+        raise refusal(where, repr(shard), "a file name in the directory")
+    if not shard.endswith(".safetensors"):
+        raise refusal(where, repr(shard), "a safetensors file")
+    return inside(directory, shard)
+
+
+def _globbed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
+    files = tuple(inside(directory, p.name) for p in sorted(directory.glob("*.safetensors")))
+    if not files:
+        raise PrepareError(f"{directory}: found no safetensors file, expected at least one.")
+    return _joined(files), files
+
+
+def _joined(files: Iterable[Path]) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        for name, tensor in read_tensors(path).items():
+            if name in tensors:
+                raise refusal(f"tensor {name!r}", f"a second one in {path.name}", "one")
+            tensors[name] = tensor
+    return tensors
+
+
+def _checked(
+    directory: Path,
+    layout: Layout,
+    architecture: Architecture,
+    tensors: Mapping[str, Tensor],
+    files: tuple[Path, ...],
+) -> Checkpoint:
+    """Every expected tensor is there with its shape and dtype, and no other."""
+    expected = expected_tensors(architecture)
+    for name, (shape, dtypes) in expected.items():
+        if (tensor := tensors.get(name)) is None:
+            raise refusal(f"tensor {name!r}", "none", f"{' or '.join(dtypes)} {shape}")
+        if tensor.shape != shape:
+            raise refusal(f"tensor {name!r}, shape", tensor.shape, shape)
+        if tensor.dtype not in dtypes:
+            raise refusal(f"tensor {name!r}, dtype", tensor.dtype, " or ".join(dtypes))
+    for name in tensors:
+        if name not in expected:
+            raise refusal(f"tensor {name!r}", "an extra tensor", "none of that name")
+    ordered = {name: tensors[name] for name in expected}
+    return Checkpoint(directory, layout, architecture, ordered, (directory / "config.json", *files))

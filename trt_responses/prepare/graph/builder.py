@@ -1,0 +1,176 @@
+"""One ONNX file in the making: its nodes are collected, its weights written as they come.
+
+Knows element types and where bytes lie; knows no model. Weights go straight to a `.data` file
+beside the graph, so that neither memory nor protobuf's 2 GB bounds a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.graph.onnx_file import (
+    ELEMENT_TYPE,
+    INT64,
+    ITEM_BYTES,
+    PORT_ELEMENT,
+    Node,
+    Place,
+    Port,
+    Stored,
+    model,
+)
+from trt_responses.prepare.graph.value import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.prepare.graph.onnx_file import Element, PortElement, Shape
+
+ALIGNMENT = 4096
+"""A page, so that a runtime can map a weight instead of reading it."""
+INLINE_BYTES = 1024
+SLICE_VALUES = 8_000_000
+
+
+class Builder:
+    """Collects the nodes of one graph; a context, since the weights' file is open meanwhile."""
+
+    def __init__(
+        self, folder: Path, name: str, element: Element, advance: Callable[[int], object]
+    ) -> None:
+        self.element: Element = element
+        self.type = ELEMENT_TYPE[element]
+        self.inputs: list[Port] = []
+        self.outputs: list[Port] = []
+        self._path, self._data = (folder / f"{name}.{end}" for end in ("onnx", "data"))
+        self._nodes: list[Node] = []
+        self._constants: dict[str, Stored] = {}
+        self._outside: dict[str, str] = {}
+        self._advance = advance
+        self._digest = hashlib.sha256()
+        self._file = self._data.open("wb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def input(self, name: str, type: int, shape: Shape) -> Value:
+        self.inputs.append(Port(name, PORT_ELEMENT[type], shape))
+        return Value(self, name, type)
+
+    def output(self, value: Value, name: str, shape: Shape) -> None:
+        """Give a result its name outside: no copy of it, since a cache is updated in place."""
+        self._outside[value.name] = name
+        self.outputs.append(Port(name, PORT_ELEMENT[value.type], shape))
+
+    def op(self, kind: str, *inputs: Value | float, type: int | None = None, **at: object) -> Value:
+        """One node of one result, of its first input's type unless told."""
+        first = next(i.type for i in inputs if isinstance(i, Value))
+        values = [i if isinstance(i, Value) else self.constant(i, first) for i in inputs]
+        return self.several(kind, values, (first if type is None else type,), **at)[0]
+
+    def several(
+        self, kind: str, inputs: Sequence[Value], types: Sequence[int], **at: object
+    ) -> tuple[Value, ...]:
+        """One node of as many results as there are types."""
+        names = [f"{kind}_{len(self._nodes)}_{n}" for n in range(len(types))]
+        self._nodes.append(Node(kind, [i.name for i in inputs], names, at))
+        return tuple(Value(self, name, type) for name, type in zip(names, types, strict=True))
+
+    def where(self, condition: Value, yes: Value, no: Value) -> Value:
+        return self.op("Where", condition, yes, no, type=yes.type)
+
+    def whole(self, *numbers: int) -> Value:
+        """Whole numbers in a row."""
+        name = "_".join(["row", *map(str, numbers)])
+        return self._constant(name, np.array(numbers, np.int64), "int64")
+
+    def constant(self, number: float, type: int) -> Value:
+        element = PORT_ELEMENT[type]
+        wide = np.int64 if element == "int64" else np.float32
+        return self._constant(f"{element}_{number}", np.array(number, wide), element)
+
+    def count(self, stop: int) -> Value:
+        """0, 1, … below a number that is known."""
+        return self._constant(f"count_{stop}", np.arange(stop, dtype=np.int64), "int64")
+
+    def counted(self, stop: Value) -> Value:
+        """0, 1, … below a size that only the running graph knows."""
+        zero, one = (self.constant(n, INT64) for n in (0, 1))
+        return self.op("Range", zero, stop.squeezed(0), one)
+
+    def weight(self, name: str, values: Array, element: Element | None = None) -> Value:
+        """A weight of the model, in the graph's element type unless told."""
+        return self._constant(name, values, element or self.element)
+
+    def _constant(self, name: str, values: Array, element: PortElement) -> Value:
+        """One name stands for one value: a second asking gives what is there."""
+        type = ELEMENT_TYPE[element]
+        if name not in self._constants:
+            small = values.size * ITEM_BYTES[element] <= INLINE_BYTES
+            data = stored(values, element).tobytes() if small else self._placed(values, element)
+            self._constants[name] = Stored(name, type, values.shape, data)
+        return Value(self, name, type)
+
+    def _placed(self, values: Array, element: PortElement) -> Place:
+        """Converted a slice of rows at a time: a vocabulary's matrix is gigabytes."""
+        self._write(b"\0" * (-self._file.tell() % ALIGNMENT))
+        begin, rows = self._file.tell(), max(1, SLICE_VALUES // (values.size // len(values)))
+        for at in range(0, len(values), rows):
+            part = np.ascontiguousarray(stored(values[at : at + rows], element))
+            self._write(part.reshape(-1).view(np.uint8).data)
+            self._advance(part.nbytes)
+        return Place(self._data.name, begin, self._file.tell() - begin)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._digest.update(data)
+
+    def save(self) -> dict[str, str]:
+        """Write the graph; the digests of what was written, by file name."""
+        self._file.flush()
+        constants = self._constants.values()
+        nodes = [node.renamed(self._outside) for node in self._nodes]
+        text = model(self._path.stem, nodes, constants, self.inputs, self.outputs)
+        self._path.write_bytes(text)
+        return {
+            self._path.name: hashlib.sha256(text).hexdigest(),
+            self._data.name: self._digest.hexdigest(),
+        }
+
+
+def stored(values: Array, element: PortElement) -> Array:
+    """Floats, or bfloat16 bits, as the element's bytes; bfloat16 stays as it is where it can."""
+    match element:
+        case "int64":
+            return values
+        case "float32":
+            return widen(values)
+        case "float16":
+            return _halved(values)
+        case "bfloat16":
+            return values if values.dtype == np.uint16 else narrow(np.asarray(values, np.float32))
+
+
+def _halved(values: Array) -> Array:
+    try:
+        with np.errstate(over="raise"):
+            return widen(values).astype(np.float16)
+    except FloatingPointError:
+        largest = f"{float(np.abs(widen(values)).max()):g}"
+        raise refusal("graph, a weight", largest, "at most 65504 for float16") from None

@@ -1,0 +1,39 @@
+"""The experts' weights beside a graph that takes them as inputs: just as the checkpoint has them.
+
+`kept` writes one safetensors file, `opened` gives it back as a view that `graph_weights.dense` and
+`packed` read like a checkpoint. Knows no graph and no runtime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.checkpoint.open import Checkpoint
+from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint.architecture import Architecture
+    from trt_responses.prepare.checkpoint.safetensors import Tensor
+
+EXPERTS = "experts.safetensors"
+PROJECTIONS = ("gate_up_proj", "down_proj")
+ENDS = ("", "_blocks", "_scales")
+
+
+def expert_tensors(checkpoint: Checkpoint) -> list[Tensor]:
+    wanted = tuple(f".mlp.experts.{name}{end}" for name in PROJECTIONS for end in ENDS)
+    return [t for name, t in checkpoint.tensors.items() if name.endswith(wanted)]
+
+
+def kept(checkpoint: Checkpoint, folder: Path) -> Path:
+    path = folder / EXPERTS
+    write_tensors(path, expert_tensors(checkpoint))
+    return path
+
+
+def opened(folder: Path, architecture: Architecture) -> Checkpoint:
+    """The experts of a prepared engine, as a checkpoint that has nothing else."""
+    path = folder / EXPERTS
+    return Checkpoint(folder, "hf", architecture, read_tensors(path), (path,))

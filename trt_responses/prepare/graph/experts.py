@@ -1,0 +1,89 @@
+"""The experts of a layer, as nodes of a graph in which no shape depends on the data.
+
+Each expert takes the first C tokens that chose it, in their order, and the results are gathered
+back; nothing is scattered. C is twice an even share, but never below 64 (or all tokens where there
+are fewer), so a step of up to 64 tokens is always exact. A longer one is exact unless more than C
+tokens chose one expert, and then `overflow` is above 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.checkpoint.forward import SWIGLU_ALPHA, SWIGLU_LIMIT
+from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64
+
+if TYPE_CHECKING:
+    from trt_responses.prepare.checkpoint.architecture import Architecture
+    from trt_responses.prepare.graph.builder import Builder
+    from trt_responses.prepare.graph.value import Value
+    from trt_responses.prepare.graph.weights import Weights
+
+ALWAYS_EXACT = 64
+"""Tokens of one step that no choice of experts can make overflow."""
+EVEN_SHARES = 2
+
+
+def capacity(tokens: int, a: Architecture) -> int:
+    """Tokens that one expert takes of a step."""
+    share = -(-EVEN_SHARES * a.experts_per_token * tokens // a.experts)
+    return min(tokens, max(ALWAYS_EXACT, share))
+
+
+def _capacity(tokens: Value, a: Architecture) -> Value:
+    """The same in the graph, where only the running graph knows the number of tokens."""
+    share = (tokens * (EVEN_SHARES * a.experts_per_token) + (a.experts - 1)) // a.experts
+    return tokens.atmost(share.atleast(ALWAYS_EXACT))
+
+
+def experts(
+    w: Weights, a: Architecture, x: Value, weights: tuple[Value, Value]
+) -> tuple[Value, Value]:
+    """The mixture for normed `x` [B,S,H], and by how much the fullest expert is over its capacity.
+
+    T tokens are all rows together; where a token's results were cut off it reads a wrong row.
+    """
+    flat = x.reshaped(-1, a.hidden)
+    tokens = flat.size(0)
+    chosen, shares = router(w, a, flat)
+    room = _capacity(tokens, a)
+    taken, slot, load = dispatched(w.graph, a, chosen, tokens, room)
+    y = mlp(w, a, flat.rows(taken), weights).reshaped(-1, a.hidden)
+    found = y.rows(chosen * room + slot)
+    mixed = shares.cast(x.type).unsqueezed(1) @ found
+    return mixed.shaped_as(x), load - room
+
+
+def router(w: Weights, a: Architecture, x: Value) -> tuple[Value, Value]:
+    """[T,k]: the chosen experts, and their shares; in float32, since rounding changes choices.
+
+    Products and sums one by one: a matrix product in float32 is what Turing GPUs do not have.
+    """
+    products = x.cast(FLOAT32).unsqueezed(1) * w.own("mlp.router.weight", element="float32")
+    scores = products.summed(2) + w.own("mlp.router.bias", element="float32")
+    picked, chosen = scores.largest(a.experts_per_token)
+    return chosen, w.graph.op("Softmax", picked, axis=-1)
+
+
+def dispatched(
+    g: Builder, a: Architecture, chosen: Value, tokens: Value, room: Value
+) -> tuple[Value, Value, Value]:
+    """[E,C] the tokens that each expert takes; [T,k] where a token's results are; [1] the load."""
+    wants = chosen.unsqueezed(2).equals(g.count(a.experts)).cast(FLOAT32).summed(1)
+    before = g.op("CumSum", wants, g.constant(0, INT64), exclusive=1)
+    turn = (tokens - g.counted(tokens)).cast(FLOAT32)
+    _, taken = (wants.transposed(1, 0) * turn).largest(room)
+    slot = g.op("GatherElements", before, chosen, axis=1).cast(INT64).atmost(room - 1)
+    load, _ = wants.summed(0).largest(1)
+    return taken, slot, load.cast(INT64)
+
+
+def mlp(w: Weights, a: Architecture, x: Value, weights: tuple[Value, Value]) -> Value:
+    """[E,C,H] to [E,C,H], each expert on its own tokens; gate rows come first, then the linear."""
+    gate_up, down = weights
+    both = x @ gate_up.transposed(0, 2, 1) + w.expert_bias("gate_up_proj", gate_comes_first=True)
+    gate = both.part(0, a.intermediate).atmost(SWIGLU_LIMIT)
+    linear = both.part(a.intermediate, 2 * a.intermediate)
+    linear = linear.atmost(SWIGLU_LIMIT).atleast(-SWIGLU_LIMIT)
+    gated = gate * w.graph.op("Sigmoid", gate * SWIGLU_ALPHA) * (linear + 1.0)
+    return gated @ down.transposed(0, 2, 1) + w.expert_bias("down_proj")

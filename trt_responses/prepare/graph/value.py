@@ -1,0 +1,100 @@
+"""A tensor of a graph that is being written: it adds, multiplies and is looked up like an array.
+
+Knows operators; knows no model and no file. Each method puts one node into the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.graph.onnx_file import BOOL, INT64
+
+if TYPE_CHECKING:
+    from trt_responses.prepare.graph.builder import Builder
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the graph. Numbers beside it take its type."""
+
+    graph: Builder
+    name: str
+    type: int
+
+    def __add__(self, other: Value | float) -> Value:
+        return self.graph.op("Add", self, other)
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self.graph.op("Sub", self, other)
+
+    def __rsub__(self, other: float) -> Value:
+        return self.graph.op("Sub", self.graph.constant(other, self.type), self)
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self.graph.op("Mul", self, other)
+
+    def __floordiv__(self, other: int) -> Value:
+        """For whole numbers that are not negative."""
+        return self.graph.op("Div", self, other)
+
+    def __matmul__(self, other: Value) -> Value:
+        return self.graph.op("MatMul", self, other)
+
+    def __le__(self, other: Value) -> Value:
+        return self.graph.op("LessOrEqual", self, other, type=BOOL)
+
+    def __gt__(self, other: Value) -> Value:
+        return self.graph.op("Greater", self, other, type=BOOL)
+
+    def __and__(self, other: Value) -> Value:
+        return self.graph.op("And", self, other)
+
+    def equals(self, other: Value | float) -> Value:
+        return self.graph.op("Equal", self, other, type=BOOL)
+
+    def cast(self, type: int) -> Value:
+        return self if type == self.type else self.graph.op("Cast", self, type=type, to=type)
+
+    def transposed(self, *axes: int) -> Value:
+        return self.graph.op("Transpose", self, perm=list(axes))
+
+    def reshaped(self, *sizes: int) -> Value:
+        """0 keeps an axis, -1 takes the rest."""
+        return self.graph.op("Reshape", self, self.graph.whole(*sizes))
+
+    def shaped_as(self, other: Value) -> Value:
+        return self.graph.op("Reshape", self, self.graph.op("Shape", other, type=INT64))
+
+    def unsqueezed(self, *axes: int) -> Value:
+        return self.graph.op("Unsqueeze", self, self.graph.whole(*axes))
+
+    def squeezed(self, *axes: int) -> Value:
+        return self.graph.op("Squeeze", self, self.graph.whole(*axes))
+
+    def size(self, axis: int) -> Value:
+        """How long an axis is, as one whole number in a row."""
+        return self.graph.op("Shape", self, type=INT64, start=axis, end=axis + 1)
+
+    def part(self, begin: int, end: int, axis: int = -1) -> Value:
+        whole = self.graph.whole
+        return self.graph.op("Slice", self, whole(begin), whole(end), whole(axis))
+
+    def rows(self, index: Value) -> Value:
+        return self.graph.op("Gather", self, index, axis=0)
+
+    def summed(self, axis: int, *, keep: bool = False) -> Value:
+        return self.graph.op("ReduceSum", self, self.graph.whole(axis), keepdims=int(keep))
+
+    def largest(self, count: int | Value) -> tuple[Value, Value]:
+        """The largest of the last axis, falling, and where they are; of equals the first."""
+        graph = self.graph
+        k = graph.whole(count) if isinstance(count, int) else count
+        values, ids = graph.several("TopK", (self, k), (self.type, INT64), axis=-1)
+        return values, ids
+
+    def atmost(self, bound: Value | float) -> Value:
+        return self.graph.op("Min", self, bound)
+
+    def atleast(self, bound: Value | float) -> Value:
+        return self.graph.op("Max", self, bound)

@@ -1,0 +1,103 @@
+"""A checkpoint's tensors as a graph wants them: in its element type, the gate's rows first.
+
+Knows the checkpoint's names and layouts; knows no operators but the linear layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trt_responses.prepare.checkpoint.mxfp4 import dequantised
+from trt_responses.prepare.graph.builder import stored
+
+if TYPE_CHECKING:
+    from trt_responses.prepare.checkpoint.architecture import Architecture
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.prepare.graph.builder import Builder
+    from trt_responses.prepare.graph.onnx_file import Element
+    from trt_responses.prepare.graph.value import Value
+
+PROJECTIONS = ("gate_up", "down")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The tensors under one prefix of a checkpoint, as values of a graph."""
+
+    graph: Builder
+    checkpoint: Checkpoint
+    prefix: str
+    eps: float
+
+    def own(
+        self, name: str, shape: tuple[int, ...] | None = None, element: Element | None = None
+    ) -> Value:
+        """A tensor in its own shape, or in one that is told."""
+        full = f"{self.prefix}{name}"
+        values = self._read(full)
+        return self.graph.weight(full, values.reshape(shape or values.shape), element)
+
+    def linear(self, x: Value, name: str) -> Value:
+        """x·Wᵀ + b"""
+        full = f"{self.prefix}{name}.weight"
+        return x @ self.graph.weight(full, self._read(full).T) + self.own(f"{name}.bias")
+
+    def normed(self, x: Value, name: str) -> Value:
+        """RMS norm; its mean is taken in float32 whatever the type."""
+        weight = self.own(name)
+        return x.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=self.eps)
+
+    def expert_bias(self, name: str, *, gate_comes_first: bool = False) -> Value:
+        """[E,1,outputs]"""
+        full = f"{self.prefix}mlp.experts.{name}_bias"
+        bias = self._read(full)
+        return self.graph.weight(full, (gate_first(bias) if gate_comes_first else bias)[:, None])
+
+    def _read(self, name: str) -> Array:
+        return self.checkpoint.tensors[name].read()
+
+
+def gate_first(rows: Array) -> Array:
+    """[E,2I,…]: the gate's rows (the even ones), then the linear half's."""
+    return np.concatenate([rows[:, 0::2], rows[:, 1::2]], axis=1)
+
+
+class Packed(NamedTuple):
+    """MXFP4 as the checkpoint has it, rows in the graph's order: only moved, nothing converted."""
+
+    blocks: Array
+    """u8 [E,rows,columns/32,16]: of a block, value 2j is low in byte j, value 2j+1 high."""
+    scales: Array
+    """u8 [E,rows,columns/32]: powers of two, 127 is 1."""
+
+
+def input_name(layer: int, projection: str) -> str:
+    """What a graph calls the weights of a layer's experts: `layers.3.gate_up`, `layers.3.down`."""
+    return f"layers.{layer}.{projection}"
+
+
+def packed(checkpoint: Checkpoint, layer: int, projection: str) -> Packed:
+    """One projection of all experts of an MXFP4 checkpoint."""
+    name = f"model.layers.{layer}.mlp.experts.{projection}_proj"
+    parts = [checkpoint.tensors[f"{name}_{part}"].read() for part in ("blocks", "scales")]
+    return Packed(*(map(gate_first, parts) if projection == "gate_up" else parts))
+
+
+def dense(checkpoint: Checkpoint, layer: int, projection: str, element: Element) -> Array:
+    """[E,rows,columns] of one projection in the element type (bfloat16 as its bits)."""
+    if checkpoint.architecture.packed:
+        values: Array = dequantised(*packed(checkpoint, layer, projection))
+        return stored(values, element)
+    name = f"model.layers.{layer}.mlp.experts.{projection}_proj"
+    values = checkpoint.tensors[name].read().transpose(0, 2, 1)
+    return stored(gate_first(values) if projection == "gate_up" else values, element)
+
+
+def expert_shape(a: Architecture, projection: str) -> tuple[int, ...]:
+    if projection == "gate_up":
+        return (a.experts, 2 * a.intermediate, a.hidden)
+    return (a.experts, a.hidden, a.intermediate)

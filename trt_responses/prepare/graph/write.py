@@ -1,0 +1,197 @@
+"""A checkpoint as ONNX files in a chain: embedding, groups of layers, head. Needs no torch.
+
+Knows what the files are called and what goes in and out of them; the maths is in `graph_*`. One
+writer gives float32, float16 and bfloat16. The contract of the files, for B slots and S new tokens:
+
+    embed        input_ids i64 [B,S]  ->  hidden [B,S,H]
+    layers_X_Y   hidden, lens i64 [B] (tokens already in each slot), past_k_N and past_v_N
+                 [B,Hkv,length+1,D] and layers.N.gate_up [E,2I,H], layers.N.down [E,H,I] for each
+                 layer N from X to Y  ->  hidden_out [B,S,H], present_k_N, present_v_N,
+                 overflow i64 [1] (above 0: some expert was over its capacity, and nothing counts)
+    head         hidden, last i64 [B] (which of the S to read)  ->  values f32 [B,top],
+                 ids i64 [B,top], lse f32 [B], logits f32 [B,V]
+
+In gate_up the I rows of the gate come first, then the I rows of the linear half; a checkpoint has
+them in turns. Row 0 of a cache must be zeros and the rest finite; past and present may be one
+buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.graph.attention import attention, sight
+from trt_responses.prepare.graph.builder import Builder
+from trt_responses.prepare.graph.experts import ALWAYS_EXACT, experts
+from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64
+from trt_responses.prepare.graph.weights import PROJECTIONS, Weights, expert_shape, input_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint.architecture import Architecture
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.graph.attention import Sight
+    from trt_responses.prepare.graph.onnx_file import Element, Port, Shape
+    from trt_responses.prepare.graph.value import Value
+    from trt_responses.prepare.progress import Progress
+
+GRAPH = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a compiler and an executor must agree on beside the files."""
+
+    architecture: Architecture
+    slots: int
+    """Rows of a decode step."""
+    length: int
+    """Tokens that one slot holds; its cache has one row more, for the sink."""
+    chunk: int
+    """Most tokens of one prefill step."""
+    top: int
+    """Candidates given per row."""
+    element: Element
+    groups: tuple[range, ...]
+    """The layers, by group."""
+
+    def __post_init__(self) -> None:
+        a = self.architecture
+        claims = (
+            ("slots", self.slots, 1, ALWAYS_EXACT),
+            ("length", self.length, 1, a.context),
+            ("chunk", self.chunk, 1, self.length),
+            ("top", self.top, 1, a.vocabulary),
+        )
+        for name, found, least, most in claims:
+            if not least <= found <= most:
+                raise refusal(f"graph, {name}", found, f"{least} to {most}")
+        layers = [n for group in self.groups for n in group]
+        if layers != list(range(a.layers)) or not all(self.groups):
+            raise refusal("graph, groups", layers, f"layers 0 to {a.layers - 1} in turn")
+
+
+def grouped(layers: int, size: int) -> tuple[range, ...]:
+    """Layers in groups of that size; the last may be smaller."""
+    return tuple(range(n, min(n + size, layers)) for n in range(0, layers, size))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One file of the chain."""
+
+    name: str
+    """`embed`, `layers_00_03`, `head`; the graph is `name.onnx`, its weights `name.data`."""
+    layers: range
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    digests: Mapping[str, str]
+    """SHA-256 by file name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    folder: Path
+    links: tuple[Link, ...]
+    """In the order in which they run."""
+
+
+def link_names(plan: Plan) -> tuple[str, ...]:
+    return ("embed", *map(group_name, plan.groups), "head")
+
+
+def group_name(group: range) -> str:
+    return f"layers_{group[0]:02}_{group[-1]:02}"
+
+
+def write(plan: Plan, checkpoint: Checkpoint, folder: Path, progress: Progress) -> Written:
+    """The whole chain, into `folder/graph`."""
+    if plan.architecture != checkpoint.architecture:
+        raise refusal("graph, architecture", "another than the checkpoint's", "the same")
+    target = folder / GRAPH
+    target.mkdir(parents=True, exist_ok=True)
+    progress.phase("graph")
+    writers = [
+        ("embed", range(0), _embed),
+        *((group_name(group), group, _layers) for group in plan.groups),
+        ("head", range(0), _head),
+    ]
+    links = []
+    for name, group, fill in writers:
+        with Builder(target, name, plan.element, progress.advance) as g:
+            fill(g, plan, checkpoint, group)
+            links.append(Link(name, group, tuple(g.inputs), tuple(g.outputs), g.save()))
+    return Written(target, tuple(links))
+
+
+def _embed(g: Builder, plan: Plan, checkpoint: Checkpoint, _: range) -> None:
+    a = plan.architecture
+    w = Weights(g, checkpoint, "", a.rms_eps)
+    ids = g.input("input_ids", INT64, ("B", "S"))
+    g.output(w.own("model.embed_tokens.weight").rows(ids), "hidden", _hidden(a))
+
+
+def _layers(g: Builder, plan: Plan, checkpoint: Checkpoint, group: range) -> None:
+    a = plan.architecture
+    hidden = g.input("hidden", g.type, _hidden(a))
+    lens = g.input("lens", INT64, ("B",))
+    seen = sight(g, a, hidden, lens, plan.length)
+    excess: list[Value] = []
+    for n in group:
+        hidden, over = _layer(g, plan, checkpoint, n, hidden, seen)
+        excess.append(over)
+    g.output(hidden, "hidden_out", _hidden(a))
+    g.output(g.op("Max", *excess), "overflow", (1,))
+
+
+def _layer(
+    g: Builder, plan: Plan, checkpoint: Checkpoint, n: int, hidden: Value, seen: Sight
+) -> tuple[Value, Value]:
+    """The residual stream after one layer, and by how much its fullest expert is over capacity."""
+    a = plan.architecture
+    w = Weights(g, checkpoint, f"model.layers.{n}.", a.rms_eps)
+    past_k, past_v = (g.input(f"past_{kv}_{n}", g.type, cache_shape(plan)) for kv in "kv")
+    x = w.normed(hidden, "input_layernorm.weight")
+    mixed, present = attention(w, a, x, seen, (past_k, past_v), windowed=n % 2 == 0)
+    for kv, cache in zip("kv", present, strict=True):
+        g.output(cache, f"present_{kv}_{n}", cache_shape(plan))
+    hidden = hidden + mixed
+    gate_up, down = (g.input(input_name(n, p), g.type, expert_shape(a, p)) for p in PROJECTIONS)
+    x = w.normed(hidden, "post_attention_layernorm.weight")
+    mixed, over = experts(w, a, x, (gate_up, down))
+    return hidden + mixed, over
+
+
+def _head(g: Builder, plan: Plan, checkpoint: Checkpoint, _: range) -> None:
+    """Only the rows that are read come to the matrix; what follows it is in float32."""
+    a = plan.architecture
+    w = Weights(g, checkpoint, "", a.rms_eps)
+    hidden = g.input("hidden", g.type, _hidden(a))
+    last = g.input("last", INT64, ("B",))
+    row = g.counted(hidden.size(0)) * hidden.size(1) + last
+    x = w.normed(hidden.reshaped(-1, a.hidden).rows(row), "model.norm.weight")
+    logits = g.op("Gemm", x, w.own("lm_head.weight"), transB=1).cast(FLOAT32)
+    values, ids = logits.largest(plan.top)
+    g.output(values, "values", ("B", plan.top))
+    g.output(ids, "ids", ("B", plan.top))
+    g.output(_log_sum_exp(logits, values.part(0, 1)), "lse", ("B",))
+    g.output(logits, "logits", ("B", a.vocabulary))
+
+
+def _log_sum_exp(logits: Value, largest: Value) -> Value:
+    g = logits.graph
+    total = g.op("Exp", logits - largest).summed(1, keep=True)
+    return (g.op("Log", total) + largest).squeezed(1)
+
+
+def _hidden(a: Architecture) -> Shape:
+    return ("B", "S", a.hidden)
+
+
+def cache_shape(plan: Plan) -> Shape:
+    a = plan.architecture
+    return ("B", a.kv_heads, plan.length + 1, a.head_dim)

@@ -1,0 +1,230 @@
+"""A checkpoint written as one GGUF file, tensor by tensor and slice by slice.
+
+Knows llama.cpp's names and layouts for gpt-oss; knows no engine directory. Norms, biases, sinks and
+the router stay float32, since llama.cpp aborts otherwise; MXFP4 is repacked without loss.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Kind
+from gguf.quants import quantize
+
+from trt_responses.prepare.checkpoint.mxfp4 import dequantised, repacked
+from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.llamacpp.head import write_head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+WeightType = Literal["f32", "bf16", "q8_0"]
+WEIGHT_TYPES: tuple[WeightType, ...] = get_args(WeightType)
+
+SLICE_VALUES = 8_000_000
+"""Values converted at once: 32 MB as float32, a few times that while they are quantised."""
+ALIGNMENT = 32
+
+KINDS: Mapping[WeightType, Kind] = {"f32": Kind.F32, "bf16": Kind.BF16, "q8_0": Kind.Q8_0}
+GLOBAL_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+LAYER_NAMES = {
+    "input_layernorm.weight": "attn_norm.weight",
+    **{
+        f"self_attn.{ours}_proj.{part}": f"attn_{theirs}.{part}"
+        for ours, theirs in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "output"))
+        for part in ("weight", "bias")
+    },
+    "self_attn.sinks": "attn_sinks.weight",
+    "post_attention_layernorm.weight": "post_attention_norm.weight",
+    "mlp.router.weight": "ffn_gate_inp.weight",
+    "mlp.router.bias": "ffn_gate_inp.bias",
+}
+ALWAYS_F32 = ("norm.weight", "_norm.weight", ".bias", "sinks.weight", "gate_inp.weight")
+EXPERTS = {"gate_up_proj": ("gate", "up"), "down_proj": ("down",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One tensor of the file: its logical shape, how it is stored, and its values in slices."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    slices: Callable[[], Iterator[Array]]
+
+    @property
+    def size_bytes(self) -> int:
+        block, bytes_each = gguf.GGML_QUANT_SIZES[self.kind]
+        return int(np.prod(self.shape, dtype=np.int64)) // block * bytes_each
+
+
+def convert(
+    checkpoint: Checkpoint,
+    target: Path,
+    vocabulary: Vocabulary,
+    *,
+    weight_type: WeightType = "bf16",
+    unpack: bool = False,
+    advance: Callable[[int], object] = lambda size_bytes: None,
+) -> str:
+    """Write the file, flush it to the disk, and give its SHA-256.
+
+    `unpack` dequantises MXFP4, so that an engine's other errors can be measured alone.
+    """
+    tensors = plan(checkpoint, weight_type, unpack=unpack)
+    write_head(target, checkpoint.architecture, vocabulary, tensors)
+    digest = hashlib.sha256(target.read_bytes())
+    with target.open("ab") as file:
+
+        def write(data: bytes | memoryview) -> None:
+            file.write(data)
+            digest.update(data)
+
+        write(_padding(file.tell()))
+        for tensor in tensors:
+            _write_tensor(tensor, write, advance)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def planned_bytes(checkpoint: Checkpoint, weight_type: WeightType) -> int:
+    return sum(tensor.size_bytes for tensor in plan(checkpoint, weight_type))
+
+
+def _write_tensor(
+    tensor: Planned,
+    write: Callable[[bytes | memoryview], None],
+    advance: Callable[[int], object],
+) -> None:
+    written = 0
+    for part in tensor.slices():
+        data = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+        write(data)
+        written += data.nbytes
+        advance(data.nbytes)
+    if written != tensor.size_bytes:
+        raise refusal(f"tensor {tensor.name}", f"{written} bytes", tensor.size_bytes)
+    write(_padding(written))
+
+
+def _padding(position: int) -> bytes:
+    return bytes(-position % ALIGNMENT)
+
+
+def plan(checkpoint: Checkpoint, weight_type: WeightType, *, unpack: bool = False) -> list[Planned]:
+    """What the file will hold, from shapes alone."""
+    a = checkpoint.architecture
+    if weight_type == "q8_0":
+        for name, row in (("hidden_size", a.hidden), ("intermediate_size", a.intermediate)):
+            if row % 32:
+                raise refusal(f"config.json, {name}", row, "a multiple of 32 for q8_0")
+    kind = KINDS[weight_type]
+    tensors = []
+    for name, tensor in checkpoint.tensors.items():
+        if ".experts." not in name:
+            tensors.append(_plain(_translated(name), tensor, kind))
+    for n in range(a.layers):
+        for projection, halves in EXPERTS.items():
+            tensors += _experts(checkpoint, n, projection, halves, kind, unpack=unpack)
+    return tensors
+
+
+def _translated(name: str) -> str:
+    if name in GLOBAL_NAMES:
+        return GLOBAL_NAMES[name]
+    _, _, number, rest = name.split(".", 3)
+    return f"blk.{number}.{LAYER_NAMES[rest]}"
+
+
+def _plain(name: str, tensor: Tensor, kind: Kind) -> Planned:
+    kind = Kind.F32 if name.endswith(ALWAYS_F32) else kind
+
+    def slices() -> Iterator[Array]:
+        values = tensor.read()
+        rows = max(1, SLICE_VALUES // max(1, int(np.prod(tensor.shape[1:]))))
+        for start in range(0, tensor.shape[0], rows):
+            yield encoded(values[start : start + rows], kind)
+
+    return Planned(name, tensor.shape, kind, slices)
+
+
+def encoded(values: Array, kind: Kind) -> Array:
+    """bfloat16 bits or float32, in the bytes of that kind; bfloat16 to bfloat16 is a copy."""
+    match kind:
+        case Kind.F32:
+            return widen(values)
+        case Kind.BF16:
+            return values if values.dtype == np.uint16 else narrow(widen(values))
+    found: Array = quantize(widen(values), kind)
+    return found
+
+
+def _experts(
+    checkpoint: Checkpoint,
+    layer: int,
+    projection: str,
+    halves: tuple[str, ...],
+    kind: Kind,
+    *,
+    unpack: bool,
+) -> Iterator[Planned]:
+    """Each expert matrix and bias; gate and up lie interleaved row by row in one tensor."""
+    a = checkpoint.architecture
+    prefix = f"model.layers.{layer}.mlp.experts.{projection}"
+    bias = checkpoint.tensors[f"{prefix}_bias"]
+    experts, both = bias.shape
+    inputs = a.hidden if projection == "gate_up_proj" else a.intermediate
+    stored = Kind.MXFP4 if a.packed and not unpack else kind
+    for n, half in enumerate(halves):
+        rows = slice(n, None, len(halves))
+        shape = (experts, both // len(halves), inputs)
+        name = f"blk.{layer}.ffn_{half}_exps"
+        yield Planned(
+            f"{name}.weight", shape, stored, _expert_slices(checkpoint, prefix, rows, stored)
+        )
+        yield Planned(f"{name}.bias", shape[:2], Kind.F32, _bias_slices(bias, rows))
+
+
+def _bias_slices(bias: Tensor, rows: slice) -> Callable[[], Iterator[Array]]:
+    def slices() -> Iterator[Array]:
+        yield widen(bias.read()[:, rows])
+
+    return slices
+
+
+def _expert_slices(
+    checkpoint: Checkpoint, prefix: str, rows: slice, kind: Kind
+) -> Callable[[], Iterator[Array]]:
+    """One expert at a time, as [out, in]."""
+    tensors = checkpoint.tensors
+
+    def packed() -> Iterator[Array]:
+        blocks = tensors[f"{prefix}_blocks"].read()
+        scales = tensors[f"{prefix}_scales"].read()
+        for block, scale in zip(blocks, scales, strict=True):
+            if kind == Kind.MXFP4:
+                yield repacked(block[rows], scale[rows])
+            else:
+                yield encoded(dequantised(block[rows], scale[rows]), kind)
+
+    def plain() -> Iterator[Array]:
+        for expert in tensors[prefix].read():
+            yield encoded(np.ascontiguousarray(expert.T[rows]), kind)
+
+    return packed if checkpoint.architecture.packed else plain

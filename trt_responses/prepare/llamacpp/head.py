@@ -1,0 +1,118 @@
+"""The head of a GGUF file: the model's numbers, its vocabulary, and the table of tensors.
+
+Knows llama.cpp's keys; knows no values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import gguf
+import numpy as np
+
+from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.llamacpp.merges import merges, stand_in_merges
+from trt_responses.tokens.stand_ins import is_whole, stand_in
+from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint.architecture import Architecture
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+
+class Described(Protocol):
+    """What the table says of a tensor."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def kind(self) -> gguf.GGMLQuantizationType: ...
+    @property
+    def size_bytes(self) -> int: ...
+
+
+def write_head(
+    target: Path, a: Architecture, vocabulary: Vocabulary, tensors: Sequence[Described]
+) -> None:
+    writer = gguf.GGUFWriter(target, "gpt-oss")
+    _add_numbers(writer, a)
+    _add_tokenizer(writer, vocabulary, a.vocabulary)
+    for tensor in tensors:
+        # The declared dtype is ignored once a raw one is given, unless it is uint8.
+        writer.add_tensor_info(
+            tensor.name, tensor.shape, np.dtype(np.float32), tensor.size_bytes, tensor.kind
+        )
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+
+
+def _add_numbers(writer: gguf.GGUFWriter, a: Architecture) -> None:
+    writer.add_block_count(a.layers)
+    writer.add_context_length(a.context)
+    writer.add_embedding_length(a.hidden)
+    writer.add_feed_forward_length(a.intermediate)
+    writer.add_expert_feed_forward_length(a.intermediate)
+    writer.add_head_count(a.heads)
+    writer.add_head_count_kv(a.kv_heads)
+    writer.add_key_length(a.head_dim)
+    writer.add_value_length(a.head_dim)
+    writer.add_layer_norm_rms_eps(a.rms_eps)
+    writer.add_sliding_window(a.sliding_window)
+    writer.add_expert_count(a.experts)
+    writer.add_expert_used_count(a.experts_per_token)
+    writer.add_rope_freq_base(a.rope_theta)
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(a.rope_factor)
+    writer.add_rope_scaling_orig_ctx_len(a.rope_original_context)
+    writer.add_rope_scaling_yarn_beta_fast(a.beta_fast)
+    writer.add_rope_scaling_yarn_beta_slow(a.beta_slow)
+    writer.add_vocab_size(a.vocabulary)
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -> None:
+    """Only ids are ever sent: the strings serve guides and logs."""
+    letters = _byte_letters()
+    ordinary = [
+        _whole(n, raw).decode("latin-1").translate(letters)
+        for n, raw in enumerate(vocabulary.token_bytes)
+    ]
+    specials = [vocabulary.control_name(n) for n in range(FIRST_CONTROL_ID, size)]
+    spares = size - len(ordinary) - len(specials)
+    if spares:
+        raise refusal("vocabulary", f"{len(ordinary)} ordinary ids", FIRST_CONTROL_ID)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-4o")
+    writer.add_token_list(ordinary + specials)
+    normal, control = int(gguf.TokenType.NORMAL), int(gguf.TokenType.CONTROL)
+    writer.add_token_types([normal] * len(ordinary) + [control] * len(specials))
+    writer.add_token_merges(
+        [
+            " ".join(raw.decode("latin-1").translate(letters) for raw in pair)
+            for pair in (
+                *stand_in_merges(vocabulary.token_bytes),
+                *merges(vocabulary.token_bytes),
+            )
+        ]
+    )
+    writer.add_bos_token_id(CONTROL.startoftext)
+    writer.add_eos_token_id(CONTROL.return_)
+    writer.add_pad_token_id(CONTROL.endoftext)
+
+
+def _whole(token_id: int, raw: bytes) -> bytes:
+    """The bytes, or a nameless character for ids that are no whole characters by themselves."""
+    return raw if is_whole(raw) else stand_in(token_id).encode()
+
+
+def _byte_letters() -> dict[int, int]:
+    """GPT-2's alphabet: bytes that print stand for themselves, the rest for letters from 256 on."""
+    prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in prints]
+    return {byte: 256 + n for n, byte in enumerate(others)}

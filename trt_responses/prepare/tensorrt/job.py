@@ -1,0 +1,150 @@
+"""One plan to compile, as it is told to another process, and what that process tells back.
+
+`compiled` runs it there, so that all its memory comes back: `python -m …tensorrt_job JOB RESULT` is
+that process. Knows files and processes; the compiling itself is `tensorrt_network`'s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trt_responses.prepare.decode import decoded
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.tensorrt.network import Listing, Network, Sizes
+from trt_responses.prepare.tensorrt.targets import (  # decoded by its annotation
+    Element,
+    Family,
+    Format,
+)
+
+MODULE = "trt_responses.prepare.tensorrt.job"
+PR_SET_PDEATHSIG = 1
+LONG = 16_384
+"""Rows of a cache from which on no fused attention kernel takes it; measured at 32,768."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    checkpoint: str
+    graph: str
+    plan: str
+    targets: tuple[str, ...]
+    weights: Format
+    element: Element
+    slots: int
+    chunk: int
+    length: int
+
+    @property
+    def family(self) -> Family:
+        return Family(self.targets, self.weights, self.element)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    seconds: float
+    peak_bytes: int
+    size_bytes: int
+    sha256: str
+    listing: Listing
+
+
+def compiled(job: Job) -> Result:
+    """The plan at `job.plan`, or the refusal of the process that should have made it."""
+    with tempfile.TemporaryDirectory() as name:
+        told, result = Path(name) / "job.json", Path(name) / "result.json"
+        told.write_text(json.dumps(asdict(job)), "utf-8")
+        command = [sys.executable, "-m", MODULE, str(told), str(result)]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if result.exists():
+            found = json.loads(result.read_bytes())
+            if isinstance(found, dict) and "refused" in found:
+                raise PrepareError(str(found["refused"]))
+            return decoded(Result, found, result.name)
+    raise PrepareError(_death(done.returncode, done.stdout, Path(job.plan)))
+
+
+def _death(status: int, said: str, plan: Path) -> str:
+    what = f"{plan.parent.name}/{plan.name}: the process that compiled it"
+    if status == -signal.SIGKILL:
+        return (
+            f"{what} was killed, most likely for memory; stop what else runs here, or ask for "
+            "fewer layers in a plan (--group 1)."
+        )
+    lines = said.strip().splitlines() or ["it said nothing"]
+    return f"{what} ended with status {status}: {lines[-1]}."
+
+
+def main(arguments: list[str]) -> int:
+    """The other process. What is refused is told as a sentence, and is no failure of its own."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return 1
+    job_path, result_path = map(Path, arguments)
+    job = decoded(Job, json.loads(job_path.read_bytes()), job_path.name)
+    try:
+        answer: dict[str, object] = asdict(_built(job))
+    except PrepareError as error:
+        answer = {"refused": str(error)}
+    result_path.write_text(json.dumps(answer), "utf-8")
+    return 0
+
+
+def _built(job: Job) -> Result:
+    from trt_responses.prepare.checkpoint.open import open_checkpoint
+    from trt_responses.prepare.tensorrt.binding import binding
+
+    began = time.perf_counter()
+    network = Network(binding(), Path(job.graph))
+    network.fill(open_checkpoint(Path(job.checkpoint)).tensors, job.family)
+    if job.element == "float32" or job.length >= LONG:
+        network.decompose()
+    listing = network.listing(Sizes(job.slots, job.chunk))
+    plan = network.built(listing, job.targets)
+    digest = _written(Path(job.plan), plan)
+    seconds = round(time.perf_counter() - began, 3)
+    return Result(seconds, _peak_bytes(), plan.nbytes, digest, listing)
+
+
+def _written(path: Path, plan: memoryview) -> str:
+    """Whole or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(plan)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise PrepareError(
+            f"{path}: writing {megabytes(plan.nbytes)} stopped ({error.strerror}); make room, or "
+            "name another directory for engines."
+        ) from None
+    return hashlib.sha256(plan).hexdigest()
+
+
+def _peak_bytes() -> int:
+    """Of this process since it began its program."""
+    status = Path("/proc/self/status").read_text("ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

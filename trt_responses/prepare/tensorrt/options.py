@@ -1,0 +1,131 @@
+"""What is wished of a compiled engine or of a bare graph, and what that comes to here.
+
+Knows defaults that a laptop survives, and the checks that come before the first byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.prepare.digests import VERSION_LETTERS
+from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.graph.expert_file import expert_tensors
+from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.tensorrt.size import graph_bytes, group_size, plan_bytes
+from trt_responses.prepare.tensorrt.targets import FORMATS, default_targets, families
+
+if TYPE_CHECKING:
+    from trt_responses.prepare.card import Source
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.graph.write import Plan
+    from trt_responses.prepare.tensorrt.targets import Element, Family, Format
+
+GraphKind = Literal["tensorrt", "onnx"]
+
+CONVERTER = 1
+"""Raised when the same wish would give other files; part of every version."""
+GRAPH_GROUP = 8
+"""Layers in one file of a graph that is not compiled."""
+SPARE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    kind: GraphKind = "tensorrt"
+    targets: tuple[str, ...] = ()
+    """Empty: the GPU at hand, or a choice by the checkpoint."""
+    weights: Format | None = None
+    slots: int = 4
+    length: int = 4096
+    chunk: int = 128
+    """Longer ones would overflow an expert's 64 tokens more easily, and be computed in pieces."""
+    top: int = 64
+    group: int | None = None
+    """Layers in one plan; without: as many as the memory at hand lets compile, at most 8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A wish that has been found possible for this checkpoint on this machine."""
+
+    wish: Wish
+    families: tuple[Family, ...]
+    element: Element
+    group: int
+
+    @property
+    def weight_type(self) -> Format:
+        """For the card: of the first family's experts, or of the bare graph."""
+        if self.families:
+            return self.families[0].weights
+        return "f32" if self.element == "float32" else "f16"
+
+    def plan(self, checkpoint: Checkpoint) -> Plan:
+        from trt_responses.prepare.graph.write import Plan, grouped  # needs the extra
+
+        a, wish = checkpoint.architecture, self.wish
+        groups = grouped(a.layers, self.group)
+        return Plan(a, wish.slots, wish.length, wish.chunk, wish.top, self.element, groups)
+
+    def bytes_needed(self, checkpoint: Checkpoint) -> float:
+        a = checkpoint.architecture
+        graph = graph_bytes(a, self.element, self.wish.length)
+        if self.wish.kind == "onnx":
+            return graph + sum(tensor.size_bytes for tensor in expert_tensors(checkpoint))
+        sizes = [*(min(self.group, a.layers - n) for n in range(0, a.layers, self.group)), 0, 0]
+        return graph + sum(plan_bytes(a, family, n) for family in self.families for n in sizes)
+
+    def version(self, source: Source, release: str) -> str:
+        """Of everything that decides what is served: content, not times or places. How many
+        layers are in a plan follows from the memory at hand, and another day's would not matter."""
+        facts = {
+            "source": [(file.name, file.size_bytes, file.sha256) for file in source.files],
+            "layout": source.layout,
+            "wish": asdict(self.wish),
+            "families": self.families,
+            "element": self.element,
+            "release": release,
+            "converter": CONVERTER,
+        }
+        text = json.dumps(facts, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_LETTERS]
+
+
+def intended(
+    wish: Wish, checkpoint: Checkpoint, *, memory_bytes: int, present: str | None
+) -> Intent:
+    """What the wish comes to, or the first reason why not."""
+    a = checkpoint.architecture
+    if wish.weights not in (None, *FORMATS):
+        raise refusal(f"TYPE={wish.weights}", f"kind {wish.kind}", f"one of {', '.join(FORMATS)}")
+    if wish.group is not None and wish.group < 1:
+        raise refusal("--group", wish.group, "1 or more layers")
+    if wish.kind == "onnx":
+        if wish.targets:
+            raise refusal("TARGETS", ", ".join(wish.targets), "none: a bare graph has no targets")
+        return Intent(wish, (), _graph_element(wish.weights), wish.group or GRAPH_GROUP)
+    targets = wish.targets or default_targets(a.packed, present)
+    found = tuple(families(targets, a.packed, wish.weights))
+    group = group_size(a, found, memory_bytes, wish.group)
+    return Intent(wish, found, found[0].element, group)
+
+
+def _graph_element(weights: Format | None) -> Element:
+    elements: dict[Format | None, Element] = {None: "float32", "f32": "float32", "f16": "float16"}
+    if weights not in elements:
+        raise refusal(
+            f"TYPE={weights}", "a bare graph", "f32 or f16, which onnxruntime computes in on a CPU"
+        )
+    return elements[weights]
+
+
+def check_room(needed: float, free: int, directory: object) -> None:
+    total = needed + SPARE_BYTES
+    if free < total:
+        raise PrepareError(
+            f"{directory}: found {megabytes(free)} free, expected {megabytes(total)}; make room, "
+            "name fewer TARGETS, or name another directory for engines."
+        )

@@ -1,0 +1,94 @@
+"""How large a compiled model is, what compiling it takes, and how many layers go together.
+
+Knows the architecture's numbers and two measured rules; asks no machine and writes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.progress import megabytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.prepare.checkpoint.architecture import Architecture
+    from trt_responses.prepare.tensorrt.targets import Element, Family, Format
+
+BITS: Mapping[Format, float] = {"mxfp4": 4.25, "int8": 8.5, "bf16": 16, "f16": 16, "f32": 32}
+"""Of an expert's weight, its block's scale included."""
+ELEMENT_BYTES: Mapping[Element, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
+PLAN_BYTES = 4_000_000
+"""What a plan holds beside weights: kernels, tables, the positions' turns."""
+SLACK = 1.1
+"""Measured: a 20b layer with 4-bit experts is 507 MB where its weights are 476 MB."""
+PEAK_BASE = 0.5 * 2**30
+PEAK_FACTOR, PEAK_FACTOR_FOUR_BITS = 3.0, 4.2
+"""By the plan's bytes. Measured on a 20b: 2.7 GB for a layer of 0.51 GB with 4-bit experts and
+13.8 GB for eight; 3.1 GB for one of 0.91 GB with 8-bit ones; 3.7 GB for an end of 1.16 GB."""
+MEMORY_SHARE = 0.85
+"""Of the memory at hand; the rest is left to the machine."""
+MOST_LAYERS = 8
+"""In one plan: fewer plans cost fewer launches, larger ones more memory to compile."""
+
+
+def layer_bytes(a: Architecture, weights: Format, element: Element) -> float:
+    experts = 3 * a.experts * a.hidden * a.intermediate * BITS[weights] / 8
+    return experts + graph_layer_bytes(a, element)
+
+
+def graph_layer_bytes(a: Architecture, element: Element) -> float:
+    """What of a layer stands in the graph itself: all but the experts."""
+    q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    matrices = a.hidden * (2 * q + 2 * kv + a.experts)
+    biases = q + 2 * kv + 4 * a.hidden + a.experts * (2 * a.intermediate + a.hidden)
+    return (matrices + biases) * ELEMENT_BYTES[element]
+
+
+def end_bytes(a: Architecture, element: Element) -> float:
+    """Embedding, or head."""
+    return a.vocabulary * a.hidden * ELEMENT_BYTES[element]
+
+
+def plan_bytes(a: Architecture, family: Family, layers: int) -> float:
+    """Of one plan of so many layers; of an end for none."""
+    if not layers:
+        return end_bytes(a, family.element) * SLACK + PLAN_BYTES
+    return layers * layer_bytes(a, family.weights, family.element) * SLACK + PLAN_BYTES
+
+
+def graph_bytes(a: Architecture, element: Element, length: int) -> float:
+    turns = length * a.head_dim * ELEMENT_BYTES[element]
+    layers = a.layers * (graph_layer_bytes(a, element) + turns)
+    return layers + 2 * end_bytes(a, element) + PLAN_BYTES
+
+
+def peak_bytes(a: Architecture, family: Family, layers: int) -> float:
+    """What compiling such a plan takes."""
+    four_bits = layers and family.weights == "mxfp4"
+    factor = PEAK_FACTOR_FOUR_BITS if four_bits else PEAK_FACTOR
+    return PEAK_BASE + factor * plan_bytes(a, family, layers)
+
+
+def group_size(
+    a: Architecture, families: Sequence[Family], memory_bytes: float, asked: int | None = None
+) -> int:
+    """How many layers go into one plan with this much memory at hand."""
+    usable = memory_bytes * MEMORY_SHARE
+
+    def fits(layers: int) -> bool:
+        return all(peak_bytes(a, family, layers) <= usable for family in families)
+
+    for layers in (0, asked or 1):
+        if not fits(layers):
+            needed = max(peak_bytes(a, f, layers) for f in families) / MEMORY_SHARE
+            what = f"{layers} layers in one plan" if layers else "the embedding"
+            raise PrepareError(
+                f"memory: found {megabytes(memory_bytes)} at hand, expected {megabytes(needed)} "
+                f"to compile {what}; stop what else runs here, or compile on a larger machine."
+            )
+    size = asked or 1
+    while asked is None and size < min(MOST_LAYERS, a.layers) and fits(2 * size):
+        size *= 2
+    return size

@@ -1,0 +1,135 @@
+"""A layer's expert weights as a builder's constants, in the format that a family keeps them in.
+
+Knows MXFP4 and what each format makes of it; knows no builder. A matrix is filled expert by expert,
+so that nothing but itself is ever held whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trt_responses.prepare.checkpoint.mxfp4 import SCALE_BIAS, VALUES, codes, dequantised
+from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
+    from trt_responses.prepare.tensorrt.targets import Element, Family, Format
+
+    Tensors = Mapping[str, Tensor]
+    Order = Callable[[Array], Array]
+
+BLOCK = 32
+DOUBLED = (VALUES * 2).astype(np.int8)
+"""Every MXFP4 value is a half of a small whole number."""
+DATA_TYPE: Mapping[Element, str] = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
+
+
+class Constant(NamedTuple):
+    """Values as the builder names their type, of this logical shape; scaled by block, or whole."""
+
+    values: Array
+    type: str
+    shape: tuple[int, ...]
+    scales: Array | None = None
+    scale_type: str = ""
+    exact: bool = True
+    """Whether it says just what the checkpoint says."""
+
+
+def constant(tensors: Tensors, layer: int, projection: str, family: Family) -> Constant:
+    """The experts' `gate_up` or `down` [experts, out, in], rows in the graph's order."""
+    name = f"model.layers.{layer}.mlp.experts.{projection}_proj"
+    order = _gate_first if projection == "gate_up" else _as_they_are
+    if f"{name}_blocks" not in tensors:
+        return _dense(tensors[name].read(), order, family.element)
+    blocks, scales = (tensors[f"{name}_{part}"].read() for part in ("blocks", "scales"))
+    return PACKED[family.weights](blocks, scales, order, family.element)
+
+
+def _as_they_are(rows: Array) -> Array:
+    return rows
+
+
+def _gate_first(rows: Array) -> Array:
+    """A checkpoint has the gate's rows and the linear half's in turns."""
+    return np.concatenate([rows[0::2], rows[1::2]])
+
+
+def _dense(stored: Array, order: Order, element: Element) -> Constant:
+    experts, inputs, outputs = stored.shape
+    values = np.empty((experts, outputs, inputs), _numpy_type(element))
+    exact = True
+    for n in range(experts):
+        values[n], same = _as_element(order(stored[n].T), element)
+        exact &= same
+    return Constant(values, DATA_TYPE[element], values.shape, exact=exact)
+
+
+def _unpacked(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
+    values = np.empty(_logical(blocks), _numpy_type(element))
+    exact = True
+    for n in range(len(values)):
+        values[n], same = _as_element(order(dequantised(blocks[n], scales[n])), element)
+        exact &= same
+    return Constant(values, DATA_TYPE[element], values.shape, exact=exact)
+
+
+def _four_bits(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
+    """The checkpoint's own bytes: two codes in each, the first in its low half."""
+    experts, outputs, inputs = _logical(blocks)
+    values = np.empty((experts, outputs, inputs // 2), np.uint8)
+    for n in range(experts):
+        values[n] = order(blocks[n]).reshape(outputs, -1)
+    return Constant(values, "FP4", _logical(blocks), _each(order, scales), "E8M0")
+
+
+def _eight_bits(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
+    """Each value doubled is a whole number, each block's scale halved a power of two."""
+    values = np.empty(_logical(blocks), np.int8)
+    for n in range(len(values)):
+        values[n] = DOUBLED[codes(order(blocks[n]))].reshape(values.shape[1:])
+    exponents = _each(order, scales).astype(np.int32) - SCALE_BIAS - 1
+    stored, exact = _as_element(np.ldexp(np.float32(1), exponents), element)
+    return Constant(values, "INT8", values.shape, stored, DATA_TYPE[element], exact)
+
+
+def _each(order: Order, scales: Array) -> NDArray[np.uint8]:
+    return np.stack([order(rows) for rows in np.asarray(scales, np.uint8)]).astype(np.uint8)
+
+
+PACKED: Mapping[Format, Callable[[Array, Array, Order, Element], Constant]] = {
+    "mxfp4": _four_bits,
+    "int8": _eight_bits,
+    "bf16": _unpacked,
+    "f16": _unpacked,
+    "f32": _unpacked,
+}
+
+
+def _logical(blocks: Array) -> tuple[int, ...]:
+    experts, outputs, count, _ = blocks.shape
+    return experts, outputs, count * BLOCK
+
+
+def _numpy_type(element: Element) -> np.dtype[np.generic]:
+    """numpy has no bfloat16, so its bits are carried as 16-bit integers."""
+    names = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+    return np.dtype(names[element])
+
+
+def _as_element(values: Array, element: Element) -> tuple[Array, bool]:
+    """The values in an element's type, and whether they are still the same."""
+    if element == "bfloat16" and values.dtype == np.uint16:
+        return np.ascontiguousarray(values), True
+    plain: NDArray[np.float32] = widen(values)
+    if element == "float32":
+        return np.ascontiguousarray(plain), True
+    with np.errstate(over="ignore"):  # what overflows is told as not exact
+        stored: Array = narrow(plain) if element == "bfloat16" else plain.astype(np.float16)
+    return np.ascontiguousarray(stored), bool((widen(stored) == plain).all())

@@ -1,0 +1,131 @@
+"""What is asked of TensorRT-LLM, and what an engine prepared for it is started with.
+
+Knows a plan's files and their names; measures nothing and starts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.trtllm.arguments import read_arguments
+from trt_responses.prepare.trtllm.caches import caches_of, set_aside
+from trt_responses.prepare.trtllm.preflight import gpu_class_of
+from trt_responses.prepare.trtllm.profiles import ProfileName, arguments_for, class_named, class_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.prepare.card import Card, Status
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.hardware import Hardware
+    from trt_responses.prepare.trtllm.profiles import Arguments, GpuClass
+
+ARGUMENTS = "llm_args.yaml"
+VARIABLES = "env"
+CHECKPOINT = "checkpoint.json"
+EXIT_STATUS: Mapping[Status, int] = {"verified": 0, "built": 1, "planned": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for; what is left out comes from the machine and the checkpoint."""
+
+    profile: ProfileName = "balanced"
+    gpus: int | None = None
+    """On all nodes together."""
+    nodes: int = 1
+    gpu_class: str | None = None
+    context_tokens: int | None = None
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    """Arguments that replace the profile's own."""
+    rewarm: bool = False
+
+
+class Prepared(NamedTuple):
+    """What a preparation came to."""
+
+    directory: Path
+    card: Card
+    faults: tuple[str, ...]
+    """Why it could only be planned."""
+    phases: tuple[str, ...]
+    """Those that this run had to do."""
+
+    @property
+    def exit_status(self) -> int:
+        return EXIT_STATUS[self.card.status]
+
+    def sentences(self) -> list[str]:
+        """What a person should read of it."""
+        card = self.card
+        found = [f"engine {card.name}/{card.version}: {card.status} in {self.directory}"]
+        if card.status == "planned":
+            found += [f"not started here: {fault}" for fault in self.faults]
+        if card.status == "built":
+            found.append("The second start gave other greedy ids than the first.")
+        return found
+
+
+class Served(NamedTuple):
+    """What an engine is started with."""
+
+    checkpoint: Path
+    arguments: Mapping[str, object]
+    variables: Mapping[str, str]
+
+
+def wished_arguments(wish: Wish, hardware: Hardware, checkpoint: Checkpoint) -> Arguments:
+    counts = {"gpus": wish.gpus, "nodes": wish.nodes, "context": wish.context_tokens}
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise refusal(name, count, "1 or more")
+    gpus = wish.gpus or max(1, len(hardware.gpus)) * wish.nodes
+    context = wish.context_tokens or checkpoint.architecture.context
+    if context > checkpoint.architecture.context:
+        raise refusal("context", context, f"at most {checkpoint.architecture.context}")
+    usual = arguments_for(wish.profile, wished_class(wish, hardware), gpus, context)
+    _check_overrides(wish.overrides, usual)
+    return {**usual, **wish.overrides}
+
+
+def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
+    """What the profile counts stays a count; what only the package knows is left to it."""
+    if "model" in overrides:
+        raise refusal("model", repr(overrides["model"]), "none beside the checkpoint")
+    for name, value in overrides.items():
+        if type(usual.get(name)) is int and (type(value) is not int or value < 1):
+            raise refusal(name, repr(value), "a whole number above 0")
+
+
+def wished_class(wish: Wish, hardware: Hardware) -> GpuClass:
+    """The one asked for, or the machine's; a plan made elsewhere must say which it is for."""
+    found = gpu_class_of(hardware)
+    if wish.gpu_class is not None:
+        return class_named(wish.gpu_class)
+    return found or class_named("hopper")
+
+
+def served(directory: Path, card: Card) -> Served:
+    """What to start a prepared engine with, once nothing of its checkpoint has changed."""
+    try:
+        place = json.loads((directory / CHECKPOINT).read_text("utf-8"))["path"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise PrepareError(f"{directory / CHECKPOINT} is not readable; prepare it again.") from None
+    checkpoint = directory / str(place)
+    for file in card.source.files:
+        path = checkpoint / file.name
+        found = path.stat().st_size if path.is_file() else None
+        if found != file.size_bytes:
+            raise PrepareError(
+                f"checkpoint, {file.name}: found {'no file' if found is None else f'{found} bytes'}"
+                f" in {checkpoint}, expected {file.size_bytes} bytes; prepare the engine again."
+            )
+    arguments = read_arguments(directory / ARGUMENTS)
+    sm = card.hardware["sm"]
+    caches = caches_of(directory, card.libraries["tensorrt_llm"], sm, arguments)
+    set_aside(caches)
+    return Served(checkpoint, arguments, {**caches.variables(), **class_of(int(sm)).variables})

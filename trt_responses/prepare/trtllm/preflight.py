@@ -1,0 +1,191 @@
+"""Whether this machine can start TensorRT-LLM on a checkpoint: one sentence per fault.
+
+Knows what is needed; asks no machine itself and starts nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.digests import json_or_nothing
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.trtllm.profiles import class_of, parallel_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.hardware import Hardware
+    from trt_responses.prepare.trtllm.profiles import GpuClass
+
+OLDEST_PACKAGE = (1, 2, 1)
+OLDEST_DRIVER = 575
+IMAGE = "nvidia/tensorrt-llm/release:1.2.1"
+CACHE_BYTES = 8 << 30
+"""Kernels that are compiled at the first start, with room to spare."""
+SHARE_FOR_WEIGHTS = 0.85
+"""Of a GPU's free memory; the rest is for the cache of contexts and for graphs."""
+GUIDE_END = "<|return|>"
+DTYPES = ("bfloat16", "auto", None)
+KEPT = ("model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head")
+"""Modules that stay out of MXFP4, as the published configurations name them."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+def machine_faults(
+    hardware: Hardware, arguments: Mapping[str, object], weights_bytes: int, nodes: int = 1
+) -> list[str]:
+    """Why nothing can be started here; empty when it can. All nodes are taken to be alike."""
+    world = _world(arguments)
+    local = -(-world // nodes)
+    return [
+        *_package(hardware),
+        *_gpus(hardware, local),
+        *_memory(hardware, local, weights_bytes / world),
+        *_room(hardware, arguments, world),
+    ]
+
+
+def checkpoint_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> list[str]:
+    """What TensorRT-LLM would refuse or misread, beyond what every engine needs.
+
+    What it ignores or fixes as constants (layer types, the swiglu limit, the rest of YaRN) has
+    been compared when the checkpoint was opened.
+    """
+    found = []
+    if checkpoint.layout != "hf":
+        found.append(
+            "checkpoint: found OpenAI's original layout, expected Hugging Face's; TensorRT-LLM "
+            "reads its configuration through transformers, so use the converted checkpoint."
+        )
+    if arguments.get("guided_decoding_backend") is not None:
+        found += [
+            f"checkpoint, {name}: found no such file, expected one; guided decoding needs the "
+            "tokenizer beside the weights."
+            for name in TOKENIZER_FILES
+            if not (checkpoint.directory / name).is_file()
+        ]
+    found += _config_faults(checkpoint, arguments)
+    a = checkpoint.architecture
+    if sentence := parallel_fault(arguments, a.experts, a.heads, a.kv_heads):
+        found.append(f"parallelism: {sentence}; choose another number of GPUs.")
+    return found
+
+
+def _config_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> Iterator[str]:
+    config = json_or_nothing(checkpoint.directory / "config.json")
+    if (pipeline := arguments.get("pipeline_parallel_size", 1)) != 1:
+        yield f"parallelism: found {pipeline} pipeline stages, expected 1; the model has no more."
+    dtype = config.get("torch_dtype", config.get("dtype"))
+    if checkpoint.layout == "hf" and dtype not in DTYPES:
+        yield f"config.json, torch_dtype: found {dtype!r}, expected 'bfloat16' or nothing."
+    quantization = config.get("quantization_config")
+    if isinstance(quantization, dict):
+        kept = quantization.get("modules_to_not_convert")
+        missing = [name for name in KEPT if not isinstance(kept, list) or name not in kept]
+        if missing:
+            yield (
+                f"config.json, modules_to_not_convert: found no {', '.join(missing)}, expected "
+                "them; TensorRT-LLM would read those weights as MXFP4."
+            )
+    if arguments.get("guided_decoding_backend") is not None:
+        tokenizer = json_or_nothing(checkpoint.directory / "tokenizer_config.json")
+        end = tokenizer.get("eos_token")
+        if isinstance(end, dict):
+            end = end.get("content")
+        if end != GUIDE_END:
+            yield (
+                f"tokenizer_config.json, eos_token: found {end!r}, expected {GUIDE_END!r}; it is "
+                "what ends a guide."
+            )
+
+
+def refuse_tensorrt_checkpoint(directory: Path) -> None:
+    """What `trtllm-build` left is not for this backend, and never holds a gpt-oss."""
+    if (directory / "rank0.engine").exists():
+        raise PrepareError(
+            f"{directory}: found an engine of trtllm-build, expected a checkpoint; TensorRT-LLM's "
+            "TensorRT backend never had gpt-oss, its PyTorch backend takes the checkpoint itself."
+        )
+
+
+def gpu_class_of(hardware: Hardware) -> GpuClass | None:
+    """The class of the GPUs here; None when there is none, or none that can do it."""
+    try:
+        return class_of(hardware.gpus[0].sm) if hardware.gpus else None
+    except PrepareError:
+        return None
+
+
+def _package(hardware: Hardware) -> Iterator[str]:
+    oldest = ".".join(map(str, OLDEST_PACKAGE))
+    if hardware.package is None:
+        yield (
+            f"package: TensorRT-LLM is not installed, expected {oldest} or newer; run in the "
+            f"container {IMAGE}."
+        )
+    elif _numbers(hardware.package) < OLDEST_PACKAGE:
+        yield (
+            f"package: found TensorRT-LLM {hardware.package}, expected {oldest} or newer: older "
+            "ones corrupt the cache of contexts; update the container."
+        )
+
+
+def _gpus(hardware: Hardware, needed: int) -> Iterator[str]:
+    if not hardware.gpus:
+        yield f"GPU: found none ({hardware.no_gpu}), expected one of Hopper's generation or newer."
+        return
+    found = len(hardware.gpus)
+    if found < needed:
+        yield f"GPU: found {found}, expected {needed}; use fewer in the profile, or more machines."
+    if len({gpu.name for gpu in hardware.gpus[:needed]}) > 1:
+        yield "GPU: found different models, expected one; choose with CUDA_VISIBLE_DEVICES."
+    try:
+        class_of(hardware.gpus[0].sm)
+    except PrepareError as error:
+        yield str(error)
+    driver = hardware.gpus[0].driver
+    if _numbers(driver)[:1] < (OLDEST_DRIVER,):
+        yield f"driver: found {driver}, expected {OLDEST_DRIVER} or newer; update the driver."
+
+
+def _memory(hardware: Hardware, needed: int, share: float) -> Iterator[str]:
+    """Every GPU holds its share of the weights."""
+    used = hardware.gpus[:needed]
+    if not used:
+        return
+    free = min(gpu.free_bytes for gpu in used)
+    if share > free * SHARE_FOR_WEIGHTS:
+        yield (
+            f"GPU memory: found {megabytes(free)} free, expected {megabytes(share)} for the "
+            "weights and as much again for contexts; stop what else runs on it, or use more GPUs."
+        )
+
+
+def _room(hardware: Hardware, arguments: Mapping[str, object], world: int) -> Iterator[str]:
+    if hardware.free_disk_bytes < CACHE_BYTES:
+        yield (
+            f"disk: found {megabytes(hardware.free_disk_bytes)} free, expected "
+            f"{megabytes(CACHE_BYTES)} for compiled kernels; make room."
+        )
+    if world > 1 and not hardware.mpi and not arguments.get("orchestrator_type"):
+        yield (
+            "MPI: found none, expected Open MPI for more than one GPU; install libopenmpi-dev, or "
+            f"run in the container {IMAGE}."
+        )
+
+
+def _world(arguments: Mapping[str, object]) -> int:
+    sizes = (arguments.get("tensor_parallel_size"), arguments.get("pipeline_parallel_size"))
+    world = 1
+    for size in sizes:
+        world *= size if isinstance(size, int) else 1
+    return world
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers: `1.3.0rc2` comes after `1.2.1`, which is all that is asked."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("rc")[0])[:3])

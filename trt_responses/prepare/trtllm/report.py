@@ -1,0 +1,53 @@
+"""What was measured while an engine was prepared, as JSON and as one plot.
+
+Knows the measurements' shape; measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.card import write_whole
+from trt_responses.prepare.trtllm.plot import line_plot
+from trt_responses.prepare.trtllm.warmup import Start  # noqa: TC001  # likewise
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REPORT = "warmup_report.json"
+PLOT = "warmup.svg"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    package: str
+    hardware: Mapping[str, str]
+    arguments: Mapping[str, object]
+    cold: Start
+    again: Start
+    """From the caches that the first start had left."""
+    caches_bytes: int
+    weights_bytes: int
+
+    @property
+    def same_answers(self) -> bool:
+        """Greedy ids of both starts are equal; there is no other proof that nothing was lost."""
+        return self.cold.answers == self.again.answers
+
+
+def write_report(directory: Path, report: Report) -> None:
+    found = {**asdict(report), "same_answers": report.same_answers}
+    for batch, shown in zip(report.cold.batches, found["cold"]["batches"], strict=True):
+        shown["tokens_per_s"] = round(batch.tokens_per_s, 1)
+    write_whole(directory / REPORT, json.dumps(found, indent=2) + "\n")
+    points = [(float(batch.size), batch.tokens_per_s) for batch in report.cold.batches]
+    plot = line_plot(
+        points,
+        title=f"{report.hardware.get('gpu', 'GPU')}, TensorRT-LLM {report.package}: warm-up",
+        x_name="requests at once",
+        y_name="tokens/s",
+    )
+    write_whole(directory / PLOT, plot)

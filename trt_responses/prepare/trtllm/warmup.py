@@ -1,0 +1,184 @@
+"""What a started engine is asked before it is trusted: every graph size, and fixed greedy prompts.
+
+Knows the engine seam and a clock; knows no concrete engine and no file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.base import GenerateOptions
+from trt_responses.errors import ApiError
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.trtllm.profiles import graph_sizes
+from trt_responses.tokens.vocabulary import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from trt_responses.engine.base import Chunk, Engine
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+STOPS = (CONTROL.return_, CONTROL.call)
+BATCH_TOKENS = 16
+ANSWER_TOKENS = 512
+STOP_S = 60.0
+SYSTEM = (
+    "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n"
+    "Knowledge cutoff: 2024-06\n\nReasoning: low\n\n# Valid channels: analysis, commentary, final. "
+    "Channel must be included for every message.{more}<|end|>"
+)
+CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
+TOOL = (
+    "<|start|>developer<|message|># Tools\n\n## functions\n\nnamespace functions {\n\n"
+    "// The weather of a city.\ntype get_weather = (_: {\ncity: string,\n}) => any;\n\n"
+    "} // namespace functions<|end|>"
+)
+PROMPTS = {
+    "answer": SYSTEM.format(more="")
+    + "<|start|>user<|message|>What is the capital of France?<|end|><|start|>assistant",
+    "call": SYSTEM.format(more=CALLS)
+    + TOOL
+    + "<|start|>user<|message|>What is the weather in Paris? Use the tool.<|end|>"
+    + "<|start|>assistant",
+}
+"""One that a model should answer up to `<|return|>`, one that it should end with `<|call|>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """So many requests at once, from the first push to the last chunk."""
+
+    size: int
+    tokens: int
+    seconds: float
+    first_token_s: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / max(self.seconds, 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """A fixed prompt's answer."""
+
+    prompt: str
+    token_ids: tuple[int, ...]
+    ends_with: str
+    """The spelling of the id that stopped it, or `length`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of the engine, and what it was asked."""
+
+    seconds: float
+    batches: tuple[Batch, ...]
+    answers: tuple[Greedy, ...]
+    free_bytes: tuple[int, ...]
+    """Of each GPU, once the engine had started."""
+
+
+class Timed:
+    """A sink that counts, and notes when the first ids came."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.token_ids: list[int] = []
+        self.first_s: float | None = None
+        self.last: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+        self._clock = clock
+
+    def push(self, chunk: Chunk, /) -> None:
+        if chunk.token_ids and self.first_s is None:
+            self.first_s = self._clock()
+        self.token_ids += chunk.token_ids
+        if chunk.finish is not None and not self.last.done():
+            self.last.set_result(chunk)
+
+
+async def measured(
+    engine: Engine,
+    vocabulary: Vocabulary,
+    clock: Callable[[], float],
+    *,
+    begin: Callable[[str], object],
+    phases: tuple[str, ...],
+    free_bytes: Callable[[], tuple[int, ...]],
+) -> Start:
+    """Start an engine, ask it, stop it. With a second phase it is asked every graph size too."""
+    begin(phases[0])
+    began = clock()
+    await engine.start()
+    seconds = round(clock() - began, 3)
+    try:
+        for phase in phases[1:]:
+            begin(phase)
+        sizes = graph_sizes(engine.limits().max_batch) if phases[1:] else []
+        seen = await batches(engine, vocabulary, sizes, clock)
+        answers = await greedy(engine, vocabulary, clock)
+        free = free_bytes()
+    finally:
+        await engine.stop(STOP_S)
+    return Start(seconds, tuple(seen), answers, free)
+
+
+async def batches(
+    engine: Engine,
+    vocabulary: Vocabulary,
+    sizes: Iterable[int],
+    clock: Callable[[], float],
+) -> list[Batch]:
+    """Each size once, its prompts all different, so that nothing is only read from a cache."""
+    found = []
+    for size in sizes:
+        prompts = [_ids(vocabulary, _numbered(n, size)) for n in range(size)]
+        found.append(await _batch(engine, prompts, clock))
+    return found
+
+
+async def greedy(
+    engine: Engine, vocabulary: Vocabulary, clock: Callable[[], float]
+) -> tuple[Greedy, ...]:
+    found = []
+    for name, prompt in PROMPTS.items():
+        sink = Timed(clock)
+        options = GenerateOptions(ANSWER_TOKENS, STOPS, temperature=0.0)
+        last = await _ended(engine, _ids(vocabulary, prompt), options, sink)
+        ends_with = "length" if last.stop_id is None else vocabulary.control_name(last.stop_id)
+        found.append(Greedy(name, tuple(sink.token_ids), ends_with))
+    return tuple(found)
+
+
+async def _batch(engine: Engine, prompts: Sequence[list[int]], clock: Callable[[], float]) -> Batch:
+    options = GenerateOptions(BATCH_TOKENS, (), temperature=0.0)
+    began, sinks = clock(), [Timed(clock) for _ in prompts]
+    pairs = zip(prompts, sinks, strict=True)
+    await asyncio.gather(*(_ended(engine, prompt, options, sink) for prompt, sink in pairs))
+    ended = clock()
+    first = min((sink.first_s for sink in sinks if sink.first_s is not None), default=ended)
+    tokens = sum(len(sink.token_ids) for sink in sinks)
+    return Batch(len(sinks), tokens, round(ended - began, 6), round(first - began, 6))
+
+
+async def _ended(engine: Engine, prompt: list[int], options: GenerateOptions, sink: Timed) -> Chunk:
+    try:
+        engine.generate(prompt, options, sink)
+    except ApiError as error:
+        raise PrepareError(f"warm-up: the engine refused a prompt ({error}).") from None
+    last = await sink.last
+    if last.finish == "error":
+        raise PrepareError(f"warm-up: the engine failed ({last.error}), expected an answer.")
+    return last
+
+
+def _numbered(n: int, size: int) -> str:
+    question = f"Request {n} of {size}: count from {n}."
+    return SYSTEM.format(more="") + f"<|start|>user<|message|>{question}<|end|><|start|>assistant"
+
+
+def _ids(vocabulary: Vocabulary, prompt: str) -> list[int]:
+    ids: list[int] = vocabulary.encoding.encode(prompt, allowed_special="all")
+    return ids
