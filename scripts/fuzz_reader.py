@@ -12,7 +12,7 @@ import time
 import traceback
 from collections import Counter
 
-from tests.unit.oracle import Generations, Judge, merge, read_in_chunks, split
+from tests.support.oracle import Generations, Judge, merge, read_in_chunks, split
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.tokens.vocabulary import load
 

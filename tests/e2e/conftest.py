@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.demo.wordings import SOURCE
-from tests.graphs import Graph, planned, written
+from tests.support.graphs import Graph, planned, written
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.demo import expand

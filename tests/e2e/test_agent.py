@@ -11,9 +11,9 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
-from tests.protocol.served import SETTINGS, script
 from tests.protocol.test_agents import FIRST, LAST, PATCH, SECOND, START, THIRD, body
-from tests.serving import serving
+from tests.support.served import SETTINGS, script
+from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings

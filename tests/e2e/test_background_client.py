@@ -12,8 +12,8 @@ import openai
 import pytest
 
 from tests.e2e.test_client import client_of, listening
-from tests.protocol.served import ANSWER, CALL, THOUGHT, ids, script
 from tests.protocol.test_stateless import KEYED, result, written
+from tests.support.served import ANSWER, CALL, THOUGHT, ids, script
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from tests.protocol.served import ANSWER, CALL, SETTINGS, THOUGHT, WEATHER, ids, script, squared
-from tests.serving import serving
-from tests.unit.sdk_judge import SPECIFIED
+from tests.support.sdk_judge import SPECIFIED
+from tests.support.served import ANSWER, CALL, SETTINGS, THOUGHT, WEATHER, ids, script, squared
+from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from openai.types.responses import FunctionToolParam
 
-    from tests.serving import Address
+    from tests.support.serving import Address
     from trt_responses.engine.base import Engine
 
 TOOL: FunctionToolParam = {

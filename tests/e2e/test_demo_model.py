@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from openai import OpenAI
 
 from scripts.demo.talk import GREETING, SELF, SKILLS
-from tests.serving import serving
+from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings

@@ -17,7 +17,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from scripts.demo.wordings import SOURCE
-from tests.serving import child
+from tests.support.serving import child
 from trt_responses.backends import engine_of
 from trt_responses.engine.tensorrt.cuda import runtime
 from trt_responses.errors import StartupError

@@ -13,8 +13,8 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from openai import OpenAI
 
-from tests import lawful
-from tests.serving import serving
+from tests.support import lawful
+from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from tests.double.llm import Double
-from tests.double.results import Script as Said
-from tests.gather import Gather, begin, generated
+from tests.support.double.llm import Double
+from tests.support.double.results import Script as Said
+from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
@@ -24,8 +24,8 @@ from trt_responses.errors import EngineUnavailable, InvalidRequest, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from tests.double.words import SamplingParams
-    from tests.graphs import Graph
+    from tests.support.double.words import SamplingParams
+    from tests.support.graphs import Graph
     from trt_responses.engine.base import Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 

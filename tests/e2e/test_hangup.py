@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests import lawful
-from tests.asgi import PATIENCE_S, asked, events_of, until
-from tests.protocol.served import ANSWER, SETTINGS, ids, script
-from tests.protocol.stores import memory
-from tests.serving import serving
+from tests.support import lawful
+from tests.support.asgi import PATIENCE_S, asked, events_of, until
+from tests.support.served import ANSWER, SETTINGS, ids, script
+from tests.support.serving import serving
+from tests.support.stores import memory
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall, StepClock
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from tests.serving import Address
+    from tests.support.serving import Address
     from trt_responses.engine.base import Engine
     from trt_responses.store.base import Store
 

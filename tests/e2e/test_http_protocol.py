@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from tests.asgi import PATIENCE_S, until
 from tests.e2e.test_hangup import STALLED, Wire
-from tests.protocol.served import ANSWER, SETTINGS, script, vocabulary
-from tests.serving import serving
+from tests.support.asgi import PATIENCE_S, until
+from tests.support.served import ANSWER, SETTINGS, script, vocabulary
+from tests.support.serving import serving
 from trt_responses.app import create_app, mint
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol

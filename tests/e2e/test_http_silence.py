@@ -21,12 +21,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from tests.asgi import PATIENCE_S, asked, events_of, living, until
 from tests.e2e.test_hangup import STALLED, Wire, _news_has_come, wide
 from tests.e2e.test_http_protocol import ASK, HEADER_BYTES, OFFER, ask, refused
 from tests.e2e.test_lifecycle import our_server
-from tests.protocol.served import ANSWER, SETTINGS, script
-from tests.serving import Address
+from tests.support.asgi import PATIENCE_S, asked, events_of, living, until
+from tests.support.served import ANSWER, SETTINGS, script
+from tests.support.serving import Address
 from trt_responses.app import create_app, mint
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol

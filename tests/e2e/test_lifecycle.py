@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import lawful
-from tests.asgi import PATIENCE_S, events_of, until
 from tests.e2e.test_hangup import STALLED, Wire
-from tests.protocol.served import ANSWER, SETTINGS, script
-from tests.serving import Address, child
+from tests.support import lawful
+from tests.support.asgi import PATIENCE_S, events_of, until
+from tests.support.served import ANSWER, SETTINGS, script
+from tests.support.serving import Address, child
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint

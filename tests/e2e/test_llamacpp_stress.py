@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from tests.gather import Gather, begin, generated
+from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.base import GenerateOptions, Guide
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.llamacpp.keeper import Patience

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.gather import generated
+from tests.support.gather import generated
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.forward import Reference, clamped_swiglu, rotations, visible
@@ -67,7 +67,7 @@ class Models:
         """llama.cpp's answer to the prompt, over a float32 file."""
         model, target = self.folder / f"{form}.gguf", self.folder / f"{form}.npy"
         convert(self.checkpoint(form), model, self.vocabulary, weight_type="f32", unpack=True)
-        script = Path(__file__).with_name("llama_logprobs.py")
+        script = Path(__file__).parents[1] / "support" / "llama_logprobs.py"
         command = [sys.executable, *map(str, (script, model, target)), json.dumps(PROMPT_IDS)]
         subprocess.run(command, check=True, capture_output=True, timeout=110)
         found: Floats = np.load(target)

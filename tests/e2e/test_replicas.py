@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.asgi import JSON, PATIENCE_S
-from tests.e2e import redis_server
-from tests.e2e.dying_server import LEASE_S
 from tests.e2e.test_store_kill import Servers, asked
-from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
+from tests.support import redis_server
+from tests.support.asgi import JSON, PATIENCE_S
+from tests.support.dying_server import LEASE_S
+from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from trt_responses.backends import store_of
 from trt_responses.serve.server import _lasting
 from trt_responses.settings import Settings
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from tests.asgi import Call
-    from tests.e2e.redis_server import RedisServer
-    from tests.protocol.served import Served
+    from tests.support.asgi import Call
+    from tests.support.redis_server import RedisServer
+    from tests.support.served import Served
     from trt_responses.store.base import Store
 
     Open = Callable[[], Store]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tests.asgi import asked
 from tests.e2e.test_client import listening
-from tests.protocol.served import ids
-from tests.ticks import settled
+from tests.support.asgi import asked
+from tests.support.served import ids
+from tests.support.ticks import settled
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from tests import random_schemas
-from tests.asgi import Client, living
-from tests.gather import generated
-from tests.replay import ids_of
-from tests.steering import Noting, Play
-from tests.unit.schema_judge import valid
-from tests.unit.test_schema import CASES
+from tests.support import random_schemas
+from tests.support.asgi import Client, living
+from tests.support.gather import generated
+from tests.support.replay import ids_of
+from tests.support.schema_judge import valid
+from tests.support.steering import Noting, Play
+from tests.unit.schema.test_schema import CASES
 from trt_responses.app import create_app
 from trt_responses.backends import llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
     from pathlib import Path
 
-    from tests.asgi import Call
+    from tests.support.asgi import Call
     from trt_responses.engine.base import Engine, Handle, Sink
     from trt_responses.tokens.vocabulary import Vocabulary
 

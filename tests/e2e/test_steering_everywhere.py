@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.double.llm import Double
-from tests.double.results import Script as Said
-from tests.gather import generated
-from tests.replay import PROMPT, ids_of
-from tests.steering import GUIDES, Noting, Play
-from tests.unit.schema_judge import valid
+from tests.support.double.llm import Double
+from tests.support.double.results import Script as Said
+from tests.support.gather import generated
+from tests.support.replay import PROMPT, ids_of
+from tests.support.schema_judge import valid
+from tests.support.steering import GUIDES, Noting, Play
 from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
@@ -32,7 +32,7 @@ from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.double.words import SamplingParams
+    from tests.support.double.words import SamplingParams
     from trt_responses.engine.base import Engine, Handle, Sink
     from trt_responses.tokens.vocabulary import Vocabulary
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.asgi import Client, living
 from tests.e2e import test_steering as steering
-from tests.steering import Noting
+from tests.support.asgi import Client, living
+from tests.support.steering import Noting
 from trt_responses.app import create_app
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.graphs import Graph
+    from tests.support.graphs import Graph
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Claim = Callable[[steering.Bench], None]

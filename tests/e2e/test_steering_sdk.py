@@ -18,9 +18,9 @@ from openai import AsyncOpenAI
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
-from tests.protocol.served import SETTINGS, ids
-from tests.serving import serving
-from tests.steering import GUIDES
+from tests.support.served import SETTINGS, ids
+from tests.support.serving import serving
+from tests.support.steering import GUIDES
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.double.lab import Lab, tiny_checkpoint
-from tests.double.llm import Double
-from tests.double.results import Script
-from tests.serving import serving
+from tests.support.double.lab import Lab, tiny_checkpoint
+from tests.support.double.llm import Double
+from tests.support.double.results import Script
+from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.doctor.server import self_test
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.double.words import SamplingParams
+    from tests.support.double.words import SamplingParams
     from trt_responses.doctor import Check
     from trt_responses.tokens.vocabulary import Vocabulary
 

@@ -8,10 +8,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from tests.protocol.served import CALL, WEATHER, served
 from tests.protocol.test_background import AT_ONCE, STALLED, got
 from tests.protocol.test_replay import LONG, frames, replay
-from tests.ticks import settled
+from tests.support.served import CALL, WEATHER, served
+from tests.support.ticks import settled
 from trt_responses.store.limits import Bounds
 from trt_responses.store.sqlite.store import SqliteStore
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.protocol.served import Served, Written
+    from tests.support.served import Served, Written
 
 BOUNDS = Bounds(lease_s=6)
 """Jobs are renewed each second, and outlive a machine that is busy with other things."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.needs import CHECKPOINT, missing
+from tests.support.needs import CHECKPOINT, missing
 
 
 @pytest.fixture(scope="session")

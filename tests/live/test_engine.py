@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e import test_engines as suite
-from tests.live.needs import missing
+from tests.support.needs import missing
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prepare.trtllm.profiles import arguments_for, class_of

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live.differences import changes, differences
+from tests.support.differences import changes, differences
 from trt_responses.engine.trtllm.engine import installed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.double.contract import Version
+    from tests.support.double.contract import Version
 
 pytestmark = pytest.mark.gpu
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tests import lawful
-from tests.asgi import JSON
-from tests.protocol.served import ids, script, served
 from tests.protocol.test_replies import check_streamed
+from tests.support import lawful
+from tests.support.asgi import JSON
+from tests.support.served import ids, script, served
 from trt_responses.engine.scripted.engine import Script
 
 if TYPE_CHECKING:
-    from tests.asgi import Call
-    from tests.protocol.served import Served
+    from tests.support.asgi import Call
+    from tests.support.served import Served
 
 HEADERS = JSON | {
     "accept": "text/event-stream",

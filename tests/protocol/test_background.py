@@ -14,11 +14,11 @@ import orjson
 import pytest
 from openai.types.responses import Response
 
-from tests import lawful
-from tests.asgi import JSON, asked
-from tests.protocol.served import ANSWER, THOUGHT, script, served
-from tests.protocol.stores import BrokenStore
-from tests.ticks import Ticks, settled
+from tests.support import lawful
+from tests.support.asgi import JSON, asked
+from tests.support.served import ANSWER, THOUGHT, script, served
+from tests.support.stores import BrokenStore
+from tests.support.ticks import Ticks, settled
 from trt_responses.engine.scripted.engine import Die, Stall
 from trt_responses.errors import ApiError, StoreUnavailable
 from trt_responses.response.background.lost import LOST
@@ -29,8 +29,8 @@ from trt_responses.wire.response import Response as OurResponse
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.asgi import Call
-    from tests.protocol.served import Served
+    from tests.support.asgi import Call
+    from tests.support.served import Served
     from trt_responses.store.base import Job
 
 STALLED = script("<|channel|>final<|message|>Hold on", Stall())

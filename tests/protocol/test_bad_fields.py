@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.served import WEATHER, served
 from tests.protocol.test_bad_input import INVALID, MISSING, Row, bad, body, item, raw, tool
 from tests.protocol.test_replies import check_told
+from tests.support.served import WEATHER, served
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}

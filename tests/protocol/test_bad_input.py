@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.asgi import JSON, asked
-from tests.protocol.served import served
 from tests.protocol.test_replies import check_told
+from tests.support.asgi import JSON, asked
+from tests.support.served import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,13 +14,13 @@ import pytest
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from tests.asgi import JSON, asked
-from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, script, served
 from tests.protocol.test_replies import check_streamed, without_ids
+from tests.support.asgi import JSON, asked
+from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, script, served
 from trt_responses.engine.scripted.engine import Die
 
 if TYPE_CHECKING:
-    from tests.asgi import Call, Client
+    from tests.support.asgi import Call, Client
 
 SPECIFICATION = Path(__file__).parents[1] / "data" / "openresponses.openapi.json"
 """The Open Responses specification of 2026-04-24."""

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import lawful
-from tests.asgi import JSON, Client, turn, until
-from tests.protocol.served import ANSWER, CALL, SETTINGS, script, served, squared
 from tests.protocol.test_replies import check_told
+from tests.support import lawful
+from tests.support.asgi import JSON, Client, turn, until
+from tests.support.served import ANSWER, CALL, SETTINGS, script, served, squared
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.errors import ApiError
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from tests.asgi import Call
+    from tests.support.asgi import Call
 
 DYING = script("<|channel|>final<|message|>Hello th", Die("out of memory"))
 STALLED = script("<|channel|>final<|message|>Hold on", Stall())

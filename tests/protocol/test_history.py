@@ -6,8 +6,8 @@ import asyncio
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from tests.asgi import Client, living
-from tests.protocol.served import (
+from tests.support.asgi import Client, living
+from tests.support.served import (
     ANSWER,
     CALL,
     SETTINGS,
@@ -18,7 +18,7 @@ from tests.protocol.served import (
     served,
     vocabulary,
 )
-from tests.protocol.stores import memory
+from tests.support.stores import memory
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.settings import Settings
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.asgi import Call
-    from tests.protocol.served import Served
+    from tests.support.asgi import Call
+    from tests.support.served import Served
 
 SECOND = "<|channel|>final<|message|>Sunny.<|return|>"
 PREAMBLE_CALL = (

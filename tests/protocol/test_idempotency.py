@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.asgi import JSON, asked
-from tests.protocol.served import ANSWER, THOUGHT, script, served
 from tests.protocol.test_background import AT_ONCE, STALLED
-from tests.ticks import settled
+from tests.support.asgi import JSON, asked
+from tests.support.served import ANSWER, THOUGHT, script, served
+from tests.support.ticks import settled
 from trt_responses.engine.scripted.engine import Die
 from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from tests.asgi import Call
-    from tests.protocol.served import Served
+    from tests.support.asgi import Call
+    from tests.support.served import Served
 
 
 def ask(s: Served, key: str, owner: str | None = None, **fields: Any) -> Call:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.served import WEATHER, served
+from tests.support.served import WEATHER, served
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}

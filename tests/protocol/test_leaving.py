@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from tests import lawful
-from tests.asgi import JSON, turn, until
-from tests.protocol.served import ANSWER, SETTINGS, THOUGHT, ids, script, served
-from tests.protocol.stores import FAULTS, BrokenStore, SlowStore, memory
+from tests.support import lawful
+from tests.support.asgi import JSON, turn, until
+from tests.support.served import ANSWER, SETTINGS, THOUGHT, ids, script, served
+from tests.support.stores import FAULTS, BrokenStore, SlowStore, memory
 from trt_responses.engine.scripted.engine import Script, Stall
 
 if TYPE_CHECKING:
     from starlette.types import Message
 
-    from tests.protocol.served import Served
+    from tests.support.served import Served
 
 ENDLESS = Script(tuple((i,) for i in ids("<|channel|>final<|message|>") + ids(" word") * 500))
 STALLED = script("<|channel|>final<|message|>Hold on", Stall())

@@ -11,11 +11,11 @@ import orjson
 import pytest
 from openai_harmony import Conversation, RenderConversationConfig, Role
 
-from tests import lawful
-from tests.asgi import asked
-from tests.protocol.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from tests.protocol.test_replies import check_streamed, without_ids
-from tests.unit.sdk_judge import accumulated
+from tests.support import lawful
+from tests.support.asgi import asked
+from tests.support.sdk_judge import accumulated
+from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted.engine import Scored, Script
 from trt_responses.harmony.read.logprobs import LEAST

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.protocol.served import ANSWER, THOUGHT, ids, served
 from tests.protocol.test_background import AT_ONCE, STALLED, got, started, two
-from tests.ticks import Ticks, settled
-from tests.unit.sdk_judge import refused
+from tests.support.sdk_judge import refused
+from tests.support.served import ANSWER, THOUGHT, ids, served
+from tests.support.ticks import Ticks, settled
 from trt_responses.engine.scripted.engine import Script
 from trt_responses.response.background.lost import LOST
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from tests.asgi import Call
-    from tests.protocol.served import Served
+    from tests.support.asgi import Call
+    from tests.support.served import Served
 
 LONG = Script(tuple((i,) for i in ids("<|channel|>final<|message|>") + ids(" word") * 200))
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests import lawful
-from tests.asgi import JSON, Call, asked
-from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
-from tests.unit.sdk_judge import SPECIFIED, refused
+from tests.support import lawful
+from tests.support.asgi import JSON, Call, asked
+from tests.support.sdk_judge import SPECIFIED, refused
+from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.request import Request
 

@@ -17,15 +17,15 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
-from tests.asgi import JSON
-from tests.protocol.served import CALL, THOUGHT, served
 from tests.protocol.test_dialect import check_body
+from tests.support.asgi import JSON
+from tests.support.served import CALL, THOUGHT, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.asgi import Call
-    from tests.protocol.served import Served
+    from tests.support.asgi import Call
+    from tests.support.served import Served
 
 CASES = 1000
 """In each of two parts, so that two workers share them."""

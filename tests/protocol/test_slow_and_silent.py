@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.asgi import Client, asked
-from tests.protocol.served import ANSWER, THOUGHT, ids, served
 from tests.protocol.test_background import AT_ONCE, STALLED, ended
-from tests.ticks import Ticks, settled
+from tests.support.asgi import Client, asked
+from tests.support.served import ANSWER, THOUGHT, ids, served
+from tests.support.ticks import Ticks, settled
 from trt_responses.engine.scripted.engine import Script
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.asgi import JSON, Call, asked
-from tests.protocol.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
-from tests.unit.sdk_judge import refused
+from tests.support.asgi import JSON, Call, asked
+from tests.support.sdk_judge import refused
+from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine.scripted.engine import Script
 from trt_responses.errors import StartupError
 from trt_responses.store.limits import Bounds

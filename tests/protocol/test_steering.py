@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.protocol.served import Served, script, served
-from tests.steering import GUIDES
+from tests.support.served import Served, script, served
+from tests.support.steering import GUIDES
 from trt_responses.response.generation import CONTINUATION_PRIORITY
 
 if TYPE_CHECKING:

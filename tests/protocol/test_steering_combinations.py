@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.protocol.served import script, served
-from tests.steering import GUIDES
-from tests.unit.schema_judge import valid
+from tests.support.schema_judge import valid
+from tests.support.served import script, served
+from tests.support.steering import GUIDES
 from trt_responses.harmony.schema import Forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.asgi import Call
+    from tests.support.asgi import Call
     from trt_responses.engine.base import GenerateOptions
     from trt_responses.engine.scripted.engine import Script
 

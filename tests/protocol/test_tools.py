@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests import lawful
-from tests.protocol.served import WEATHER, ids, served
 from tests.protocol.test_replies import check_streamed, without_ids
-from tests.steering import GUIDES
+from tests.support import lawful
+from tests.support.served import WEATHER, ids, served
+from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import Script
 from trt_responses.harmony.pattern import anchored
 

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests import lawful
-from tests.protocol.served import CALL, THOUGHT, WEATHER, ids, served, vocabulary
+from tests.support import lawful
+from tests.support.served import CALL, THOUGHT, WEATHER, ids, served, vocabulary
 
 CONTEXT = 512
 AUTO: dict[str, Any] = {"truncation": "auto", "max_output_tokens": 32}

@@ -1,0 +1,220 @@
+"""The stand-in itself: `LLM` runs ids from scripts, and behaves as the contract says.
+
+One clock makes the steps. What a careless caller would do wrong is noted in `misuse`, where the
+real package would answer with a hang or with wrong ids.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from tests.support.double import contract as names
+from tests.support.double.results import Fail, Hang, RequestOutput, Response, Script, Step
+from tests.support.double.words import GuidedDecodingParams, SamplingParams, words_class
+from trt_responses.engine.scripted.clock import StepClock
+from trt_responses.engine.trtllm.api import Package
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tests.support.double.contract import Version
+
+FULL = "The number of prompt tokens and tokens to generate exceeds max_seq_len."
+
+
+class RequestError(RuntimeError):
+    """As in `tensorrt_llm.executor.utils`."""
+
+
+class CppExecutorError(RuntimeError):
+    """As in `tensorrt_llm.executor.executor`."""
+
+
+@dataclass
+class Double:
+    """How the stand-in behaves, and what was done to it."""
+
+    script: Callable[[Sequence[int], SamplingParams], Script]
+    version: Version = "1.2.1"
+    gpus: int = 1
+    clock: StepClock = field(default_factory=StepClock.free)
+    real_max_seq_len: int | None = None
+    """What fits in fact, when it is less than was asked for: told late."""
+    flat_logprobs: bool = False
+    dead: bool = False
+    """The worker is gone: nothing is answered, and nothing is said about it."""
+    crashed: bool = False
+    misuse: list[str] = field(default_factory=list)
+    llms: list[LLM] = field(default_factory=list)
+    requests: list[RequestOutput] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
+    """Lets a shutdown that waits for a dead worker return."""
+
+    def package(self) -> Package:
+        sampling = words_class(SamplingParams, names.sampling_fields(self.version))
+        guides = words_class(GuidedDecodingParams, names.guide_fields())
+        fields = {n: names.Field(e) for n, e in names.checked_arguments(self.version).items()}
+        return Package(self.version, LLMClass(self), sampling, guides, fields)
+
+    def modules(self) -> dict[str, ModuleType]:
+        """The same as modules, each name where the contract has it."""
+        package, where = self.package(), names.texts("modules")
+        values: dict[str, object] = {
+            "LLM": package.llm,
+            "SamplingParams": package.sampling_params,
+            "GuidedDecodingParams": package.guided_decoding_params,
+            "TorchLlmArgs": type("", (), {"model_fields": package.argument_fields}),
+        }
+        found = {where[name]: ModuleType(where[name]) for name in values}
+        for name, value in values.items():
+            setattr(found[where[name]], name, value)
+        found["tensorrt_llm"].__version__ = self.version  # type: ignore[attr-defined]  # as theirs
+        return found
+
+    def crash(self, message: str = "CUDA error") -> None:
+        self.crashed = True
+        for request in self.requests:
+            if not request.finished:
+                request.send(Response(error=CppExecutorError(message)))
+
+
+class LLMClass:
+    """Stands for the class: calling it makes an `LLM`, and its signature is the contract's."""
+
+    def __init__(self, plan: Double) -> None:
+        self._plan = plan
+        self.__signature__ = names.llm_signature()
+
+    def __call__(self, **given: object) -> LLM:
+        names.check_all(given, names.checked_arguments(self._plan.version))
+        if "model" not in given:
+            raise TypeError("LLM() missing 1 required argument: 'model'")
+        llm = LLM(self._plan, given)
+        self._plan.llms.append(llm)
+        return llm
+
+
+class LLM:
+    def __init__(self, plan: Double, arguments: dict[str, object]) -> None:
+        self.plan = plan
+        self.arguments = arguments
+        self.is_shut_down = False
+        self.generate_async = GenerateAsync(self)
+        self._ids = itertools.count(1)
+        self._requests: list[RequestOutput] = []
+        world = self._number("tensor_parallel_size", 1) * self._number("pipeline_parallel_size", 1)
+        if world > plan.gpus:
+            raise RuntimeError(f"World size {world} is larger than the {plan.gpus} visible GPUs.")
+        plan.clock.drive(self._advance)
+
+    @property
+    def tokenizer(self) -> object | None:
+        return None if self.arguments.get("skip_tokenizer_init") else "tokenizer"
+
+    def shutdown(self) -> None:
+        self.is_shut_down = True
+        if self.plan.dead:
+            self.plan.released.wait()
+
+    def begin(self, given: Mapping[str, object]) -> RequestOutput:
+        prompt, params = given["inputs"], given["sampling_params"]
+        assert isinstance(prompt, list)
+        assert isinstance(params, SamplingParams)
+        self._check(prompt, params)
+        result = RequestOutput(self, next(self._ids), prompt, params)
+        for name in ("trace_headers", "cache_salt", "priority"):
+            setattr(result, name, given.get(name))
+        params.pad_id = params.end_id  # the given object is changed: one per request
+        result.script = self.plan.script(prompt, params)
+        self.plan.requests.append(result)
+        if len(prompt) >= (self.plan.real_max_seq_len or len(prompt) + 1):
+            result.send(Response(error=RequestError(FULL)))
+        else:
+            self._requests.append(result)
+        self.plan.clock.wake()
+        return result
+
+    def cancel(self, result: RequestOutput) -> None:
+        if result in self._requests and not self.plan.dead:
+            self._requests.remove(result)
+            result.send(Response(finish_reason="cancelled"))
+            self.plan.clock.wake()
+
+    def _check(self, prompt: list[int], params: SamplingParams) -> None:
+        if self.is_shut_down or self.plan.crashed:
+            raise RuntimeError("LLM is shutting down")
+        if params.end_id is None and self.tokenizer is None:
+            raise ValueError("end_id must be given when there is no tokenizer")
+        backend = self.arguments.get("guided_decoding_backend")
+        if params.guided_decoding is not None and (self.tokenizer is None or backend is None):
+            raise ValueError("guided decoding needs a backend and a tokenizer")
+        at_once = self._number("max_num_tokens", 8192)
+        if len(prompt) > at_once and not self.arguments.get("enable_chunked_prefill"):
+            raise RequestError(f"The prompt has {len(prompt)} tokens: max_num_tokens.")
+        if params.pad_id is not None:
+            self.plan.misuse.append("one SamplingParams object served two requests")
+
+    def _number(self, name: str, default: int) -> int:
+        value = self.arguments.get(name)
+        return value if isinstance(value, int) else default
+
+    def _advance(self) -> bool:
+        """One step of the batch: those that came first, as many as fit."""
+        if self.plan.dead or self.plan.crashed:
+            return False
+        stuck = 0
+        for request in self._requests[: self._number("max_batch_size", 64)]:
+            response = self._step(request)
+            if response is None:
+                stuck += 1
+                continue
+            if response.finish_reason or response.error:
+                self._requests.remove(request)
+            request.send(response)
+        batch = min(len(self._requests), self._number("max_batch_size", 64))
+        return batch > stuck
+
+    def _step(self, request: RequestOutput) -> Response | None:
+        request.running = True
+        params, steps = request.sampling_params, request.script.steps
+        step: Step = (params.end_id or 0,)
+        if request.position < len(steps):
+            step = steps[request.position]
+        if isinstance(step, Hang):
+            return None
+        request.position += 1
+        if isinstance(step, Fail):
+            return Response(error=step.error)
+        for count, token_id in enumerate(step, 1):
+            request.made += 1
+            if finish := self._finish(request, token_id):
+                return Response(step[:count], *finish)
+        full = request.script.full and request.position == len(steps)
+        return Response(step, "length" if full else None)
+
+    def _finish(self, request: RequestOutput, token_id: int) -> tuple[str, int | None] | None:
+        """In this order: the end id, the length, the stop words."""
+        params = request.sampling_params
+        context = self._number("max_seq_len", 1 << 30)
+        if token_id == params.end_id:
+            return "stop", None
+        if request.made >= params.max_tokens:
+            return "length", None
+        if len(request.prompt_token_ids) + request.made >= context:
+            return "length", None
+        return ("stop", token_id) if token_id in (params.stop_token_ids or ()) else None
+
+
+class GenerateAsync:
+    """The method, with the version's own signature: what it does not name is a `TypeError`."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self.__signature__ = names.call_signature(llm.plan.version)
+
+    def __call__(self, inputs: list[int], **given: object) -> RequestOutput:
+        return self._llm.begin(self.__signature__.bind(inputs, **given).arguments)

@@ -1,0 +1,252 @@
+"""Transcripts, and a run over one: the real reader, machine, log and run on the scripted engine.
+
+Time, ids and the engine's steps are arguments, so a transcript gives the same log every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from trt_responses.engine.base import GenerateOptions
+from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
+from trt_responses.harmony.read.reader import Reader
+from trt_responses.harmony.steer.plans import Segment
+from trt_responses.response.generation import Generation
+from trt_responses.response.log.log import Cursor, Log
+from trt_responses.response.log.machine import Callee, Machine
+from trt_responses.response.run import Run
+from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.wire.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.harmony.read.reader import Tables
+    from trt_responses.response.run import Listener
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+    Commit = Callable[[Response, Run], Awaitable[None]]
+
+Json = dict[str, Any]
+Ending = Literal["stop", "length", "error", "abort"]
+
+FOLDER = Path(__file__).parents[1] / "transcripts"
+PROMPT = tuple(range(1000, 1012))
+"""Stands for a rendered prompt: nothing after the renderer looks inside."""
+CUSTOM = "custom:"
+"""Before the name of a custom tool."""
+ENGINE_FAULT = "out of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One engine request: ids that are forced, ids as the model wrote them, and how it ended."""
+
+    steps: tuple[tuple[int, ...], ...]
+    finish: Ending = "stop"
+    forced: tuple[int, ...] = ()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(token_id for step in self.steps for token_id in step)
+
+    def chunked(self, size: int) -> Part:
+        ids = self.ids
+        return replace(self, steps=tuple(ids[a : a + size] for a in range(0, len(ids), size)))
+
+    def script(self) -> Script:
+        tail = {"error": (Die(ENGINE_FAULT),), "abort": (Stall(),)}.get(self.finish, ())
+        finish: Literal["stop", "length"] = "length" if self.finish == "length" else "stop"
+        return Script((*self.steps, *tail), finish, cached_tokens=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    name: str
+    source: Json
+    tools: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    def with_last(self, part: Part) -> Transcript:
+        return replace(self, parts=(*self.parts[:-1], part))
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def load(name: str, vocabulary: Vocabulary) -> Transcript:
+    source = json.loads((FOLDER / f"{name}.json").read_text())
+    assert source["name"] == name
+    parts = tuple(
+        Part(
+            steps=tuple(ids_of(step, vocabulary) for step in part["steps"]),
+            finish=part["finish"],
+            forced=ids_of(part.get("forced", ""), vocabulary),
+        )
+        for part in source["segments"]
+    )
+    return Transcript(name, source, tuple(source["tools"]), parts)
+
+
+def ids_of(written: str | Sequence[int | str], vocabulary: Vocabulary) -> tuple[int, ...]:
+    """Text with control ids spelled out, or a list of such texts and raw ids."""
+    if isinstance(written, str):
+        return tuple(vocabulary.encoding.encode(written, allowed_special="all"))
+    return tuple(
+        token_id
+        for piece in written
+        for token_id in (ids_of(piece, vocabulary) if isinstance(piece, str) else (piece,))
+    )
+
+
+class Mint:
+    """Ids that a transcript can name: `msg_0`, `msg_1`, `rs_0`."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def __call__(self, prefix: str) -> str:
+        number = self._counts[prefix]
+        self._counts[prefix] += 1
+        return f"{prefix}_{number}"
+
+
+class _Parts:
+    """A plan that is written down: the segments of a transcript, while the model goes on."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._left = list(parts)
+
+    def next(self, reader: Reader) -> Segment | None:
+        if reader.ended or not self._left:
+            return None
+        part = self._left.pop(0)
+        between = (CONTROL.end,) if self._left else ()
+        return Segment(100_000, (CONTROL.return_, CONTROL.call, *between), part.forced)
+
+
+async def _stored_nowhere(last: Response, run: Run) -> None:
+    pass
+
+
+class Stage:
+    """A run over scripted segments, ready to be made."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        parts: Sequence[Part],
+        tools: Iterable[str] = (),
+        *,
+        commit: Commit = _stored_nowhere,
+        listener: Listener | None = None,
+        response: Response | None = None,
+        engine: Engine | None = None,
+        reader: Reader | None = None,
+    ) -> None:
+        self.clock = StepClock.manual(settle_turns=3)
+        self.scripted = ScriptedEngine([part.script() for part in parts], clock=self.clock)
+        self.log = Log(response or Response("resp_0", 1_700_000_000, "gpt-oss"))
+        callees = {
+            f"{prefix}{name.removeprefix(CUSTOM)}": Callee(
+                name.removeprefix(CUSTOM), custom=name.startswith(CUSTOM)
+            )
+            for name in tools
+            for prefix in ("", "functions.")
+        }
+        self.machine = Machine(self.log, callees, Mint())
+        self.reader = reader or Reader(tables)
+        self._aborts = bool(parts) and parts[-1].finish == "abort"
+        self._segments = len(parts)
+        self.generation = Generation(
+            prompt_ids=PROMPT,
+            plan=_Parts(parts),
+            options=GenerateOptions(max_tokens=0, stop_ids=(), request_id="resp_0"),
+            engine=engine or self.scripted,
+            reader=self.reader,
+            machine=self.machine,
+            log=self.log,
+            clock_ns=lambda: 5,
+        )
+        self.run = Run(
+            self.generation,
+            commit=commit,
+            clock_s=lambda: 1_700_000_009.5,
+            clock_ns=lambda: 5,
+            listener=listener,
+        )
+
+    async def begin(self) -> asyncio.Task[Response]:
+        """The run is being made, and has asked the engine; no step has been taken."""
+        await self.scripted.start()
+        making = asyncio.create_task(self.run.make())
+        await asyncio.sleep(0)
+        return making
+
+    async def play(self) -> Response:
+        """To the end, one step of the engine at a time."""
+        making = await self.begin()
+        while not making.done():
+            await self.clock.step()
+            if self._aborts and self._stalled():
+                self.run.cancel()
+        return making.result()
+
+    def _stalled(self) -> bool:
+        """The last segment's request has said all that it will ever say."""
+        requests = self.scripted.requests
+        last = requests[-1]
+        return (
+            len(requests) == self._segments
+            and last.state == "running"
+            and not self.scripted._running
+        )
+
+    def frames(self, after: int = -1) -> bytes:
+        return Cursor(self.log, after=after).take()
+
+    def events(self) -> list[Json]:
+        return parsed(self.frames())
+
+
+def staged(transcript: Transcript, tables: Tables) -> Stage:
+    return Stage(tables, transcript.parts, transcript.tools)
+
+
+async def followed(log: Log, *, pauses: int = 0) -> list[bytes]:
+    """What a reader takes while a log is made, to its end; it rests for turns of the loop."""
+    cursor, taken = Cursor(log), list[bytes]()
+    while True:
+        if frames := cursor.take():
+            taken.append(frames)
+            for _ in range(pauses):
+                await asyncio.sleep(0)
+        elif log.closed:
+            return taken
+        else:
+            await log.changed()
+
+
+def parsed(frames: bytes) -> list[Json]:
+    """Frames as a client reads them; the event's name and its type must be one."""
+    events = []
+    for frame in frames.split(b"\n\n")[:-1]:
+        name, data = frame.split(b"\n")
+        event = orjson.loads(data.removeprefix(b"data: "))
+        assert name == b"event: " + event["type"].encode()
+        events.append(event)
+    return events
+
+
+def plain(value: object) -> Any:
+    """One of our values as JSON has it."""
+    return orjson.loads(orjson.dumps(value))

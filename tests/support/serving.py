@@ -1,0 +1,131 @@
+"""A real server on a free port: on the test's own event loop, or as a child process. Whoever starts
+one here ends it by leaving the `with`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import uvicorn
+
+from tests.support.asgi import PATIENCE_S
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Mapping
+
+    from starlette.types import ASGIApp
+
+
+class _Told(uvicorn.Server):
+    """Says when it is up."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.up.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+@asynccontextmanager
+async def serving(
+    app: ASGIApp, *, http: type[asyncio.Protocol] | Literal["auto"] = "auto"
+) -> AsyncIterator[Address]:
+    """The app under uvicorn on this event loop, so that a test can step the engine's clock."""
+    config = uvicorn.Config(app, http=http, port=0, log_level="warning", lifespan="on", ws="none")
+    server = _Told(config)
+    life = asyncio.create_task(server.serve())
+    await server.up.wait()
+    try:
+        assert server.started, "the server did not start"
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        yield Address(host, port)
+    finally:
+        server.should_exit = True
+        async with asyncio.timeout(PATIENCE_S):
+            await life
+
+
+class Child:
+    """`python -m trt_responses` as a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._stdout = process.stdout
+        self._stderr = process.stderr
+
+    async def ready(self) -> Address:
+        """What its one line says, once it has said it."""
+        async with asyncio.timeout(PATIENCE_S):
+            line = (await self._stdout.readline()).decode()
+        found = re.match(r"http://(\S+):(\d+) is ready; try: curl ", line)
+        assert found, line + (await self._stderr.read()).decode()
+        return Address(found[1], int(found[2]))
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def children(self) -> list[int]:
+        """Its own child processes."""
+        pid = self._process.pid
+        return [
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+
+    async def ended(self) -> tuple[int, str, str]:
+        """Exit status, and the rest of what it said on both streams."""
+        async with asyncio.timeout(PATIENCE_S):
+            out, err = await self._process.communicate()
+        assert self._process.returncode is not None
+        return self._process.returncode, out.decode(), err.decode()
+
+    async def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.communicate()
+
+
+@asynccontextmanager
+async def child(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Child]:
+    """A command of ours, with these settings and no others from the environment; it leaves no
+    history behind, unless they say so."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TRT_RESPONSES_")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "trt_responses", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=inherited | {"TRT_RESPONSES_STORE": "memory://"} | dict(environment or {}),
+    )
+    started = Child(process)
+    try:
+        yield started
+    finally:
+        await started.kill()

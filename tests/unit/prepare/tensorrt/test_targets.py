@@ -1,0 +1,436 @@
+"""What is compiled for which GPU and how: choices, weights as constants, sizes, refusals, progress.
+
+Nothing here compiles; each refusal comes before the first byte is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from trt_responses.cli.graph import wish_of
+from trt_responses.cli.main import main
+from trt_responses.prepare.checkpoint.mxfp4 import VALUES, codes
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.safetensors import Tensor, widen
+from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, TINY, Recipe, write_checkpoint
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.hardware import free_memory_bytes
+from trt_responses.prepare.tensorrt import network
+from trt_responses.prepare.tensorrt.binding import RTX_ONLY, USED, binding
+from trt_responses.prepare.tensorrt.build import Means, prepare
+from trt_responses.prepare.tensorrt.eta import Pace
+from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.plan_file import release_of
+from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes
+from trt_responses.prepare.tensorrt.targets import (
+    TARGETS,
+    Family,
+    default_targets,
+    families,
+)
+from trt_responses.prepare.tensorrt.weights import constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.tensorrt.targets import Format
+    from trt_responses.prepare.tensorrt.weights import Constant
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+NAMES = Path(__file__).parents[3] / "data" / "tensorrt_enterprise_names.txt"
+SMALL = replace(TINY, layers=1, intermediate=96)
+FOUR_BITS = Family(("sm120",), "mxfp4", "bfloat16")
+EIGHT_BITS = Family(("sm86",), "int8", "bfloat16")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    path = tmp_path_factory.mktemp("source") / "packed"
+    return open_checkpoint(write_checkpoint(path, Recipe(SMALL, "mxfp4")))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    path = tmp_path_factory.mktemp("source") / "plain"
+    return open_checkpoint(write_checkpoint(path, Recipe(SMALL, "bf16")))
+
+
+# --- the binding --------------------------------------------------------------------------------
+
+
+def attributes() -> set[str]:
+    """Every attribute that the building module takes from anything."""
+    tree = ast.parse(Path(network.__file__).read_text("utf-8"))
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_the_rtx_binding_has_every_name_that_the_builder_uses() -> None:
+    found = binding()
+    assert found.flavour == "rtx"
+    for name, members in USED.items():
+        owner = getattr(found.module, name)
+        assert [m for m in members if not hasattr(owner, m)] == [], name
+    for target in TARGETS:
+        assert hasattr(found.module.ComputeCapability, target.upper())
+
+
+def test_the_builder_uses_no_name_of_the_binding_that_is_not_listed() -> None:
+    """Whatever it takes from anything, and is called like something of the binding's."""
+    module = binding().module
+    classes = [found for name in dir(module) if isinstance(found := getattr(module, name), type)]
+    theirs = set(dir(module)).union(*map(dir, classes))
+    listed = set(USED).union(*USED.values())
+    ours = {"__class__", "__init__", "append", "ctypes", "data", "scale_type", "scales", "size"}
+    assert attributes() & theirs - ours <= listed
+
+
+def test_the_enterprise_binding_has_them_too_but_for_what_names_targets() -> None:
+    theirs = {line for line in NAMES.read_text("ascii").splitlines() if not line.startswith("#")}
+    asked = set(USED) | {member for members in USED.values() for member in members}
+    assert asked - theirs == set(RTX_ONLY)
+
+
+def test_a_missing_binding_is_told_with_the_extra_that_brings_it() -> None:
+    with pytest.raises(PrepareError, match=r"found no binding.*pip install 'trt-responses\[tenso"):
+        binding((("rtx", "no_such_binding"), ("enterprise", "nor_this_one")))
+
+
+def test_building_without_the_extra_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """A process in which none of the extra's packages can be imported; about 1 s."""
+    extra = ("onnx", "onnxruntime", "tensorrt_rtx_bindings", "tensorrt_bindings", "llguidance")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({extra!r})); "
+        "from trt_responses.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    for kind, what in (("tensorrt", "TensorRT: found no binding"), ("onnx", "onnx: found no such")):
+        command = [sys.executable, "-c", code, "engine", "build", "--kind", kind]
+        done = subprocess.run(
+            [*command, "--engines-dir", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[4],
+            check=False,
+        )
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"trt-responses: {what}"), done.stderr
+        assert "pip install 'trt-responses[tensorrt]'" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+# --- targets and families -----------------------------------------------------------------------
+
+
+def test_packed_experts_stay_4_bits_wide_where_the_gpu_has_them_and_8_elsewhere() -> None:
+    assert families(("sm121", "sm86", "sm120", "sm89"), packed=True) == [
+        Family(("sm86", "sm89"), "int8", "bfloat16"),
+        Family(("sm120", "sm121"), "mxfp4", "bfloat16"),
+    ]
+    assert families(("sm75",), packed=True) == [Family(("sm75",), "int8", "float16")]
+
+
+def test_other_checkpoints_are_one_family_in_the_widest_type_that_all_have() -> None:
+    every = tuple(TARGETS)
+    assert families(every[1:], packed=False) == [Family(every[1:], "bf16", "bfloat16")]
+    assert families(("sm75",), packed=False) == [Family(("sm75",), "f16", "float16")]
+    assert families(every, packed=True, asked="f16") == [Family(every, "f16", "float16")]
+    assert families(("sm120",), packed=True, asked="f32") == [Family(("sm120",), "f32", "float32")]
+    assert Family(("sm80", "sm86"), "bf16", "bfloat16").folder == "sm80_sm86"
+
+
+def test_the_default_is_the_gpu_at_hand_or_what_any_packed_model_fits_best() -> None:
+    assert default_targets(packed=True, present="sm89") == ("sm89",)
+    assert default_targets(packed=True, present="sm90") == ("sm120", "sm121")
+    assert default_targets(packed=True, present=None) == ("sm120", "sm121")
+    assert default_targets(packed=False, present=None) == tuple(TARGETS)[1:]
+
+
+@pytest.mark.parametrize(
+    ("targets", "packed", "asked", "sentence"),
+    [
+        (
+            ("sm75",),
+            False,
+            "bf16",
+            "TYPE=bf16: found sm75 (GeForce RTX 20, T4) among the targets, which has no bfloat16, "
+            "expected targets that have; use TYPE=f16.",
+        ),
+        (
+            ("sm86", "sm120"),
+            True,
+            "mxfp4",
+            "TYPE=mxfp4: found sm86 (GeForce RTX 30, A40, A10) among the targets, which has no "
+            "4-bit floats, expected targets that have; use TYPE=int8, which is exact too.",
+        ),
+        (
+            ("sm42",),
+            True,
+            None,
+            "TARGETS: found 'sm42', expected sm75, sm80, sm86, sm89, sm120, sm121.",
+        ),
+        (
+            ("sm90",),
+            True,
+            None,
+            "TARGETS: found 'sm90', expected sm75, sm80, sm86, sm89, sm120, sm121; H100 and H200 "
+            "are not among TensorRT-RTX's targets.",
+        ),
+        ((), True, None, "TARGETS: found none, expected one or more of sm75, sm80, sm86, sm89, "
+         "sm120, sm121."),
+        (
+            ("sm75", "sm120"),
+            True,
+            None,
+            "TARGETS: found sm75 among others, expected it alone: it computes in float16 and they "
+            "in bfloat16; prepare it under another NAME, or say TYPE=f16 for all.",
+        ),
+        (
+            ("sm120",),
+            False,
+            "mxfp4",
+            "TYPE=mxfp4: found a checkpoint without MXFP4 experts, expected one with them.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_go_together_is_refused_by_name(
+    targets: tuple[str, ...], packed: bool, asked: Format | None, sentence: str
+) -> None:
+    with pytest.raises(PrepareError) as caught:
+        families(targets, packed, asked)
+    assert str(caught.value) == sentence
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+def read_back(found: Constant) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """The constant as the builder's dequantize layer means it."""
+    if found.type == "FP4":
+        blocks = np.asarray(found.values).reshape(*found.shape[:-1], -1, 16)
+        values = VALUES[codes(blocks)]
+        assert found.scales is not None
+        scales = np.ldexp(np.float32(1), found.scales.astype(np.int32) - 127)
+        return (values * scales[..., None]).reshape(found.shape)
+    if found.scales is not None:
+        values = widen(found.values).reshape(*found.scales.shape, 32)
+        return (values * widen(found.scales)[..., None]).reshape(found.shape)
+    return widen(found.values)
+
+
+@pytest.mark.parametrize("projection", ["gate_up", "down"])
+@pytest.mark.parametrize(
+    "family", [FOUR_BITS, EIGHT_BITS, Family(("sm75",), "int8", "float16")], ids=str
+)
+def test_packed_weights_mean_bit_for_bit_what_the_checkpoint_says(
+    packed: Checkpoint, family: Family, projection: str
+) -> None:
+    """In the order of rows that the graph's own reader gives, which the CPU's numbers prove."""
+    found = constant(packed.tensors, 0, projection, family)
+    expected = dense(packed, 0, projection, "float32")
+    assert found.exact
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(read_back(found), expected)
+
+
+def test_four_bit_weights_are_the_checkpoint_s_own_bytes(packed: Checkpoint) -> None:
+    found = constant(packed.tensors, 0, "down", FOUR_BITS)
+    stored = packed.tensors["model.layers.0.mlp.experts.down_proj_blocks"].read()
+    assert bytes(found.values.data) == stored.tobytes()
+    assert (found.type, found.scale_type) == ("FP4", "E8M0")
+    assert found.values.nbytes * 2 == np.prod(found.shape)
+
+
+def test_plain_weights_are_the_graph_s_own(plain: Checkpoint) -> None:
+    for element in ("bfloat16", "float16", "float32"):
+        family = Family(("sm120",), "bf16", element)
+        for projection in ("gate_up", "down"):
+            found = constant(plain.tensors, 0, projection, family)
+            np.testing.assert_array_equal(
+                found.values,
+                dense(plain, 0, projection, element),
+            )
+
+
+def test_a_value_that_float16_has_not_makes_the_weights_not_exact(plain: Checkpoint) -> None:
+    name = "model.layers.0.mlp.experts.down_proj"
+    stored = np.array(plain.tensors[name].read())
+    family = Family(("sm75",), "f16", "float16")
+
+    def with_value(bits: int) -> dict[str, Tensor]:
+        values = stored.copy()
+        values[0, 0, 0] = bits
+        return {**plain.tensors, name: replace(plain.tensors[name], read=lambda: values)}
+
+    one, million = 0x3F80, 0x4974
+    assert constant(with_value(one), 0, "down", replace_family(family, "bfloat16")).exact
+    assert not constant(with_value(million), 0, "down", family).exact
+    assert constant(with_value(million), 0, "down", replace_family(family, "bfloat16")).exact
+
+
+def replace_family(family: Family, element: str) -> Family:
+    return family._replace(element=element)  # type: ignore[arg-type]  # of three literals
+
+
+# --- sizes and refusals before the first byte ---------------------------------------------------
+
+
+def test_a_20b_is_planned_as_it_was_measured() -> None:
+    """Never below what was measured, and not far above."""
+    a = GPT_OSS_20B
+    for family, layers, plan, peak in (
+        (FOUR_BITS, 1, 508e6, 2.74e9),
+        (FOUR_BITS, 8, 3677e6, 13.85e9),
+        (EIGHT_BITS, 1, 906e6, 3.08e9),
+        (FOUR_BITS, 0, 1159e6, 3.73e9),
+    ):
+        assert plan <= plan_bytes(a, family, layers) <= 1.2 * plan
+        assert peak <= peak_bytes(a, family, layers) <= 1.4 * peak
+
+
+@pytest.mark.parametrize(("gib", "layers"), [(5, 1), (8, 2), (14, 4), (22, 8), (200, 8)])
+def test_groups_grow_with_the_memory_at_hand(gib: int, layers: int) -> None:
+    assert group_size(GPT_OSS_20B, [FOUR_BITS], gib * 2**30) == layers
+
+
+def test_the_largest_family_decides_and_a_small_model_is_one_group() -> None:
+    assert group_size(GPT_OSS_20B, [FOUR_BITS, EIGHT_BITS], 12 << 30) == 2
+    assert group_size(TINY, [FOUR_BITS], 8 << 30) == TINY.layers
+
+
+def test_the_enterprise_builder_is_asked_for_no_gpu_but_the_one_at_hand(
+    tmp_path: Path, packed: Checkpoint, vocabulary: Vocabulary
+) -> None:
+    """Its binding has no word for a target; here it is the other one under its name."""
+    enterprise = binding()._replace(flavour="enterprise")
+    means = Means(vocabulary, binding=lambda: enterprise, present=lambda: "sm89")
+    with pytest.raises(PrepareError, match="found sm120, expected sm89: the enterprise TensorRT"):
+        prepare(packed.directory, tmp_path, "mine", means, Wish(targets=("sm120",)))
+    means = replace(means, present=lambda: None)
+    with pytest.raises(PrepareError, match="found sm120, sm121, expected a GPU here: the enter"):
+        prepare(packed.directory, tmp_path, "mine", means, Wish())
+
+
+@dataclass
+class Case:
+    wish: Wish
+    sentence: str
+    memory_bytes: int = 64 << 30
+    disk_bytes: int = 1 << 40
+
+
+REFUSED = {
+    "memory": Case(
+        Wish(targets=("sm120",)),
+        r"memory: found 268\.4 MB at hand, expected 7\d\d\.\d MB to compile the embedding; stop "
+        r"what else runs here, or compile on a larger machine\.",
+        memory_bytes=256 << 20,
+    ),
+    "disk": Case(
+        Wish(targets=("sm120", "sm86")),
+        r".*: found 100\.0 MB free, expected 2\d\d\.\d MB; make room, name fewer TARGETS, or name "
+        r"another directory for engines\.",
+        disk_bytes=100_000_000,
+    ),
+    "target": Case(Wish(targets=("sm100",)), r"TARGETS: found 'sm100'.*B200 are not among.*"),
+    "group": Case(Wish(targets=("sm120",), group=0), r"--group: found 0, expected 1 or more.*"),
+    "length": Case(Wish(length=200_000), r"graph, length: found 200000, expected 1 to 131072\."),
+    "slots": Case(Wish(slots=65), r"graph, slots: found 65, expected 1 to 64\."),
+    "type": Case(Wish(weights="q8_0"), r"TYPE=q8_0: found kind tensorrt, expected one of mxfp4.*"),  # type: ignore[arg-type]  # what the command line lets through
+    "graph targets": Case(Wish("onnx", ("sm120",)), r"TARGETS: found sm120, expected none: a bare"),
+    "graph type": Case(
+        Wish("onnx", weights="bf16"), r"TYPE=bf16: found a bare graph, expected f32 or f16, which"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_is_refused_in_a_sentence_before_anything_is_compiled(
+    tmp_path: Path, packed: Checkpoint, vocabulary: Vocabulary, name: str
+) -> None:
+    case = REFUSED[name]
+
+    def never(job: object) -> None:
+        pytest.fail("something was compiled")
+
+    means = Means(
+        vocabulary,
+        compiled=never,  # type: ignore[arg-type]  # it does not come to a result
+        present=lambda: None,
+        free_bytes=lambda path: case.disk_bytes,
+        free_memory_bytes=lambda: case.memory_bytes,
+    )
+    with pytest.raises(PrepareError, match=f"^{case.sentence}"):
+        prepare(packed.directory, tmp_path, "mine", means, case.wish)
+    assert not list(tmp_path.rglob("*.onnx"))
+
+
+def test_a_container_s_limit_counts_where_it_is_the_lower_one(tmp_path: Path) -> None:
+    assert free_memory_bytes() > 64 << 20
+    for folder, files in (
+        ("proc", {"meminfo": "MemTotal:  900 kB\nMemAvailable:   500 kB\n"}),
+        ("sys/fs/cgroup", {"memory.max": "max\n", "memory.current": "3000\n"}),
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        for name, text in files.items():
+            (tmp_path / folder / name).write_text(text)
+    assert free_memory_bytes(tmp_path) == 500 * 1024
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("103000\n")
+    assert free_memory_bytes(tmp_path) == 100_000
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("2000\n")
+    assert free_memory_bytes(tmp_path) == 0
+
+
+@pytest.mark.parametrize("head", [b"", b"vtrt", b"GGUF" + bytes(40)])
+def test_a_head_that_is_no_plan_s_is_refused(head: bytes) -> None:
+    with pytest.raises(PrepareError, match=r"embed\.plan: found a head of"):
+        release_of(head, "embed.plan")
+
+
+# --- progress, and the command line -------------------------------------------------------------
+
+
+def clock_of(*times: float) -> Callable[[], float]:
+    ticks = iter(times)
+    return lambda: next(ticks)
+
+
+def test_the_time_that_is_left_follows_what_the_first_plans_took() -> None:
+    sizes = {"embed": 59 * 60e6, "layers": 119 * 60e6, "head": 59 * 60e6}
+    pace = Pace(clock_of(0.0, 30.0, 90.0), sizes)
+    assert pace.begin("embed") == "1 of 3, about 4 min left"
+    assert pace.begin("layers") == "2 of 3, about 90 s left".replace("90 s", "2 min")
+    assert pace.begin("head") == "3 of 3, about 30 s left"
+
+
+def test_the_command_line_says_what_it_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    wishes: list[Wish] = []
+    monkeypatch.setattr(
+        "trt_responses.cli.engine.prepare_graph",
+        lambda settings, options: bool(wishes.append(wish_of(options))),  # type: ignore[func-returns-value]  # None, as status 0
+    )
+    given = (
+        "--targets sm120,SM89 --type int8 --slots 8 --length 2048 --chunk 128 --top 32 --group 4"
+    )
+    assert main(["engine", "build", "--kind", "tensorrt", *given.split()]) == 0
+    assert main(["engine", "build", "--kind", "onnx"]) == 0
+    assert wishes == [
+        Wish("tensorrt", ("sm120", "sm89"), "int8", 8, 2048, 128, 32, 4),
+        Wish("onnx"),
+    ]
+
+
+def test_the_help_teaches_the_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["engine", "build", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "sm120 GeForce RTX 50" in shown
+    assert "pip install 'trt-responses[tensorrt]'" in shown

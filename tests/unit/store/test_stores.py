@@ -1,0 +1,506 @@
+"""One suite over every kind of store: what is promised by the seam holds for all of them.
+
+About 15 s on one core, most of it the stateful runs at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+import pytest
+import redis
+
+from tests.support import histories, redis_server
+from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
+from trt_responses.errors import StartupError
+from trt_responses.store.at_rest.blocks import apart
+from trt_responses.store.base import Block, Expired, Frames, Job, Record
+from trt_responses.store.redis.store import FORMAT, FORMAT_KEY
+from trt_responses.wire.response import Response, ResponseFault
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from pathlib import Path
+
+    from trt_responses.store.base import Store
+    from trt_responses.store.limits import Bounds
+
+T = TypeVar("T")
+
+KINDS = ("memory", "sqlite", "redis")
+BOUNDED = pytest.mark.parametrize("history", ["memory", "sqlite"], indirect=True)
+"""A Redis server bounds its own memory."""
+SHARED = pytest.mark.parametrize("history", ["sqlite", "redis"], indirect=True)
+"""What is in memory is one server's, and ends with it."""
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server.running(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture(params=KINDS)
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
+    match request.param:
+        case "memory":
+            return histories.MemoryHistory()
+        case "sqlite":
+            return histories.SqliteHistory(tmp_path)
+        case _:
+            return histories.RedisHistory(request.getfixturevalue("redis_url"))
+
+
+@contextlib.asynccontextmanager
+async def opened(history: History, bounds: Bounds = FREE) -> Any:
+    store = history.store(bounds)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.stop()
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+async def there(store: Store, names: str, owner: str = "ann") -> str:
+    return "".join([n for n in names if isinstance(await store.get(n, owner), Record)])
+
+
+def frames(first: int, count: int, *, ended: bool = False) -> Frames:
+    data = b"".join(b'data: {"n":%d}\n\n' % n for n in range(first, first + count))
+    return Frames(first, count, data, ended)
+
+
+def job(name: str = "j", owner: str = "ann") -> Job:
+    return Job(name, owner, b'{"status": "queued"}', int(NOW))
+
+
+# --- records ----------------------------------------------------------------------------------
+
+ODD_BLOCKS = (
+    Block("call", b"{}", b"", call_id="", callee="functions.f"),
+    Block("call", b"", b"\1\0\0\0", call_id="call_1", callee=None),
+    Block("result", b'"\xf0\x9f\x8c\x8a"', b"\xff" * 8, call_id="\ud800 lone", callee="ü"),
+    Block("final", bytes(range(256)) * 2000, b"\7\0\0\0" * 50_000),  # a thread packs it
+)
+
+
+def test_what_was_put_is_found_as_it_was_until_it_is_deleted(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            whole = replace(
+                record("a", *ODD_BLOCKS, block("hello"), *ODD_BLOCKS, body="x" * 100_000),
+                prior_count=4,
+                input_count=1,
+                continuable=False,
+            )
+            await store.put(whole)
+            assert await store.get("a", "ann") == whole
+            assert await store.get("b", "ann") is None
+            assert await store.delete("a", "ann") is True
+            assert await store.get("a", "ann") is None
+            assert await store.delete("a", "ann") is False
+            assert history.bytes(store) == (0, 0)
+
+    run(story())
+
+
+def test_another_owner_sees_nothing_and_changes_nothing(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put(record("a"))
+            await store.put(record("old", at=NOW - AGE_S + 1))
+            await store.put_job(job())
+            await store.append_frames("j", frames(0, 3))
+            history.advance(2)
+            for name in ("a", "old", "j"):
+                assert await store.get(name, "bob") is None
+                assert await store.delete(name, "bob") is False
+            assert await store.cancel_job("j", "bob") is False
+            assert await store.frames_after("j", "bob", -1) is None
+            assert isinstance(await store.get("a", "ann"), Record)
+            assert await store.get("j", "ann") == job()
+            assert await store.renew_job("j") == "held"
+
+    run(story())
+
+
+def test_what_is_too_old_has_expired_and_only_its_owner_hears_so(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put(record("a", block("hello")))
+            await store.put_job(job())
+            await store.append_frames("j", frames(0, 3))
+            history.advance(AGE_S + 1)
+            for name in "aj":
+                if not isinstance(found := await store.get(name, "ann"), Job):
+                    assert found == Expired(name)
+                assert await store.get(name, "bob") is None
+            await store.put(record("b", at=history.now_s))
+            for name in "aj":
+                assert await store.get(name, "ann") == Expired(name)
+                assert await store.get(name, "bob") is None
+                assert await store.delete(name, "ann") is False
+            assert await store.frames_after("j", "ann", -1) is None
+            assert await there(store, "ab") == "b"
+            held = history.bytes(store)
+            assert held.accounted == held.held < 200
+
+    run(story())
+
+
+def test_putting_again_replaces(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put(record("a", block("shared"), block("gone")))
+            await store.put(record("b", block("shared")))
+            again = record("a", block("shared"), body="new")
+            await store.put(again)
+            assert await store.get("a", "ann") == again
+            before = history.bytes(store)
+            await store.put(again)
+            assert history.bytes(store) == before
+            assert before.accounted == before.held
+
+    run(story())
+
+
+def test_a_shared_block_is_kept_once_and_leaves_with_its_last_record(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            big = block("".join(map(chr, range(33, 33 + 50))) * 20)
+            await store.put(record("a", big))
+            one = history.bytes(store).held
+            await store.put(record("b", big, block("own"), big))
+            two = history.bytes(store)
+            assert two.accounted == two.held < one + 150
+            await store.delete("a", "ann")
+            found = await store.get("b", "ann")
+            assert isinstance(found, Record)
+            assert found.blocks == (big, block("own"), big)
+            await store.delete("b", "ann")
+            assert history.bytes(store) == (0, 0)
+
+    run(story())
+
+
+def test_what_was_asked_is_kept_once_however_often_it_was_asked(history: History) -> None:
+    def asked(name: str, tools: str) -> Record:
+        return replace(record(name), body=b'{"id":"%b","background":false%b}' % (
+            name.encode(), tools.encode()
+        ))  # fmt: skip
+
+    async def story() -> None:
+        async with opened(history) as store:
+            tools = "".join(blake2b(bytes([n])).hexdigest() for n in range(16))
+            await store.put(asked("a", tools))
+            one = history.bytes(store).held
+            for name in "bc":
+                await store.put(asked(name, tools))
+            three = history.bytes(store)
+            assert three.accounted == three.held < one + 2 * 150
+            await store.delete("a", "ann")
+            for name in "bc":
+                assert await store.get(name, "ann") == asked(name, tools)
+            for name in "bc":
+                await store.delete(name, "ann")
+            assert history.bytes(store) == (0, 0)
+
+    run(story())
+
+
+def test_the_end_of_a_chain_is_whole_when_its_start_has_left(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put(record("a", block("one")))
+            first = await store.get("a", "ann")
+            assert isinstance(first, Record)
+            await store.put(record("b", *first.blocks, block("two")))
+            await store.delete("a", "ann")
+            second = await store.get("b", "ann")
+            assert isinstance(second, Record)
+            await store.delete("b", "ann")
+            # what a store gave is put without being packed again, also when it has left since
+            await store.put(record("c", *second.blocks, block("three")))
+            third = await store.get("c", "ann")
+            assert isinstance(third, Record)
+            assert third.blocks == (block("one"), block("two"), block("three"))
+
+    run(story())
+
+
+# --- bounds -----------------------------------------------------------------------------------
+
+
+@BOUNDED
+def test_over_the_count_the_least_recently_used_leaves(history: History) -> None:
+    async def story() -> None:
+        async with opened(history, replace(FREE, max_records=2)) as store:
+            for name in "ab":
+                await store.put(record(name))
+            assert await there(store, "a") == "a"
+            assert await store.get("b", "bob") is None  # another's asking keeps nothing alive
+            await store.put(record("c"))
+            assert await there(store, "abc") == "ac"
+            assert await store.get("b", "ann") == Expired("b")
+
+    run(story())
+
+
+@BOUNDED
+def test_over_the_bytes_as_many_leave_as_must_but_never_the_newest(history: History) -> None:
+    async def story() -> None:
+        async with opened(history, replace(FREE, max_bytes=120)) as store:
+            for name in "abcde":
+                await store.put(record(name))
+            kept = await there(store, "abcde")
+            assert kept.endswith("e")
+            assert len(kept) in range(2, 5)
+            noise = "".join(chr(33 + (n * n * 7919) % 1000) for n in range(3000))
+            await store.put(record("f", block(noise)))
+            assert await there(store, "abcdef") == "f"
+            assert history.bytes(store).accounted > 120
+            await store.put(record("g"))
+            assert await there(store, "fg") == "g"
+
+    run(story())
+
+
+@BOUNDED
+def test_of_what_has_left_only_so_many_are_remembered(history: History) -> None:
+    async def story() -> None:
+        async with opened(history, replace(FREE, max_records=1, max_expired=2)) as store:
+            for name in "abcd":
+                await store.put(record(name))
+            found = [await store.get(name, "ann") for name in "abc"]
+            assert found == [None, Expired("b"), Expired("c")]
+            await store.put(record("b"))
+            assert isinstance(await store.get("b", "ann"), Record)
+
+    run(story())
+
+
+@BOUNDED
+def test_frames_have_a_bound_of_their_own(history: History) -> None:
+    async def story() -> None:
+        async with opened(history, replace(FREE, max_frame_bytes=150)) as store:
+            for name in "xyz":
+                await store.put_job(job(name))
+                for first in range(0, 40, 10):
+                    await store.append_frames(name, frames(first, 10))
+            assert await store.frames_after("x", "ann", -1) is None
+            whole = await store.frames_after("z", "ann", -1)
+            assert whole == frames(0, 40)
+            await store.append_frames("x", frames(40, 10))  # its beginning has left
+            assert await store.frames_after("x", "ann", -1) is None
+            assert isinstance(await store.get("x", "ann"), Job)
+
+    run(story())
+
+
+# --- jobs -------------------------------------------------------------------------------------
+
+
+def test_a_job_is_read_as_it_was_last_told_and_becomes_a_record_at_once(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put_job(job())
+            assert await store.get("j", "ann") == job()
+            assert await store.renew_job("j", b"newer") == "held"
+            assert await store.renew_job("j") == "held"
+            assert await store.get("j", "ann") == replace(job(), body=b"newer")
+            done = record("j", block("hello"))
+            assert await store.finish_job(done, frames(0, 5, ended=True)) is True
+            assert await store.get("j", "ann") == done
+            assert await store.frames_after("j", "ann", 2) == frames(3, 2, ended=True)
+            assert await store.renew_job("j") == "gone"
+            assert await store.cancel_job("j", "ann") is False
+            assert await store.delete("j", "ann") is True
+            assert await store.frames_after("j", "ann", 2) is None
+            assert history.bytes(store) == (0, 0)
+
+    run(story())
+
+
+def test_a_cancel_is_heard_at_the_next_heartbeat(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put_job(job())
+            assert await store.cancel_job("j", "ann") is True
+            found = await store.get("j", "ann")
+            assert isinstance(found, Job)
+            assert found.cancel_asked
+            assert await store.renew_job("j") == "cancel"
+            assert await store.finish_job(record("j")) is True
+
+    run(story())
+
+
+def test_a_job_without_a_heartbeat_is_lost_and_stays_so(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put_job(job())
+            history.advance(LEASE_S - 1)
+            assert await store.renew_job("j") == "held"
+            history.advance(LEASE_S - 1)
+            found = await store.get("j", "ann")
+            assert isinstance(found, Job)
+            assert not found.lost
+            history.advance(2)
+            assert await store.get("j", "ann") == replace(job(), lost=True)
+            assert await store.renew_job("j") == "gone"
+            assert await store.cancel_job("j", "ann") is False
+            assert await store.finish_job(record("j", block("late"))) is False
+            assert await store.get("j", "ann") == replace(job(), lost=True)
+            assert history.bytes(store) == (0, 0)
+            assert await store.delete("j", "ann") is True
+            assert await store.get("j", "ann") is None
+
+    run(story())
+
+
+def test_a_deleted_job_is_gone_for_its_server_and_never_comes_back(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put_job(job())
+            await store.append_frames("j", frames(0, 5))
+            assert await store.delete("j", "ann") is True
+            assert await store.renew_job("j") == "gone"
+            await store.append_frames("j", frames(5, 5))
+            await store.append_frames("j", frames(0, 5))
+            assert await store.finish_job(record("j")) is False
+            assert await store.get("j", "ann") is None
+            assert await store.frames_after("j", "ann", -1) is None
+
+    run(story())
+
+
+def test_frames_are_given_from_any_number_on_without_a_gap(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put_job(job())
+            assert await store.frames_after("j", "ann", -1) is None
+            for first, count in ((0, 1), (1, 9), (10, 2), (12, 200)):
+                await store.append_frames("j", frames(first, count))
+            await store.append_frames("j", frames(12, 200))  # told twice, kept once
+            await store.append_frames("j", frames(300, 1))  # a gap is no frame's place
+            for after in (-1, 0, 1, 8, 9, 10, 11, 100, 210):
+                assert await store.frames_after("j", "ann", after) == frames(after + 1, 211 - after)
+            nothing = await store.frames_after("j", "ann", 211)
+            assert nothing == Frames(212, 0, b"")
+            await store.append_frames("j", frames(212, 1, ended=True))
+            assert await store.frames_after("j", "ann", 211) == frames(212, 1, ended=True)
+            assert await store.frames_after("j", "ann", 212) == Frames(213, 0, b"", ended=True)
+            assert await store.frames_after("j", "ann", 999) == Frames(213, 0, b"", ended=True)
+
+    run(story())
+
+
+# --- several servers, and one after another ---------------------------------------------------
+
+
+@SHARED
+def test_what_one_server_does_the_others_see_at_once(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as left, opened(history) as right:
+            await left.put(record("a", block("one")))
+            assert await right.get("a", "ann") == record("a", block("one"))
+            assert await right.delete("a", "ann") is True
+            assert await left.get("a", "ann") is None  # although its blocks are in its cache
+            await right.put(record("a", block("two")))
+            assert await left.get("a", "ann") == record("a", block("two"))
+            await left.put_job(job())
+            assert await right.get("j", "ann") == job()
+            assert await right.cancel_job("j", "ann") is True
+            assert await left.renew_job("j") == "cancel"
+            await left.append_frames("j", frames(0, 7))
+            assert await right.frames_after("j", "ann", 3) == frames(4, 3)
+            assert await left.finish_job(record("j"), frames(7, 1, ended=True))
+            assert await right.get("j", "ann") == record("j")
+            assert await right.frames_after("j", "ann", 6) == frames(7, 1, ended=True)
+
+    run(story())
+
+
+@SHARED
+def test_two_servers_that_write_at_once_lose_nothing(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as left, opened(history) as right:
+            shared = block("shared")
+            await asyncio.gather(
+                *(
+                    store.put(record(f"{side}{n}", shared, block(f"{side}{n}")))
+                    for n in range(40)
+                    for side, store in (("l", left), ("r", right))
+                )
+            )
+            for n in range(40):
+                for side, other in (("l", right), ("r", left)):
+                    found = await other.get(f"{side}{n}", "ann")
+                    assert isinstance(found, Record)
+                    assert found.blocks == (shared, block(f"{side}{n}"))
+            held = history.bytes(left)
+            assert held.accounted == held.held
+
+    run(story())
+
+
+@SHARED
+def test_a_dead_servers_records_stay_and_its_jobs_are_lost_within_the_lease(
+    history: History,
+) -> None:
+    async def story() -> None:
+        async with opened(history) as dead:
+            await dead.put(record("a", block("one")))
+            await dead.put_job(job())
+            history.killed()
+            async with opened(history) as store:
+                assert await store.get("a", "ann") == record("a", block("one"))
+                assert await store.get("j", "ann") == job()
+                history.advance(LEASE_S)
+                assert await store.get("j", "ann") == replace(job(), lost=True)
+
+    run(story())
+
+
+def test_two_responses_of_a_chain_end_alike() -> None:
+    """What differs stands before what was asked, or nothing would be shared."""
+    first = Response("resp_a", 1, "gpt-oss", metadata={"a": "b"}, instructions="Be brief.")
+    fault = ResponseFault("server_error", "it broke")
+    next_one = replace(
+        first,
+        id="resp_b",
+        created_at=2,
+        status="failed",
+        completed_at=3,
+        error=fault,
+        usage=None,
+        previous_response_id="resp_a",
+    )
+    (own, asked), (other, alike) = (apart(orjson.dumps(each)) for each in (first, next_one))
+    assert asked == alike
+    assert b"Be brief." in asked.item
+    assert own != other
+
+
+@pytest.mark.parametrize("later", [-1, 1])
+def test_a_redis_history_of_another_version_is_left_alone(redis_url: str, later: int) -> None:
+    history = histories.RedisHistory(redis_url)
+    with redis.Redis.from_url(redis_url) as server:
+        server.set(FORMAT_KEY, FORMAT + later)
+
+    async def story() -> None:
+        with pytest.raises(StartupError, match=f"of version {FORMAT + later}, and this server"):
+            await history.store().start()
+
+    run(story())
+    with redis.Redis.from_url(redis_url) as server:
+        assert server.keys("*") == [FORMAT_KEY.encode()]
