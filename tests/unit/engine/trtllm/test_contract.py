@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from tests.support.double.results import RequestOutput
 
 PACKAGE = Path(__file__).parents[4] / "trt_responses"
-ADAPTER = sorted((PACKAGE / "engine").glob("trtllm*.py"))
+ADAPTER = [*sorted((PACKAGE / "engine" / "trtllm").glob("[!_]*.py")), PACKAGE / "engine" / "ask.py"]
 OURS = [
     *ADAPTER,
     *(PACKAGE / "engine" / name for name in ("base.py", "admission.py")),
     PACKAGE / "errors.py",
-    PACKAGE / "harmony" / "vocabulary.py",
+    PACKAGE / "tokens" / "vocabulary.py",
 ]
 LIBRARY = (
     *(asyncio, builtins, inspect, itertools, logging, os, threading, time, collections.abc),
@@ -109,7 +109,9 @@ def defined(source: str) -> set[str]:
 
 def strangers(source: str) -> set[str]:
     """Attribute names that are neither ours, nor Python's, nor the contract's."""
-    api_file = PACKAGE / "engine" / "trtllm_api.py"  # it spells theirs, so it vouches for nothing
+    api_file = (
+        PACKAGE / "engine" / "trtllm" / "api.py"
+    )  # it spells theirs, so it vouches for nothing
     ours = set().union(*(defined(p.read_text("utf-8")) for p in OURS if p != api_file))
     ours |= {"version", "llm", "sampling_params", "guided_decoding_params", "argument_fields"}
     library = set().union(*(dir(thing) for thing in LIBRARY))
@@ -191,7 +193,7 @@ def test_one_file_imports_the_package_and_only_when_the_engine_starts() -> None:
 
 
 def test_what_is_imported_stands_where_the_contract_says() -> None:
-    tree = ast.parse((PACKAGE / "engine" / "trtllm.py").read_text("utf-8"))
+    tree = ast.parse((PACKAGE / "engine" / "trtllm" / "engine.py").read_text("utf-8"))
     found = {
         alias.name: node.module
         for node in ast.walk(tree)

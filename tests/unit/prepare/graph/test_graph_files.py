@@ -288,9 +288,9 @@ def test_the_formats_numbers_are_the_packages_own() -> None:
 def test_without_the_extra_plans_can_be_made_and_writing_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['onnx'] = None\n"
-        "from trt_responses.prepare import graph\n"
+        "from trt_responses.prepare.graph import write\n"
         "from trt_responses.prepare.faults import PrepareError\n"
-        "from trt_responses.prepare.graph_onnx import model\n"
+        "from trt_responses.prepare.graph.onnx_file import model\n"
         "try: model('empty', [], [], [], [])\n"
         "except PrepareError as error: print(error)\n"
     )
