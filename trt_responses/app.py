@@ -78,10 +78,15 @@ def create_app(
     runs = Runs(_parts(settings, engine, store, model))
     background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
     keep_alive = KeepAlive(settings.keep_alive_s, sleep)
+    repeats = Repeats(
+        max_keys=settings.idempotency_keys,
+        ttl_s=settings.idempotency_ttl_s,
+        clock_s=time.monotonic,
+    )
     app = _App(
         title="trt_responses",
         version=__version__,
-        lifespan=_lifespan(settings, engine, store, runs, background, keep_alive),
+        lifespan=_lifespan(settings, engine, store, runs, background, keep_alive, repeats),
     )
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
     app.state.engine = engine
@@ -95,7 +100,9 @@ def create_app(
         dialect=DIALECTS[settings.dialect],
         sleep=sleep,
     )
-    app.router.routes[:] = _routes(settings, engine, runs, background, stored, terms, model)
+    app.router.routes[:] = _routes(
+        settings, engine, runs, background, repeats, stored, terms, model
+    )
     app.openapi = partial(openapi, model)  # type: ignore[method-assign]  # FastAPI's own way to replace it
     app.add_middleware(Unrouted, headers=Headers(time.monotonic_ns))
     app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
@@ -180,6 +187,7 @@ def _lifespan(
     runs: Runs,
     background: Background,
     keep_alive: KeepAlive,
+    repeats: Repeats,
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -194,7 +202,7 @@ def _lifespan(
         gc.collect()
         gc.freeze()
         try:
-            async with keep_alive.life(), background.life(settings.drain_s):
+            async with keep_alive.life(), repeats.life(), background.life(settings.drain_s):
                 yield
         finally:
             runs.fail_all(ApiError("The server was stopped."))
@@ -210,6 +218,7 @@ def _routes(
     engine: Engine,
     runs: Runs,
     background: Background,
+    repeats: Repeats,
     stored: Stored,
     terms: Terms,
     model: str,
@@ -222,11 +231,7 @@ def _routes(
     responses = Responses(
         runs,
         background,
-        Repeats(
-            max_keys=settings.idempotency_keys,
-            ttl_s=settings.idempotency_ttl_s,
-            clock_s=time.monotonic,
-        ),
+        repeats,
         model=model,
         headers=headers,
         terms=terms,

@@ -215,3 +215,44 @@ def test_the_table_is_bounded_by_number() -> None:
             assert (await ask(s, "1").done()).json()["id"] != first
 
     asyncio.run(story())
+
+
+def test_one_that_is_dropped_is_let_go_and_the_other_gets_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The first takes nothing and is dropped; then it hangs up, which is not counted again."""
+
+    async def story() -> None:
+        async with served(THOUGHT, manual=True, max_backlog_bytes=300) as s:
+            first = ask(s, "k", stream=True)
+            await settled()
+            second = ask(s, "k", stream=True)
+            await settled()
+            first.reading.clear()
+            while not first.ended:
+                assert not second.ended, "a dropped client is held until the run's end"
+                await s.clock.step()
+            first.hang_up()
+            await settled()
+            assert s.last.state == "running"
+            while not second.ended:
+                await s.clock.step()
+            assert second.events[-1]["type"] == "response.completed"
+            assert len(s.runs) == 0
+
+    asyncio.run(story())
+    assert "too slow" in caplog.text
+
+
+def test_a_stop_ends_what_is_made_under_a_key() -> None:
+    async def story() -> None:
+        async with served(STALLED, manual=True) as s:
+            calls = [ask(s, "k", stream=stream) for stream in (False, True)]
+            await settled()
+            await s.clock.step(3)
+        for call in calls:
+            await call.done()
+        assert len(s.runs) == 0
+        assert s.last.state == "aborted"
+
+    asyncio.run(story())

@@ -1,7 +1,8 @@
 """Requests that are sent again with the same `Idempotency-Key`: they get the same response.
 
 A table of this server's own, bounded by number and by age; a replica does not know it. A response
-that failed or was cancelled is forgotten, so that a retry makes another. Knows runs by their log;
+that failed or was cancelled is forgotten, so that a retry makes another. The table owns the
+foreground runs that it holds, for any of their readers may leave first. Knows runs by their log;
 knows no HTTP but the key.
 """
 
@@ -9,15 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections import OrderedDict
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from trt_responses.response.run import Run
+    from trt_responses.response.runs import Runs
+
+logger = logging.getLogger(__name__)
 
 HEADER = b"idempotency-key"
 MAX_KEY_CHARS = 255
@@ -25,16 +31,13 @@ FORGOTTEN = ("failed", "cancelled")
 
 
 class Attempt:
-    """The first request with a key, for those that repeat it: its run, and who is reading it."""
+    """What became of the first request with a key: its run, and how many are reading it."""
 
     def __init__(self, digest: bytes, until_s: float) -> None:
         self.digest = digest
         self.until_s = until_s
         self.run: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
-        self._readers = 0
-
-    def started(self, run: Run) -> None:
-        self.run.set_result(run)
+        self._readers: set[object] = set()
 
     def refused(self, error: BaseException) -> None:
         """There will be no run: those that wait for it hear the same."""
@@ -54,16 +57,20 @@ class Attempt:
         log = self.run.result().log
         return not (log.closed and log.response.status in FORGOTTEN)
 
-    def join(self) -> None:
-        self._readers += 1
+    def join(self) -> Callable[[], None]:
+        """Count one more reader. The function returned says that it has left, once or more often;
+        when nobody is left, a foreground run ends."""
+        reader = object()
+        self._readers.add(reader)
 
-    def leave(self) -> None:
-        """When nobody is left to read it, a foreground run ends."""
-        self._readers -= 1
-        if not self._readers and self.run.done() and not self.run.cancelled():
-            run = self.run.result()
-            if not run.log.response.background:
-                run.cancel()
+        def leave() -> None:
+            self._readers.discard(reader)
+            if not self._readers and self.run.done() and not self.run.cancelled():
+                run = self.run.result()
+                if not run.log.response.background:
+                    run.cancel()
+
+        return leave
 
 
 class Repeats:
@@ -74,6 +81,18 @@ class Repeats:
         self._ttl_s = ttl_s
         self._clock_s = clock_s
         self._attempts: OrderedDict[tuple[str, str], Attempt] = OrderedDict()
+        self._making: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """At its end no run of the table goes on."""
+        try:
+            yield
+        finally:
+            for making in self._making:
+                making.cancel()
+            if self._making:
+                await asyncio.wait(self._making)
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -102,9 +121,26 @@ class Repeats:
             self._attempts.popitem(last=False)
         return first, True
 
+    def make(self, attempt: Attempt, run: Run, runs: Runs) -> None:
+        """Make the attempt's run for all its readers, in a task of its own."""
+        if not run.log.response.background:
+            making = asyncio.create_task(_make(run, runs))
+            self._making.add(making)
+            making.add_done_callback(self._making.discard)
+        attempt.run.set_result(run)
+
     def _sweep(self, now: float) -> None:
         while self._attempts:
             key, oldest = next(iter(self._attempts.items()))
             if oldest.until_s > now:
                 return
             del self._attempts[key]
+
+
+async def _make(run: Run, runs: Runs) -> None:
+    try:
+        await runs.make(run)
+    except Exception:  # a fault of ours behind the run's end, which no reader is there to hear
+        logger.exception("response %s broke", run.id)
+    finally:
+        runs.release(run)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trt_responses.response.runs import Runs
     from trt_responses.web.endpoint import Headers
     from trt_responses.web.guard import BodySize
-    from trt_responses.web.idempotency import Attempt, Repeats
+    from trt_responses.web.idempotency import Repeats
     from trt_responses.web.stream.sse import Terms
     from trt_responses.wire.dialect import Dialect
 
@@ -78,20 +78,23 @@ class Responses:
         told = ignored_header(ignored) | _told_of_tools(wanted)
         dialect = dialect_of(request, self._dialect)
         key = header(request, HEADER)
+        stream = bool(wanted.stream)
         if key is None:
             run = await self._start(wanted, request, owner, dialect)
-            return await self._own(run, request, told, run.cancel, stream=bool(wanted.stream))
+            return await self._own(run, request, told, stream=stream)
         attempt, first = self._repeats.attempt(owner, key, dialect.name.encode() + body)
-        attempt.join()
-        if not first:
-            return await self._again(attempt, request, told, stream=bool(wanted.stream))
-        try:
-            run = await self._start(wanted, request, owner, dialect)
-        except BaseException as error:
-            attempt.refused(error)
-            raise
-        attempt.started(run)
-        return await self._own(run, request, told, attempt.leave, stream=bool(wanted.stream))
+        leave = attempt.join()
+        if first:
+            try:
+                run = await self._start(wanted, request, owner, dialect)
+            except BaseException as error:
+                attempt.refused(error)
+                raise
+            self._repeats.make(attempt, run, self._runs)
+        else:
+            run = await asyncio.shield(attempt.run)
+            told |= {"x-trt-idempotent-replay": "true"}
+        return await self._shared(run, request, told, leave, stream=stream)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)
@@ -110,37 +113,39 @@ class Responses:
         arrival_ns = request.scope["state"]["arrival_ns"]
         return await starts.start(wanted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
 
-    async def _own(
-        self, run: Run, request: Request, told: Told, leave: Callable[[], None], *, stream: bool
-    ) -> ASGIApp:
-        """What the client that asked for a run gets. `leave` is for when it hangs up."""
+    async def _own(self, run: Run, request: Request, told: Told, *, stream: bool) -> ASGIApp:
+        """The reply to the one client that a run is made for."""
         told = told | truncated_header(run.truncated)
         if run.log.response.background:
-            headers = self._headers(request) | told
-            if stream:
-                return Follow(run, headers, self._terms)
-            return json_reply(orjson.dumps(run.log.response), headers)
+            return self._background_reply(run, request, told, stream=stream)
         if stream:
-            headers = self._headers(request) | told
-            return Stream(run, self._runs, headers, self._terms, leave)
-        with watched(leave, request.receive):
+            return Stream(run, self._runs, self._headers(request) | told, self._terms)
+        with watched(run.cancel, request.receive):
             await self._runs.make(run)
         return self._made(run, request, told)
 
-    async def _again(
-        self, attempt: Attempt, request: Request, told: Told, *, stream: bool
+    async def _shared(
+        self, run: Run, request: Request, told: Told, leave: Callable[[], None], *, stream: bool
     ) -> ASGIApp:
-        """What a client gets that repeats a request: the same, from its beginning."""
-        run = await asyncio.shield(attempt.run)
-        told = told | truncated_header(run.truncated) | {"x-trt-idempotent-replay": "true"}
+        """The reply to one of several clients that may read a run: all of it, from its beginning.
+        `leave` is called when this one has hung up, or was dropped."""
+        told = told | truncated_header(run.truncated)
+        if run.log.response.background:
+            return self._background_reply(run, request, told, stream=stream)
         if stream:
-            headers = self._headers(request) | told
-            return Follow(run, headers, self._terms, leave=attempt.leave)
-        if not run.log.response.background:
-            with watched(attempt.leave, request.receive):
+            return Follow(run, self._headers(request) | told, self._terms, leave=leave)
+        try:
+            with watched(leave, request.receive):
                 await run.ended()
-            return self._made(run, request, told)
-        return json_reply(orjson.dumps(run.log.response), self._headers(request) | told)
+        finally:
+            leave()
+        return self._made(run, request, told)
+
+    def _background_reply(self, run: Run, request: Request, told: Told, *, stream: bool) -> ASGIApp:
+        headers = self._headers(request) | told
+        if stream:
+            return Follow(run, headers, self._terms)
+        return json_reply(orjson.dumps(run.log.response), headers)
 
     def _made(self, run: Run, request: Request, told: Told) -> ASGIApp:
         """A run's last snapshot."""

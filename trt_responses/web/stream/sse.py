@@ -40,28 +40,21 @@ class Terms:
 
 
 class Stream:
-    """Makes a run and writes it down while it is made. When its client leaves, `leave` is called:
-    it ends the run, unless others are reading."""
+    """Makes a run for one client and writes it down meanwhile. When the client leaves, or is
+    dropped, the run ends."""
 
-    def __init__(
-        self,
-        run: Run,
-        runs: Runs,
-        headers: dict[str, str],
-        terms: Terms,
-        leave: Callable[[], None],
-    ) -> None:
+    def __init__(self, run: Run, runs: Runs, headers: dict[str, str], terms: Terms) -> None:
         self._run = run
         self._runs = runs
         self._headers = headers
         self._terms = terms
-        self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        leave = self._run.cancel
         try:
             await send(start_message(200, self._headers | STREAM_HEADERS))
-            writer = Writer(self._run, send, self._leave, self._terms.max_backlog_bytes)
-            with self._terms.keep_alive.over(writer), watched(self._leave, receive):
+            writer = Writer(self._run, send, leave, self._terms.max_backlog_bytes)
+            with self._terms.keep_alive.over(writer), watched(leave, receive):
                 await self._runs.make(self._run)
                 whole = await writer.written()
         finally:  # also when its reply could not even begin
