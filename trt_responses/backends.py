@@ -130,20 +130,15 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         max_frame_bytes=settings.store_frame_bytes,
         lease_s=settings.lease_s,
     )
-    url = settings.store or "memory://"
-    match url.partition("://")[0]:
+    place = settings.store_place()
+    match place.kind:
         case "memory":
             return MemoryStore(bounds, spell=spell)
         case "sqlite":
-            path = Path(url.removeprefix("sqlite://").removeprefix("/"))
             synchronous = settings.store_synchronous
-            return SqliteStore(path, bounds, synchronous=synchronous, spell=spell)
-        case "redis" | "rediss" | "unix":
-            return _redis(url, bounds, spell)
-        case other:
-            raise StartupError(
-                f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host, got {other!r}."
-            )
+            return SqliteStore(Path(place.where), bounds, synchronous=synchronous, spell=spell)
+        case "redis":
+            return _redis(place.where, bounds, spell)
 
 
 def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:

@@ -1,25 +1,44 @@
 """Every setting, its default, and where it comes from: `TRT_RESPONSES_<FIELD>`.
 
-A value that will not parse stops the start with the field's name. Defaults are such that a laptop
-survives them.
+A value that cannot be used stops the start with the field's name and the reason; a variable with
+our prefix that is no setting is named in the log. Defaults are such that a laptop survives them.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+logger = logging.getLogger(__name__)
+
 PREFIX = "TRT_RESPONSES_"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 MIB = 1024 * 1024
+YEAR_S = 366 * 86_400
+LARGEST = 2**53 - 1
+"""The largest whole number that every store and every JSON reader keeps exactly."""
+REDIS_OPTIONS = {"db", "protocol"}
+"""Options in a Redis URL's query, besides those of TLS, which begin with `ssl_`."""
 
 
 def _words(value: Any) -> Any:
@@ -29,8 +48,50 @@ def _words(value: Any) -> Any:
     )
 
 
+def _text(value: str) -> str:
+    if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", value):
+        raise ValueError("it holds a control character, or bytes that are no UTF-8")
+    return value
+
+
+def _date(value: str) -> str:
+    if date.fromisoformat(value).isoformat() != value:
+        raise ValueError("expected the form 2026-01-31")
+    return value
+
+
+def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not re.fullmatch(r"\*|[\w.~-]+|\[[0-9a-f:.]+\]", value, re.ASCII | re.IGNORECASE):
+            raise ValueError(
+                f"{value!r} is no host: give its name or address alone, without scheme and port, "
+                "an IPv6 address in brackets"
+            )
+    return values
+
+
+def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@]+", value, re.IGNORECASE):
+            raise ValueError(
+                f"{value!r} is no origin: expected scheme://host or scheme://host:port, "
+                "without a path and without a slash at the end"
+            )
+    return tuple(map(str.lower, values))  # as browsers write them
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-Positive = Annotated[int, Field(ge=1)]
+Text = Annotated[str, AfterValidator(_text)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+Seconds = Annotated[float, Field(ge=0.001, le=YEAR_S, allow_inf_nan=False)]
+
+
+class StorePlace(NamedTuple):
+    """Where responses are kept, as the setting STORE names it."""
+
+    kind: Literal["memory", "sqlite", "redis"]
+    where: str
+    """A file's path, a Redis server's URL, or nothing."""
 
 
 class Settings(BaseModel):
@@ -42,12 +103,16 @@ class Settings(BaseModel):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     engine: str | None = Field(None, description="Name of the prepared engine to serve.")
     engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
-    model: str | None = Field(None, description="Model id that clients send; the engine's name.")
+    model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
     api_keys: Words = Field((), description="`owner:key,…`; none: no key is asked for.")
-    allowed_hosts: Words = Field(
+    allowed_hosts: Annotated[Words, AfterValidator(_hosts)] = Field(
         (), description="Host headers answered besides the loopback's; `*` allows any."
     )
-    allowed_origins: Words = Field((), description="Origins whose pages may use the server.")
+    allowed_origins: Annotated[Words, AfterValidator(_origins)] = Field(
+        (),
+        description="Origins whose pages may use the whole API, `https://app.example,…`; `*` "
+        "allows any.",
+    )
     insecure: bool = Field(
         False, description="Listen beyond the loopback without keys, for anybody who can reach it."
     )
@@ -58,9 +123,8 @@ class Settings(BaseModel):
     max_header_bytes: Positive = Field(
         64 * 1024, description="Largest head of a request; larger ones get a 431."
     )
-    read_timeout_s: float = Field(
+    read_timeout_s: Seconds = Field(
         60.0,
-        gt=0,
         description="Seconds in which a client has to begin a request, to end its head, and to "
         "send its body or 64 KiB more of it; then a 408, and the connection is closed.",
     )
@@ -71,7 +135,11 @@ class Settings(BaseModel):
         1, ge=1, le=64, description="Calls in one turn; models were trained to make one."
     )
     schema_s: float = Field(
-        1.0, gt=0, description="Seconds that compiling one request's schemas may take; then a 400."
+        1.0,
+        gt=0,
+        le=YEAR_S,
+        allow_inf_nan=False,
+        description="Seconds that compiling one request's schemas may take; then a 400.",
     )
     note_images: bool = Field(
         False,
@@ -92,7 +160,11 @@ class Settings(BaseModel):
     store_bytes: Positive = Field(256 * MIB, description="Bytes of stored responses, at rest.")
     store_records: Positive = Field(10_000, description="Number of stored responses.")
     store_age_s: float | None = Field(
-        30 * 86_400, gt=0, description="Age at which stored responses expire."
+        30 * 86_400,
+        gt=0,
+        le=100 * YEAR_S,
+        allow_inf_nan=False,
+        description="Age at which stored responses expire.",
     )
     store_frame_bytes: Positive = Field(
         64 * MIB, description="Bytes kept of background streams, to replay them."
@@ -101,8 +173,8 @@ class Settings(BaseModel):
         "normal",
         description="SQLite: what survives; normal the server's death, full the machine's too.",
     )
-    lease_s: float = Field(
-        30.0, gt=0, description="How long a dead server's background responses look alive."
+    lease_s: Seconds = Field(
+        30.0, ge=0.1, description="How long a dead server's background responses look alive."
     )
     max_background: Positive = Field(
         32, description="Background responses of one owner made at once; more get a 429."
@@ -110,35 +182,39 @@ class Settings(BaseModel):
     max_backlog_bytes: Positive = Field(
         4 * MIB, description="Bytes that wait for a slow client of a stream before it is dropped."
     )
-    keep_alive_s: float = Field(
-        10.0, gt=0, description="Silence after which a stream gets a comment line."
+    keep_alive_s: Seconds = Field(
+        10.0, ge=0.1, description="Silence after which a stream gets a comment line."
     )
     idempotency_keys: Positive = Field(
         256, description="Requests with an Idempotency-Key that are remembered at once."
     )
-    idempotency_ttl_s: float = Field(600.0, gt=0, description="How long they are remembered.")
+    idempotency_ttl_s: Seconds = Field(600.0, description="How long they are remembered.")
     seal_keys: Words = Field(
         (),
         description="Keys that seal reasoning, base64 of 32 bytes each, shared by replicas; the "
         "first seals, all open; none: a key file in data_dir.",
     )
     drain_s: float = Field(
-        20.0, ge=0, description="How long running responses may go on when the server is stopped."
+        20.0,
+        ge=0,
+        le=YEAR_S,
+        allow_inf_nan=False,
+        description="How long running responses may go on when the server is stopped.",
     )
     context_tokens: Positive = Field(
-        8192, description="Context of one response on the embedded engine."
+        8192, le=2**24, description="Context of one response on the embedded engine."
     )
-    slots: Positive = Field(4, description="Responses the embedded engine makes at once.")
+    slots: Positive = Field(4, le=4096, description="Responses the embedded engine makes at once.")
     threads: int | None = Field(
-        None, ge=1, description="Threads of the embedded engine, or of onnxruntime."
+        None, ge=1, le=4096, description="Threads of the embedded engine, or of onnxruntime."
     )
-    identity: str = Field(
+    identity: Text = Field(
         "You are ChatGPT, a large language model trained by OpenAI.",
         description="First line of the system message.",
     )
-    knowledge_cutoff: str = Field("2024-06", description="Second line of the system message.")
-    date: str | None = Field(
-        None, pattern=r"^\d{4}-\d{2}-\d{2}$", description="Fixed date for the system message."
+    knowledge_cutoff: Text = Field("2024-06", description="Second line of the system message.")
+    date: Annotated[str, AfterValidator(_date)] | None = Field(
+        None, description="Fixed date for the system message."
     )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="How much is logged."
@@ -149,6 +225,8 @@ class Settings(BaseModel):
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> Settings:
         """The environment's settings; `given` ones, if not None, come before them."""
+        for sentence in misspelt(environment):
+            logger.warning("%s", sentence)
         found = {
             name: environment[PREFIX + name.upper()]
             for name in cls.model_fields
@@ -160,7 +238,8 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = PREFIX + str(first["loc"][0]).upper()
-            raise StartupError(f"{name}: {first['msg']} (got {first['input']!r}).") from None
+            why = first["msg"].removeprefix("Value error, ")
+            raise StartupError(f"{name}: {why} (got {first['input']!r}).") from None
 
     def owners(self) -> dict[str, str]:
         """Keys to owners."""
@@ -169,6 +248,11 @@ class Settings(BaseModel):
             owner, _, key = entry.partition(":")
             if not (owner and key):
                 raise StartupError(f"{PREFIX}API_KEYS: entry {place} is not of the form owner:key.")
+            if not (key.isascii() and key.isprintable()):
+                raise StartupError(
+                    f"{PREFIX}API_KEYS: the key of entry {place} has a character that clients "
+                    "cannot send in a header: use letters, digits and signs of ASCII."
+                )
             if owners.setdefault(key, owner) != owner:
                 raise StartupError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
         return owners
@@ -177,6 +261,24 @@ class Settings(BaseModel):
         """Host headers that are answered. With a key asked for, any host may be allowed by `*`."""
         return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
 
+    def store_place(self) -> StorePlace:
+        """Where responses are kept; a STORE that names no place stops the start with the reason.
+        Passwords are not repeated."""
+        url = self.store or "memory://"
+        kind, _, rest = url.partition("://")
+        if kind == "memory" and not rest:
+            return StorePlace("memory", "")
+        if kind == "sqlite" and (path := rest.removeprefix("/")):
+            return StorePlace("sqlite", path)
+        if kind in ("redis", "rediss", "unix"):
+            if why := _redis_fault(url):
+                raise StartupError(f"{PREFIX}STORE: {why}.")
+            return StorePlace("redis", url)
+        raise StartupError(
+            f"{PREFIX}STORE: expected memory://, sqlite:///path or redis://host:port/number, "
+            f"got {kind + '://…' if '://' in url else url!r:.60}."
+        )
+
     def check_exposure(self) -> None:
         """A server that others can reach needs keys, unless the operator insists."""
         if self.host not in LOOPBACK and not self.owners() and not self.insecure:
@@ -184,3 +286,40 @@ class Settings(BaseModel):
                 f"Listening on {self.host} without API keys lets anybody who can reach it use it: "
                 f"set {PREFIX}API_KEYS, or {PREFIX}INSECURE=1 to insist."
             )
+
+
+def misspelt(environment: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that has our prefix and is no setting, with the nearest one."""
+    known = [name.upper() for name in Settings.model_fields]
+    sentences = []
+    for variable in sorted(environment):
+        prefix, name = variable[: len(PREFIX)], variable[len(PREFIX) :]
+        if prefix.upper() != PREFIX or (prefix == PREFIX and name in known):
+            continue
+        near = get_close_matches(name.upper(), known, 1)
+        meant = f"did you mean {PREFIX}{near[0]}?" if near else "docs/settings.md lists them all."
+        sentences.append(f"{variable} is no setting and is ignored: {meant}")
+    return sentences
+
+
+def _redis_fault(url: str) -> str | None:
+    """Why no server can be found by this URL, if so."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "the port of the Redis server is no number from 1 to 65535"
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    number = options.get("db", "0")
+    if parts.scheme == "unix":
+        place = parts.path
+    else:
+        place, number = parts.hostname or "", parts.path.strip("/") or number
+    if not place or port == 0:
+        return "expected redis://host:port/number or unix:///path/of/socket"
+    if not (number.isascii() and number.isdecimal() and len(number) < 6):
+        return f"the database of the Redis server must be a number, got {number!r:.60}"
+    for name in options:
+        if name not in REDIS_OPTIONS and not name.startswith("ssl_"):
+            return f"{name!r:.60} is no option of a Redis URL that this server knows"
+    return None

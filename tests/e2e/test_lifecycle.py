@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import signal
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 
 from tests.e2e.test_hangup import STALLED, Wire
@@ -22,6 +24,7 @@ from tests.support.served import ANSWER, SETTINGS, script
 from tests.support.serving import Address, child
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.errors import StartupError
 from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.llamacpp.build import Means, build
 from trt_responses.serve.server import Server, bound
@@ -242,3 +245,24 @@ def test_the_server_that_is_run_speaks_http_as_ours_does() -> None:
                 assert await wire.status() == 200
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("model", ["a{b}", "{base}", "it's", 'a "b" $HOME', "模型"])
+def test_the_line_at_the_start_names_any_model_as_a_shell_and_json_write_it(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story() -> None:
+        settings = Settings(**SETTINGS | {"model": model}, port=0)
+        app = create_app(settings, engine=ScriptedEngine([script(ANSWER)]))
+        async with our_server(app, settings):
+            pass
+
+    asyncio.run(story())
+    words = shlex.split(capsys.readouterr().out)
+    assert orjson.loads(words[-1]) == {"model": model, "input": "Hello!"}
+
+
+@pytest.mark.parametrize("host", ["a" * 70, ".."])
+def test_a_host_that_cannot_be_one_stops_the_start_in_words(host: str) -> None:
+    with pytest.raises(StartupError, match="cannot listen on"):
+        bound(Settings(host=host, port=0))

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from trt_responses.backends import store_of
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, Settings
+from trt_responses.store.base import says_nothing
+
+SECONDS = [name.upper() for name in Settings.model_fields if name.endswith("_s")]
 
 
 def test_every_setting_is_described_and_has_a_default() -> None:
@@ -55,7 +59,16 @@ def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> 
         *[("DRAIN_S", "-1"), ("DRAIN_S", "soon"), ("INSECURE", "maybe")],
         *[("READ_TIMEOUT_S", value) for value in ("0", "-1", "nan", "soon", "60s")],
         *[("DATE", value) for value in ("today", "2026-1-1", "2026-01-01T00:00")],
+        *[("DATE", value) for value in ("2020-13-45", "2025-02-29", "20260101", "2026-W01-1")],
         *[("LOG_LEVEL", "loud"), ("STORE_BYTES", "1G"), ("CONTEXT_TOKENS", "nan")],
+        *[(name, "inf") for name in SECONDS],
+        *[(name, "1e300") for name in SECONDS],
+        *[(name, "nan") for name in SECONDS],
+        *[(name, "1e-300") for name in ("KEEP_ALIVE_S", "LEASE_S", "READ_TIMEOUT_S")],
+        *[(name, str(10**30)) for name in ("THREADS", "SLOTS", "CONTEXT_TOKENS", "MAX_BODY_BYTES")],
+        *[("MODEL", "a\nb"), ("MODEL", "\udcff"), ("IDENTITY", "one\r\ntwo")],
+        *[("ALLOWED_HOSTS", value) for value in ("https://a.example", "a.example:80", "::1")],
+        *[("ALLOWED_ORIGINS", value) for value in ("a.example", "https://a.example/", "https://")],
     ],
 )
 def test_a_value_that_will_not_parse_stops_the_start_with_its_name(name: str, value: str) -> None:
@@ -101,3 +114,75 @@ def test_the_address_itself_is_a_host_that_is_answered() -> None:
     assert "10.0.0.7" in Settings(host="10.0.0.7").hosts()
     assert "[fd00::7]" in Settings(host="fd00::7").hosts(), "as a Host header writes it"
     assert "a.example" in Settings(allowed_hosts=("a.example",)).hosts()
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        (None, ("memory", "")),
+        ("memory://", ("memory", "")),
+        ("sqlite:///some/where.db", ("sqlite", "some/where.db")),
+        ("sqlite:////some/where.db", ("sqlite", "/some/where.db")),
+        *[
+            (url, ("redis", url))
+            for url in (
+                *("redis://h", "redis://:secret@h:1/0", "rediss://h?ssl_cert_reqs=none"),
+                *("redis://[::1]:6379/", "unix:///run/redis.sock?db=3", "redis://u:p@h?db=1"),
+            )
+        ],
+    ],
+)
+def test_a_store_s_place_is_read_from_its_url(url: str | None, place: tuple[str, str]) -> None:
+    assert Settings(store=url).store_place() == place
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("mysql://h", "memory://x", "sqlite://", "sqlite:///", "history.db", "redis://"),
+        *("redis://h:secret", "redis://h:0", "redis://h:70000", "redis://h/secret", "redis://h/-1"),
+        *("redis://h?secret=1", "redis://h?db=secret", "unix://", "redis://[h", "redis:///1"),
+    ],
+)
+def test_a_store_that_is_nowhere_stops_the_start_with_a_reason(url: str) -> None:
+    with pytest.raises(StartupError, match=f"^{PREFIX}STORE: ") as caught:
+        store_of(Settings(store=url), says_nothing)
+    assert len(str(caught.value)) > len(f"{PREFIX}STORE: .")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_s_password_is_not_repeated() -> None:
+    for url in ("redis://:secret@h:port/0", "redis://:secret@h/x", "mysql://u:secret@h"):
+        with pytest.raises(StartupError) as caught:
+            Settings(store=url).store_place()
+        assert "secret" not in str(caught.value)
+
+
+def test_a_key_that_no_header_carries_stops_the_start() -> None:
+    with pytest.raises(StartupError, match="entry 2"):
+        Settings(api_keys="ann:k,bob:schlüssel").owners()
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("TRT_RESPONSES_PROT", "TRT_RESPONSES_PORT?"),
+        ("TRT_RESPONSES_MAX_BODY_SIZE", "TRT_RESPONSES_MAX_BODY_BYTES?"),
+        ("TRT_RESPONSES_ALLOWED_ORIGIN", "TRT_RESPONSES_ALLOWED_ORIGINS?"),
+        ("trt_responses_port", "TRT_RESPONSES_PORT?"),
+        ("TRT_RESPONSES_XYZZY", "docs/settings.md"),
+    ],
+)
+def test_a_misspelt_variable_is_named_with_the_nearest_setting(
+    variable: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Settings.from_environment({variable: "1", "TRT_RESPONSES_HOST": "::1", "PORT": "no"})
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(f"{variable} is no setting")
+    assert meant in record.getMessage()
+
+
+def test_origins_are_compared_as_browsers_write_them() -> None:
+    settings = Settings(allowed_origins="https://App.example, http://localhost:3000, null")
+    assert settings.allowed_origins == ("https://app.example", "http://localhost:3000", "null")

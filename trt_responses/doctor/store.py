@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.machine import may_write, nearest
+from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,17 +24,21 @@ VARIABLE = "TRT_RESPONSES_STORE"
 def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write) -> Check:
     if settings.store is None:
         return _file(settings.data_dir, allowed)
-    url = urlsplit(settings.store)
-    match url.scheme:
+    try:
+        place = settings.store_place()
+    except StartupError as error:
+        remedy = f"set {VARIABLE} to memory://, sqlite:///path or redis://host:port"
+        return Check("store", "fault", str(error), remedy)
+    match place.kind:
         case "memory":
             return Check("store", "ok", "memory: lost when the server stops")
         case "sqlite":
-            return _file(Path(settings.store.removeprefix("sqlite:///")), allowed)
-        case "redis" | "rediss":
+            return _file(Path(place.where), allowed)
+        case "redis":
+            url = urlsplit(place.where)
+            if url.scheme == "unix":
+                return Check("store", "ok", f"Redis: the socket {url.path}")
             return _reachable(url.hostname or "localhost", url.port or REDIS_PORT)
-        case other:
-            remedy = f"set {VARIABLE} to memory://, sqlite:///path or redis://host:port"
-            return Check("store", "fault", f"no store is called {other!r}", remedy)
 
 
 def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:

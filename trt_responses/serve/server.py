@@ -7,7 +7,9 @@ then close. Knows the app's runs; knows no request.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import shlex
 import signal
 import socket
 from contextlib import ExitStack
@@ -40,7 +42,7 @@ class Server(uvicorn.Server):
         self._runs: Runs = app.state.runs
         self._health: Callable[[], Health] = app.state.engine.health
         self._drain_s = settings.drain_s
-        self._hello = _hello(app)
+        self._app = app
         self.lost: str | None = None
         """Why the engine is beyond recovery, if it is."""
 
@@ -55,7 +57,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            print(self._hello.format(base=self._base()), flush=True)
+            print(_hello(self._app, self._base()), flush=True)
 
     def _base(self) -> str:
         host, port = self.servers[0].sockets[0].getsockname()[:2]
@@ -121,10 +123,11 @@ def bound(settings: Settings) -> socket.socket:
             taken = unless_bound.enter_context(socket.socket(family, kind, protocol))
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the second of a name that no host can have
+            why = error.strerror if isinstance(error, OSError) else "it is no host's name"
             raise StartupError(
-                f"The server cannot listen on {settings.host}:{settings.port} "
-                f"({error.strerror}): choose another address with --host and --port."
+                f"The server cannot listen on {settings.host}:{settings.port} ({why}): choose "
+                "another address with --host and --port."
             ) from None
         unless_bound.pop_all()
     return taken
@@ -149,11 +152,11 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
-def _hello(app: FastAPI) -> str:
-    body = f'{{{{"model": "{app.state.model}", "input": "Hello!"}}}}'
+def _hello(app: FastAPI, base: str) -> str:
+    body = shlex.quote(json.dumps({"model": app.state.model, "input": "Hello!"}))
     return (
-        "{base} is ready; try: "
-        f"curl -s {{base}}/v1/responses -H 'content-type: application/json' -d '{body}'"
+        f"{base} is ready; try: "
+        f"curl -s {base}/v1/responses -H 'content-type: application/json' -d {body}"
     )
 
 
