@@ -18,7 +18,7 @@ import orjson
 
 from trt_responses.errors import ApiError, Overloaded
 from trt_responses.response.ending import ending
-from trt_responses.response.log.entries import Single
+from trt_responses.response.log.entries import ResponsesSpelling
 from trt_responses.response.log.log import Cursor
 from trt_responses.store.base import Frames, Job
 from trt_responses.wire import events as e
@@ -224,11 +224,9 @@ class _Kept:
         async with self._saving:
             frames = self._news()
             closing = ending(last, self.run.error)
-            told = [
-                frame
-                for number, event in enumerate(closing, frames.first + frames.count)
-                for frame in Single(number, event, self.run.log.dialect).frames(0)
-            ]
+            spelling = ResponsesSpelling(self.run.log.dialect)
+            numbered = enumerate(closing, frames.first + frames.count)
+            told = [spelling.frame(event, number) for number, event in numbered]
             data = b"".join((frames.data, *told))
             whole = Frames(frames.first, frames.count + len(told), data, ended=True)
             return await store.finish_job(record, whole)

@@ -15,7 +15,7 @@ from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.events import Lifecycle, OutputTextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.events import Delta, Event
@@ -32,18 +32,29 @@ TAILS = tuple(map(tail, range(TABLED)))
 """What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
 
 
-class Speller(Protocol):
-    def spelled(self, event: Event, /) -> tuple[str, bytes]:
-        """An event's name, and its JSON without the number."""
+class Spelling(Protocol):
+    """How the events of one log are written as frames. Each API has its own."""
+
+    def frame(self, event: Event, number: int, /) -> bytes:
+        """One event; empty where the API has no words for it."""
+        ...
+
+    def deltas(self, first: int, template: Delta, /, *, scored: bool) -> Deltas:
+        """A run of deltas that begins."""
+        ...
+
+    def json_of(self, response: Response, /) -> bytes:
+        """A snapshot, as the store keeps it."""
         ...
 
 
-class Spelling:
-    """A dialect, in which one snapshot that several tell of is written once."""
+class ResponsesSpelling:
+    """The Responses API's, in one of its dialects. A snapshot that several tell of is written
+    once."""
 
     __slots__ = ("_dialect", "_json", "_snapshot")
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect = OPENAI) -> None:
         self._dialect = dialect
         self._snapshot: Response | None = None
         self._json = b""
@@ -53,22 +64,38 @@ class Spelling:
             self._snapshot, self._json = response, orjson.dumps(response)
         return self._json
 
-    def spelled(self, event: Event) -> tuple[str, bytes]:
+    def frame(self, event: Event, number: int) -> bytes:
+        name, body = self._spelled(event)
+        return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], number)
+
+    def _spelled(self, event: Event) -> tuple[str, bytes]:
         if not isinstance(event, Lifecycle):
             return self._dialect.spelled(event)
         body = b'{"response":%b,"type":"%b"}'
         return event.type, body % (self.json_of(event.response), event.type.encode())
 
+    def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
+        if scored:
+            return ScoredDeltas(first, template, self._head(template, b'"logprobs":[],'))
+        return Deltas(first, template, self._head(template))
+
+    def _head(self, template: Delta, *without: bytes) -> bytes:
+        """A delta's frame up to where its text begins."""
+        name, body = self._dialect.spelled(template)
+        for empty in (b'"delta":"",', *without):
+            body = body.replace(empty, b"")
+        return b'event: %b\ndata: %b,"delta":"' % (name.encode(), body[:-1])
+
 
 class Single:
     """One event. Its frame is made at the first reading and kept."""
 
-    __slots__ = ("_frame", "_speller", "event", "first")
+    __slots__ = ("_frame", "_spelling", "event", "first")
 
-    def __init__(self, first: int, event: Event, speller: Speller = OPENAI) -> None:
+    def __init__(self, first: int, event: Event, spelling: Spelling) -> None:
         self.first = first
         self.event = event
-        self._speller = speller
+        self._spelling = spelling
         self._frame: bytes | None = None
 
     def __len__(self) -> int:
@@ -78,7 +105,7 @@ class Single:
         if start:
             return []
         if self._frame is None:
-            self._frame = _frame(self.event, self.first, self._speller)
+            self._frame = self._spelling.frame(self.event, self.first)
         return [self._frame]
 
     def events(self) -> Iterable[Event]:
@@ -89,24 +116,37 @@ class Single:
 
 
 class Deltas:
-    """A run of deltas of one text: the first sequence number, and a piece for each."""
+    """A run of deltas of one text: the first sequence number, and a piece for each.
 
-    __slots__ = ("_template", "first", "head", "pieces")
+    A frame is the head, a piece, and the tail of its number: one of `tails`, and beyond them what
+    `tail` makes.
+    """
 
-    def __init__(self, first: int, template: Delta, dialect: Dialect = OPENAI) -> None:
+    __slots__ = ("_template", "first", "head", "pieces", "tail", "tails")
+
+    def __init__(
+        self,
+        first: int,
+        template: Delta,
+        head: bytes,
+        tails: tuple[bytes, ...] = TAILS,
+        tail: Callable[[int], bytes] = tail,
+    ) -> None:
         self.first = first
         self.pieces: list[bytes] = []
+        self.head = head
+        self.tails = tails
+        self.tail = tail
         self._template = template
-        self.head = _delta_head(template, dialect)
 
     def __len__(self) -> int:
         return len(self.pieces)
 
     def frames(self, start: int) -> list[bytes]:
         head, pieces, number = self.head, self.pieces, self.first + start
-        tails = TAILS[number : number + len(pieces) - start]
+        tails = self.tails[number : number + len(pieces) - start]
         if len(tails) < len(pieces) - start:
-            tails = tuple(map(tail, range(number, self.first + len(pieces))))
+            tails = tuple(map(self.tail, range(number, self.first + len(pieces))))
         return [head + piece + end for piece, end in zip(pieces[start:], tails, strict=True)]
 
     def events(self) -> Iterable[Event]:
@@ -121,9 +161,8 @@ class ScoredDeltas(Deltas):
 
     __slots__ = ("logprobs",)
 
-    def __init__(self, first: int, template: Delta, dialect: Dialect) -> None:
-        super().__init__(first, template, dialect)
-        self.head = _delta_head(template, dialect, b'"logprobs":[],')
+    def __init__(self, first: int, template: Delta, head: bytes) -> None:
+        super().__init__(first, template, head)
         self.logprobs: list[tuple[TokenLogprob, ...]] = []
 
     def frames(self, start: int) -> list[bytes]:
@@ -148,19 +187,6 @@ class ScoredDeltas(Deltas):
 
 
 Entry = Single | Deltas
-
-
-def _frame(event: Event, number: int, speller: Speller) -> bytes:
-    name, body = speller.spelled(event)
-    return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], number)
-
-
-def _delta_head(template: Delta, dialect: Dialect, *without: bytes) -> bytes:
-    """A delta's frame up to where its text begins."""
-    name, body = dialect.spelled(template)
-    for empty in (b'"delta":"",', *without):
-        body = body.replace(empty, b"")
-    return b'event: %b\ndata: %b,"delta":"' % (name.encode(), body[:-1])
 
 
 def _text(pieces: Sequence[bytes]) -> str:

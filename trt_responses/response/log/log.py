@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING
 from trt_responses.frozen import replace
 from trt_responses.response.log.entries import (
     TABLED,
-    TAILS,
     Deltas,
-    ScoredDeltas,
+    ResponsesSpelling,
     Single,
-    Spelling,
-    tail,
 )
 from trt_responses.response.log.fold import apply, output_after
 from trt_responses.wire.dialect import OPENAI
@@ -28,7 +25,7 @@ from trt_responses.wire.events import Lifecycle, OutputEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trt_responses.response.log.entries import Entry
+    from trt_responses.response.log.entries import Entry, Spelling
     from trt_responses.response.log.fold import Output
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.events import Delta, Event
@@ -42,10 +39,13 @@ END_OF_STREAM = b"data: [DONE]\n\n"
 class Log:
     """A response's events so far, and the response that they fold to."""
 
-    def __init__(self, response: Response, dialect: Dialect = OPENAI) -> None:
+    def __init__(
+        self, response: Response, dialect: Dialect = OPENAI, spelling: Spelling | None = None
+    ) -> None:
+        """Without a spelling, it is the Responses API's in this dialect."""
         self.entries: list[Entry] = []
         self.dialect = dialect
-        self._spelling = Spelling(dialect)
+        self._spelling = spelling or ResponsesSpelling(dialect)
         self.closed = False
         self._folded = response
         self._output = response.output
@@ -74,8 +74,7 @@ class Log:
     def grow(self, template: Delta, *, scored: bool = False) -> Deltas:
         """Begin a run of deltas; whoever writes the text adds pieces to it."""
         self._settle()
-        kind = ScoredDeltas if scored else Deltas
-        self._growing = kind(self._settled, template, self.dialect)
+        self._growing = self._spelling.deltas(self._settled, template, scored=scored)
         self.entries.append(self._growing)
         return self._growing
 
@@ -144,7 +143,7 @@ class Log:
             elif count := live.first + len(live.pieces) - number:
                 self._untold = number + count
                 if count == 1 and number < TABLED:  # an engine step of one id: no lists
-                    frames = live.head + live.pieces[-1] + TAILS[number]
+                    frames = live.head + live.pieces[-1] + live.tails[number]
                 else:
                     frames = b"".join(live.frames(number - live.first))
                 for tell in self._listeners:
@@ -165,7 +164,7 @@ class Log:
         live.pieces.append(piece)
         number = self._untold
         self._untold = number + 1
-        frames = live.head + piece + (TAILS[number] if number < TABLED else tail(number))
+        frames = live.head + piece + (live.tails[number] if number < TABLED else live.tail(number))
         for tell in self._listeners:
             tell(frames)
 
@@ -175,8 +174,9 @@ class Log:
             frames = self._since(self._untold)
             self._untold, last = number, self.entries[-1]
             self._live = last if last is self._growing and type(last) is Deltas else None
-            for tell in self._listeners:
-                tell(frames)
+            if frames:  # an API may have no words for an event
+                for tell in self._listeners:
+                    tell(frames)
 
     def _since(self, number: int) -> bytes:
         """The frames from this number on: the last few entries."""
