@@ -32,7 +32,7 @@ from trt_responses.web.arrival import Arrival
 from trt_responses.web.docs import Docs, openapi
 from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
 from trt_responses.web.fields import Fields
-from trt_responses.web.guard import BodySize, Guard
+from trt_responses.web.guard import Guard
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.models import Models
@@ -42,6 +42,7 @@ from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import Terms
 from trt_responses.wire.bounds import Bounds as RequestBounds
 from trt_responses.wire.dialect import DIALECTS
+from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -169,6 +170,16 @@ def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Part
     )
 
 
+def _limits(settings: Settings) -> RequestLimits:
+    return RequestLimits(
+        body_bytes=settings.max_body_bytes,
+        body_values=settings.max_body_values,
+        tools=settings.max_tools,
+        input=settings.max_input,
+        metadata=settings.max_metadata,
+    )
+
+
 def _sealer(settings: Settings) -> Sealer:
     """Its keys are shared ones, or one of this server's own, which is made when it is needed."""
     path = settings.data_dir / "seal.key"
@@ -235,7 +246,7 @@ def _routes(
         model=model,
         headers=headers,
         terms=terms,
-        size=BodySize(settings.max_body_bytes, settings.max_body_values),
+        limits=_limits(settings),
         dialect=DIALECTS[settings.dialect],
     )
     models = Models(model, int(time.time()), headers)

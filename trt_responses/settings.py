@@ -116,9 +116,9 @@ class Settings(BaseModel):
     insecure: bool = Field(
         False, description="Listen beyond the loopback without keys, for anybody who can reach it."
     )
-    max_body_bytes: Positive = Field(16 * MIB, description="Largest request body.")
+    max_body_bytes: Positive = Field(8 * MIB, description="Largest request body.")
     max_body_values: Positive = Field(
-        131_072, description="Lists and objects in a body, counted before it is parsed."
+        131_072, description="Values in a request body, counted before it is parsed."
     )
     max_header_bytes: Positive = Field(
         64 * 1024, description="Largest head of a request; larger ones get a 431."

@@ -245,7 +245,7 @@ def test_the_largest_lists_are_answered_or_refused_in_time_and_never_break() -> 
     """Budget: 6 s. Ten thousand items of other kinds, a thousand tools, ten megabytes in one."""
 
     async def story() -> None:
-        async with served(context_tokens=1_000_000) as s:
+        async with served(context_tokens=1_000_000, max_body_bytes=16 << 20) as s:
             pairs = [
                 part
                 for n in range(5000)

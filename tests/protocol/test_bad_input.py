@@ -283,11 +283,13 @@ def test_only_json_is_taken_for_json() -> None:
 def test_a_body_of_too_many_values_is_refused_before_it_is_parsed() -> None:
     async def story() -> None:
         async with served(max_body_values=50) as s:
-            for count, status in ((48, 200), (60, 413)):
-                sent = body(unknown=[[] for _ in range(count)])
-                call = await s.client.send("POST", "/v1/responses", sent)
-                assert call.status == status
-                check_told(call)
+            entries: list[object] = [[], {}, 1, "", None, "x,[{"]
+            for entry in entries:
+                for count, status in ((20, 200), (60, 413)):
+                    sent = body(unknown=[entry for _ in range(count)])
+                    call = await s.client.send("POST", "/v1/responses", sent)
+                    assert call.status == status
+                    check_told(call)
             assert call.error["code"] == "request_too_large"
             assert "TRT_RESPONSES_MAX_BODY_VALUES" in call.error["message"]
 
@@ -332,7 +334,7 @@ def test_large_inputs_are_answered_or_refused_but_never_break() -> None:
     """Budget: 4 s; ten megabytes twice, and ten thousand items."""
 
     async def story() -> None:
-        async with served() as s:
+        async with served(max_body_bytes=16 << 20) as s:
             many = await s.client.create(input=[USER] * 10_000)
             assert many.status == 200
             assert len(s.prompt()) > 10_000 * 4

@@ -25,7 +25,7 @@ from trt_responses.response.logprobs import ScoredGeneration
 from trt_responses.store.base import Record
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
-from trt_responses.wire.request import parse
+from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,7 +35,7 @@ from trt_responses.response.steering.tool_choice import tool_of
 from trt_responses.response.steering.tools import offered
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.vocabulary import CONTROL
-from trt_responses.wire.request import parse
+from trt_responses.wire.parse import parse
 from trt_responses.wire.response import Response, opened
 
 if TYPE_CHECKING:

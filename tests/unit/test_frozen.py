@@ -6,7 +6,7 @@ import pytest
 
 from trt_responses.frozen import dataclass, replace
 from trt_responses.wire import events as e
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
 
 
@@ -39,11 +39,11 @@ def test_mypy_refuses_to_change_a_value() -> None:
         (Pair(1, (2,)), {"left": 3}),
         (Response("resp_0", 1, "gpt-oss"), {"status": "failed", "metadata": {"a": "b"}}),
         (e.OutputTextDelta("msg_0", 0, 0, "a"), {"delta": "b"}),
-        (i.OutputMessage("msg_0", "final_answer"), {"content": (i.OutputText("a"),)}),
+        (o.OutputMessage("msg_0", "final_answer"), {"content": (o.OutputText("a"),)}),
     ],
 )
 def test_a_copy_has_the_other_values_and_all_else_of_its_original(
-    value: Pair | Response | e.OutputTextDelta | i.OutputMessage, changes: dict[str, object]
+    value: Pair | Response | e.OutputTextDelta | o.OutputMessage, changes: dict[str, object]
 ) -> None:
     before = dict(vars(value))
     copy = replace(value, **changes)  # type: ignore[arg-type]

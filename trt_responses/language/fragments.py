@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.wire.items import TokenLogprob
+    from trt_responses.wire.output import TokenLogprob
 
 RepairKind = Literal[
     "stray_text",  # text where a header must begin

@@ -1,15 +1,13 @@
-"""Who may ask, and in what form. A server without keys is still reachable from any web page, so
+"""Who may ask. A server without keys is still reachable from any web page, so
 Host and Origin are checked as well as the key. Knows headers; knows no route."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.requests import ClientDisconnect
-
-from trt_responses.errors import ApiError, Forbidden, Unauthorized
+from trt_responses.errors import Forbidden, Unauthorized
 from trt_responses.web.headers import header
 
 if TYPE_CHECKING:
@@ -19,10 +17,6 @@ if TYPE_CHECKING:
 
 ANYONE = ""
 """The owner of everything on a server without keys."""
-
-
-LENGTH_DIGITS = 18
-"""A length with more is too large for any limit, and in the end for `int` itself."""
 
 
 class Guard:
@@ -72,59 +66,6 @@ class Guard:
         if owner is None:
             raise Unauthorized("The API key is not one of this server's.")
         return owner
-
-
-def check_json(request: Request) -> None:
-    """A page can send a form or plain text anywhere without asking; JSON it cannot."""
-    sent = (header(request, b"content-type") or "").partition(";")[0].strip().lower()
-    if sent != "application/json":
-        raise ApiError(
-            f"The content type must be application/json, got {sent or 'none'!r:.100}.",
-            status=415,
-            type="invalid_request_error",
-            code="unsupported_content_type",
-        )
-
-
-class BodySize(NamedTuple):
-    """How large a body may be, and how many values it may be made of.
-
-    Parsing holds the event loop, and what it costs is the values, not the bytes: 300,000 tools in
-    16 MB took seconds. Brackets inside texts are counted too, since telling them apart is parsing.
-    """
-
-    bytes: int
-    values: int
-
-
-async def body_of(request: Request, at_most: BodySize) -> bytes:
-    """The whole body, or a refusal as soon as it is known to be too large."""
-    declared = header(request, b"content-length") or ""
-    if declared.isdecimal() and (len(declared) > LENGTH_DIGITS or int(declared) > at_most.bytes):
-        raise _too_large(f"{at_most.bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)")
-    parts, size, more = [], 0, True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > at_most.bytes:
-            raise _too_large(f"{at_most.bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)")
-        more = message.get("more_body", False)
-    body = b"".join(parts)
-    if body.count(b"{") + body.count(b"[") > at_most.values:
-        raise _too_large(f"{at_most.values} lists and objects (TRT_RESPONSES_MAX_BODY_VALUES)")
-    return body
-
-
-def _too_large(bound: str) -> ApiError:
-    return ApiError(
-        f"The body is larger than {bound}.",
-        status=413,
-        type="invalid_request_error",
-        code="request_too_large",
-    )
 
 
 def _name(host: str) -> str:

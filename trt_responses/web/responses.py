@@ -14,16 +14,15 @@ from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError
 from trt_responses.response.steering.tools import dropped
+from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
-from trt_responses.web.guard import body_of, check_json
 from trt_responses.web.headers import dialect_of, header, ignored_header, named, truncated_header
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.models import check_model
 from trt_responses.web.stream.sse import Follow, Stream, watched
-from trt_responses.wire.count import CountRequest
 from trt_responses.wire.judge import judge
+from trt_responses.wire.request import CountRequest
 from trt_responses.wire.request import Request as CreateRequest
-from trt_responses.wire.request import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.web.endpoint import Headers
-    from trt_responses.web.guard import BodySize
     from trt_responses.web.idempotency import Repeats
     from trt_responses.web.stream.sse import Terms
     from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.limits import RequestLimits
 
     Told = dict[str, str]
 
@@ -57,7 +56,7 @@ class Responses:
         model: str,
         headers: Headers,
         terms: Terms,
-        size: BodySize,
+        limits: RequestLimits,
         dialect: Dialect,
     ) -> None:
         self._runs = runs
@@ -66,13 +65,13 @@ class Responses:
         self._model = model
         self._headers = headers
         self._terms = terms
-        self._size = size
+        self._limits = limits
         self._dialect = dialect
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)
-        body = await body_of(request, self._size)
-        wanted = parse(body, CreateRequest)
+        body = await read_body(request, self._limits)
+        wanted = await parsed(body, CreateRequest, self._limits)
         ignored = judge(wanted)
         check_model(wanted.model, self._model)
         told = ignored_header(ignored) | _told_of_tools(wanted)
@@ -98,13 +97,14 @@ class Responses:
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)
-        wanted = parse(await body_of(request, self._size), CountRequest)
+        body = await read_body(request, self._limits)
+        wanted = await parsed(body, CountRequest, self._limits)
         ignored = judge(wanted)
         if wanted.model:
             check_model(wanted.model, self._model)
         tokens = await self._runs.count(wanted, owner=owner)
-        body = {"object": "response.input_tokens", "input_tokens": tokens}
-        return json_reply(orjson.dumps(body), self._headers(request) | ignored_header(ignored))
+        told = {"object": "response.input_tokens", "input_tokens": tokens}
+        return json_reply(orjson.dumps(told), self._headers(request) | ignored_header(ignored))
 
     async def _start(
         self, wanted: CreateRequest, request: Request, owner: str, dialect: Dialect

@@ -1,16 +1,53 @@
-"""What everything that a client sends shares. Imports nothing of ours."""
+"""The base of every object that a client sends, and the ways to choose among kinds of them.
+
+Knows no field of the API. Imports nothing of ours.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+MAX_KEYS = 64
+"""Keys of one object whose keys this server reads, known and unknown: the request itself has 37.
+
+Each unknown key costs half a microsecond in one unbroken piece of work."""
 
 
-class Sent(BaseModel):
-    """What all input shares: strict types, no change after parsing, unknown keys kept by name."""
+def few_keys(value: Any) -> Any:
+    """The value; raises when it is an object of more keys than any client sends."""
+    if isinstance(value, dict) and len(value) > MAX_KEYS:
+        raise PydanticCustomError("too_many_keys", f"should have at most {MAX_KEYS} keys")
+    return value
+
+
+class ClientObject(BaseModel):
+    """An object from a client: strict types, no change after parsing, unknown keys kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class Options(ClientObject):
+    """A client's object of which a request has few, so that each counts its own keys.
+
+    Items and their parts may come by the thousand: for those the reader of the list counts.
+    """
+
+    _few_keys = model_validator(mode="before")(few_keys)
+
+
+class ClosedObject(Options):
+    """A client's object in which an unknown key is a fault."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def type_named(value: Any, untyped: str | None = None) -> str | None:
+    """The `type` of an object that is read, or was; `untyped` when it has none."""
+    named = value.get("type", untyped) if isinstance(value, dict) else getattr(value, "type", None)
+    return named if isinstance(named, str) else None
 
 
 def by_type(*tags: str, untyped: str = "") -> Discriminator:
@@ -18,11 +55,7 @@ def by_type(*tags: str, untyped: str = "") -> Discriminator:
     known = {tag: f"~{tag}" for tag in tags}
 
     def tag(value: Any) -> str | None:
-        if isinstance(value, Sent):  # it was parsed before, and is written down now
-            named = getattr(value, "type", None)
-        else:
-            named = value.get("type", untyped) if isinstance(value, dict) else None
-        return known.get(named) if isinstance(named, str) else None
+        return known.get(type_named(value, untyped) or "")
 
     expected = ", ".join(repr(t) for t in tags)
     return Discriminator(
@@ -32,4 +65,9 @@ def by_type(*tags: str, untyped: str = "") -> Discriminator:
     )
 
 
-Named = Annotated[str, Field(min_length=1)]
+T = TypeVar("T")
+
+ListOf = Annotated[list[T], Field(fail_fast=True)]
+"""A list in which the first fault ends the reading: details of a million would be built."""
+
+NonEmpty = Annotated[str, Field(min_length=1)]

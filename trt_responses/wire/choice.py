@@ -1,27 +1,30 @@
-"""Which tools a response may or must call, and what form its answer has: the API's words for it."""
+"""The API's words for which tools a response may or must call, and for the form of its answer.
+
+Knows no tool of the request: whether a name is one of them is judged when the request is accepted.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
+
+from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty
 
 
-class Whole(BaseModel):
-    """An object that means nothing else by the keys it does not know: they are faults."""
+class NamedTool(ClosedObject):
+    """One tool that must be called, or one of those that may be."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
-
-
-class NamedTool(Whole):
     type: Literal["function", "custom"]
-    name: Annotated[str, Field(min_length=1)]
+    name: NonEmpty
 
 
-class AllowedTools(Whole):
+class AllowedTools(ClosedObject):
+    """The tools that may be called, or of which one must be."""
+
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], Field(min_length=1)]
+    tools: Annotated[ListOf[NamedTool], Field(min_length=1)]
 
 
 Mode = Literal["none", "auto", "required"]
@@ -48,9 +51,9 @@ ToolChoice = Annotated[
 ]
 
 
-class PlainText(Whole):
+class PlainText(ClosedObject):
     type: Literal["text"] = "text"
 
 
-class JsonObject(Whole):
+class JsonObject(ClosedObject):
     type: Literal["json_object"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from trt_responses.wire.items import OutputItem, OutputPart, TokenLogprob
+    from trt_responses.wire.output import OutputItem, OutputPart, TokenLogprob
     from trt_responses.wire.response import Response
 
 

@@ -1,4 +1,4 @@
-"""Items of tools that others ran: a client brings them back as the history of a conversation.
+"""Items of hosted tools, which others ran: a client brings them back as a conversation's history.
 
 Only what is shown to the model is read; other keys are kept as they came.
 """
@@ -7,65 +7,67 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from trt_responses.wire.base import Named, Sent
+from trt_responses.wire.base import ClientObject, ListOf, NonEmpty
 
 
-class Past(Sent):
+class HostedObject(ClientObject):
+    """An item of a hosted tool."""
+
     id: str | None = None
 
 
-class WebSearchCall(Past):
+class WebSearchCall(HostedObject):
     type: Literal["web_search_call"]
     action: dict[str, Any] | None = None
     status: str | None = None
 
 
-class CodeInterpreterCall(Past):
+class CodeInterpreterCall(HostedObject):
     type: Literal["code_interpreter_call"]
     code: str | None = None
-    outputs: list[dict[str, Any]] | None = None
+    outputs: ListOf[dict[str, Any]] | None = None
     status: str | None = None
 
 
-class McpCall(Past):
+class McpCall(HostedObject):
     type: Literal["mcp_call"]
-    server_label: Named
-    name: Named
+    server_label: NonEmpty
+    name: NonEmpty
     arguments: str
     output: str | None = None
     error: Any = None
     status: str | None = None
 
 
-class McpListTools(Past):
+class McpListTools(HostedObject):
     type: Literal["mcp_list_tools"]
-    server_label: Named
-    tools: list[dict[str, Any]]
+    server_label: NonEmpty
+    tools: ListOf[dict[str, Any]]
     error: Any = None
 
 
-class McpApprovalRequest(Past):
+class McpApprovalRequest(HostedObject):
     type: Literal["mcp_approval_request"]
-    server_label: Named
-    name: Named
+    server_label: NonEmpty
+    name: NonEmpty
     arguments: str
 
 
-class McpApprovalResponse(Past):
+class McpApprovalResponse(HostedObject):
     type: Literal["mcp_approval_response"]
-    approval_request_id: Named
+    approval_request_id: NonEmpty
     approve: bool
     reason: str | None = None
 
 
-class LocalShellCall(Past):
+class LocalShellCall(HostedObject):
     type: Literal["local_shell_call"]
-    call_id: Named
+    call_id: NonEmpty
     action: dict[str, Any]
     status: str | None = None
 
 
-class LocalShellCallOutput(Past):
+class LocalShellCallOutput(HostedObject):
     """Names its call by `id`, as the API has it; some clients send a `call_id` too."""
 
     type: Literal["local_shell_call_output"]
@@ -74,35 +76,35 @@ class LocalShellCallOutput(Past):
     status: str | None = None
 
 
-class ShellCall(Past):
+class ShellCall(HostedObject):
     type: Literal["shell_call"]
-    call_id: Named
+    call_id: NonEmpty
     action: dict[str, Any]
     status: str | None = None
 
 
-class ShellCallOutput(Past):
+class ShellCallOutput(HostedObject):
     type: Literal["shell_call_output"]
-    call_id: Named
-    output: list[dict[str, Any]]
+    call_id: NonEmpty
+    output: ListOf[dict[str, Any]]
     status: str | None = None
 
 
-class ApplyPatchCall(Past):
+class ApplyPatchCall(HostedObject):
     type: Literal["apply_patch_call"]
-    call_id: Named
+    call_id: NonEmpty
     operation: dict[str, Any]
     status: str | None = None
 
 
-class ApplyPatchCallOutput(Past):
+class ApplyPatchCallOutput(HostedObject):
     type: Literal["apply_patch_call_output"]
-    call_id: Named
+    call_id: NonEmpty
     output: str | None = None
     status: str | None = None
 
 
-PastItem = (
+HostedItem = (
     WebSearchCall
     | CodeInterpreterCall
     | McpCall

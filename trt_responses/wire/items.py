@@ -1,7 +1,7 @@
-"""The API's items: what a client may send, and what the server gives.
+"""The items of a request's input, spelled as the API spells them.
 
-Input items are pydantic models, for they come from outside; output items are frozen values, for we
-make them. Spelled as the API spells them; imports nothing of ours.
+They are pydantic models, for they come from outside; what the server gives is in `output.py`, and
+items of tools that others ran are in `hosted_items.py`.
 """
 
 from __future__ import annotations
@@ -10,30 +10,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from trt_responses.frozen import dataclass
 from trt_responses.wire import hosted_items
-from trt_responses.wire.base import Named as Named
-from trt_responses.wire.base import Sent as Sent
-from trt_responses.wire.base import by_type as by_type
+from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, by_type
 from trt_responses.wire.fields import honoured
 
-# --- what a client may send -----------------------------------------------------------------
 
-
-class TextPart(Sent):
+class TextPart(ClientObject):
     """Text in a message. Clients use all three names; they mean the same to a text model."""
 
     type: Literal["input_text", "output_text", "text"]
     text: str
 
 
-class RefusalPart(Sent):
+class RefusalPart(ClientObject):
+    """A refusal in an assistant's message; the model reads it as text."""
+
     type: Literal["refusal"]
     refusal: str
 
 
-class MediaPart(Sent):
-    """What a text model cannot read: refused, or noted, as the operator chooses."""
+class MediaPart(ClientObject):
+    """A part that a text model cannot read: refused, or noted, as the operator chooses."""
 
     type: Literal["input_image", "input_file", "input_audio", "input_video"]
 
@@ -62,11 +59,13 @@ TEXT_OR_LIST = Discriminator(_text_or_list)
 """A string, or a list: the fault names the place in the list, not two failed guesses."""
 
 TextOrParts = Annotated[
-    Annotated[str, Tag("~text")] | Annotated[list[Part], Tag("~list")], TEXT_OR_LIST
+    Annotated[str, Tag("~text")] | Annotated[ListOf[Part], Tag("~list")], TEXT_OR_LIST
 ]
 
 
-class InputMessage(Sent):
+class InputMessage(ClientObject):
+    """What somebody says. Clients may leave out the type."""
+
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
     content: TextOrParts
@@ -75,17 +74,21 @@ class InputMessage(Sent):
     phase: Literal["commentary", "final_answer"] | None = None
 
 
-class FunctionCall(Sent):
+class FunctionCall(ClientObject):
+    """A call of a client's function, brought back as history."""
+
     type: Literal["function_call"]
-    call_id: Named
-    name: Named
+    call_id: NonEmpty
+    name: NonEmpty
     arguments: str
     namespace: str | None = None
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class FunctionCallOutput(Sent):
+class FunctionCallOutput(ClientObject):
+    """What a client's function gave."""
+
     type: Literal["function_call_output"]
     call_id: str
     output: TextOrParts
@@ -93,17 +96,21 @@ class FunctionCallOutput(Sent):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class CustomToolCall(Sent):
+class CustomToolCall(ClientObject):
+    """A call of a client's custom tool: its input is a text."""
+
     type: Literal["custom_tool_call"]
-    call_id: Named
-    name: Named
+    call_id: NonEmpty
+    name: NonEmpty
     input: str
     namespace: str | None = None
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class CustomToolCallOutput(Sent):
+class CustomToolCallOutput(ClientObject):
+    """What a client's custom tool gave."""
+
     type: Literal["custom_tool_call_output"]
     call_id: str
     output: TextOrParts
@@ -111,20 +118,26 @@ class CustomToolCallOutput(Sent):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class SummaryText(Sent):
+class SummaryText(ClientObject):
+    """A part of a thought's summary."""
+
     type: Literal["summary_text"]
     text: str
 
 
-class ReasoningText(Sent):
+class ReasoningText(ClientObject):
+    """A part of a thought."""
+
     type: Literal["reasoning_text", "text"]
     text: str
 
 
-class Reasoning(Sent):
+class Reasoning(ClientObject):
+    """A thought, brought back in the open or sealed."""
+
     type: Literal["reasoning"]
-    summary: list[SummaryText] = Field(default_factory=list)
-    content: list[ReasoningText] | None = None
+    summary: ListOf[SummaryText] = Field(default_factory=list)
+    content: ListOf[ReasoningText] | None = None
     encrypted_content: str | None = None
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
@@ -156,14 +169,16 @@ InputItem = Annotated[
 ]
 
 
-class ItemReference(Sent):
-    """Stands for an item that was given before. Clients may leave out the type."""
+class ItemReference(ClientObject):
+    """An item's id in place of an item that was given before. Clients may leave out the type."""
 
     type: Literal["item_reference"] | None = None
-    id: Named
+    id: NonEmpty
 
 
-def _referred_or_said(value: Any) -> str:
+def _reference_or_item(value: Any) -> str:
+    if isinstance(value, ItemReference):
+        return "~item_reference"
     named = value.get("type") if isinstance(value, dict) else ""
     refers = named == "item_reference" or (named is None and "id" in value and "role" not in value)
     return "~item_reference" if refers else "~item"
@@ -171,112 +186,6 @@ def _referred_or_said(value: Any) -> str:
 
 SentItem = Annotated[
     Annotated[ItemReference, Tag("~item_reference")] | Annotated[InputItem, Tag("~item")],
-    Discriminator(_referred_or_said),
+    Discriminator(_reference_or_item),
 ]
-"""What may stand in a request's input."""
-
-# --- what the server gives -------------------------------------------------------------------
-
-Status = Literal["in_progress", "completed", "incomplete"]
-Phase = Literal["commentary", "final_answer"]
-
-
-@dataclass(frozen=True)
-class TopLogprob:
-    token: str
-    logprob: float
-    bytes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class TokenLogprob:
-    """`bytes` say what `token` may not: a token need not be whole characters."""
-
-    token: str
-    logprob: float
-    bytes: tuple[int, ...]
-    top_logprobs: tuple[TopLogprob, ...] = ()
-
-
-@dataclass(frozen=True)
-class OutputText:
-    text: str = ""
-    annotations: tuple[()] = ()
-    logprobs: tuple[TokenLogprob, ...] = ()
-    type: Literal["output_text"] = "output_text"
-
-
-@dataclass(frozen=True)
-class OutputReasoningText:
-    text: str = ""
-    type: Literal["reasoning_text"] = "reasoning_text"
-
-
-@dataclass(frozen=True)
-class OutputMessage:
-    id: str
-    phase: Phase
-    status: Status = "in_progress"
-    content: tuple[OutputText, ...] = ()
-    role: Literal["assistant"] = "assistant"
-    type: Literal["message"] = "message"
-
-
-@dataclass(frozen=True)
-class OutputReasoning:
-    id: str
-    status: Status = "in_progress"
-    content: tuple[OutputReasoningText, ...] = ()
-    summary: tuple[()] = ()
-    type: Literal["reasoning"] = "reasoning"
-
-
-@dataclass(frozen=True)
-class OutputSealedReasoning(OutputReasoning):
-    """With what the client is to carry. The specification takes no null in its place."""
-
-    encrypted_content: str = ""
-
-
-def sealed(item: OutputReasoning, content: str | None) -> OutputReasoning:
-    if content is None:
-        return item
-    return OutputSealedReasoning(
-        item.id, item.status, item.content, item.summary, encrypted_content=content
-    )
-
-
-@dataclass(frozen=True)
-class OutputFunctionCall:
-    id: str
-    call_id: str
-    name: str
-    arguments: str = ""
-    status: Status = "in_progress"
-    type: Literal["function_call"] = "function_call"
-
-
-@dataclass(frozen=True)
-class OutputNamespacedCall(OutputFunctionCall):
-    """A call of a function that stands in a namespace: no other call has the key."""
-
-    namespace: str = ""
-
-
-@dataclass(frozen=True)
-class OutputCustomCall:
-    id: str
-    call_id: str
-    name: str
-    input: str = ""
-    status: Status = "in_progress"
-    type: Literal["custom_tool_call"] = "custom_tool_call"
-
-
-@dataclass(frozen=True)
-class OutputNamespacedCustomCall(OutputCustomCall):
-    namespace: str = ""
-
-
-OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustomCall
-OutputPart = OutputText | OutputReasoningText
+"""One entry of a request's input."""

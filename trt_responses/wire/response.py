@@ -11,8 +11,9 @@ from trt_responses.wire.tools import FunctionTool, NamespaceTool, OtherTool
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trt_responses.wire.items import OutputItem
-    from trt_responses.wire.request import Request, Tool
+    from trt_responses.wire.output import OutputItem
+    from trt_responses.wire.request import Request
+    from trt_responses.wire.tools import Tool
 
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 

@@ -1,4 +1,7 @@
-"""The tools of a request. A kind of tool that has no model here is one that we do not run."""
+"""The tools of a request, spelled as the API spells them.
+
+A kind of tool that has no model of its own here is one that nobody runs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import orjson
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from trt_responses.wire.base import Sent, by_type
+from trt_responses.wire.base import ListOf, Options, by_type, type_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,8 +22,8 @@ SEPARATOR = "__"
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
-def _sayable(schema: dict[str, Any]) -> dict[str, Any]:
-    """A tool is told back in every snapshot, and not every number can be written as JSON."""
+def _echoable(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema, if our JSON can hold it: a tool is given back in every snapshot."""
     try:
         orjson.dumps(schema)
     except TypeError:
@@ -28,10 +31,12 @@ def _sayable(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-Schema = Annotated[dict[str, Any], AfterValidator(_sayable)]
+Schema = Annotated[dict[str, Any], AfterValidator(_echoable)]
 
 
-class FunctionTool(Sent):
+class FunctionTool(Options):
+    """A tool that is called with a JSON object."""
+
     type: Literal["function"]
     name: Name
     description: str | None = None
@@ -39,20 +44,23 @@ class FunctionTool(Sent):
     strict: bool | None = None
 
 
-class PlainInput(Sent):
+class PlainInput(Options):
+    """A custom tool's input that may be any text."""
+
     type: Literal["text"]
 
 
-class GrammarInput(Sent):
-    """Shown to the model. A regular expression is what it then writes; Lark is shown only."""
+class GrammarInput(Options):
+    """A grammar of a custom tool's input, which the model is shown; a regular expression is also
+    enforced."""
 
     type: Literal["grammar"]
     syntax: Literal["lark", "regex"]
     definition: str
 
 
-class CustomTool(Sent):
-    """Called with a free text: for the model a function with one string."""
+class CustomTool(Options):
+    """A tool that is called with a text: for the model a function with one string."""
 
     type: Literal["custom"]
     name: Name
@@ -66,13 +74,13 @@ class CustomTool(Sent):
     ) = None
 
 
-class NamespaceTool(Sent):
-    """Tools under one name: flattened for the model, and given back apart."""
+class NamespaceTool(Options):
+    """Tools under one name: the model sees them flattened, the client gets them back apart."""
 
     type: Literal["namespace"]
     name: Name
     description: str | None = None
-    tools: list[
+    tools: ListOf[
         Annotated[
             Annotated[FunctionTool, Tag("~function")] | Annotated[CustomTool, Tag("~custom")],
             by_type("function", "custom"),
@@ -80,14 +88,14 @@ class NamespaceTool(Sent):
     ]
 
 
-class OtherTool(Sent):
+class OtherTool(Options):
     """A tool that somebody else would run: dropped, or named when it is refused."""
 
     type: str
 
 
 def _tool_kind(value: Any) -> str:
-    kind = value.get("type") if isinstance(value, dict) else None
+    kind = type_named(value)
     return f"~{kind}" if kind in ("function", "custom", "namespace") else "~other"
 
 

@@ -27,7 +27,7 @@ from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
-from trt_responses.wire.request import parse
+from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

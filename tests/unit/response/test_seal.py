@@ -16,6 +16,7 @@ from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.response.seal.sealer import PREFIX, Sealer, key_of, shared_keys
 from trt_responses.response.seal.turn import Brought, Turn, Written, digest, packed, unpacked
 from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,7 @@ def call(arguments: str = "{}", call_id: str = "c") -> i.FunctionCall:
     return i.FunctionCall(type="function_call", call_id=call_id, name="f", arguments=arguments)
 
 
-def known(item: i.InputItem | i.OutputItem, number: int) -> Written:
+def known(item: i.InputItem | o.OutputItem, number: int) -> Written:
     told = digest(item)
     assert told is not None
     return Written(told, bytes([number] * 4))
@@ -134,17 +135,17 @@ def said(text: str, **more: object) -> i.InputMessage:
 
 
 def test_an_item_is_known_by_its_words_in_either_form() -> None:
-    pairs: list[tuple[i.InputItem, i.OutputItem]] = [
-        (thought("a"), i.OutputReasoning("rs_1", "completed", (i.OutputReasoningText("a"),))),
-        (call(), i.OutputFunctionCall("fc_1", "c", "f", "{}", "completed")),
-        (said("a"), i.OutputMessage("m", "final_answer", "completed", (i.OutputText("a"),))),
+    pairs: list[tuple[i.InputItem, o.OutputItem]] = [
+        (thought("a"), o.OutputReasoning("rs_1", "completed", (o.OutputReasoningText("a"),))),
+        (call(), o.OutputFunctionCall("fc_1", "c", "f", "{}", "completed")),
+        (said("a"), o.OutputMessage("m", "final_answer", "completed", (o.OutputText("a"),))),
         (
             said("a", phase="commentary"),
-            i.OutputMessage("m", "commentary", "completed", (i.OutputText("a"),)),
+            o.OutputMessage("m", "commentary", "completed", (o.OutputText("a"),)),
         ),
         (
             said("", content=[{"type": "output_text", "text": "a"}]),
-            i.OutputMessage("m", "final_answer", "completed", (i.OutputText("a"),)),
+            o.OutputMessage("m", "final_answer", "completed", (o.OutputText("a"),)),
         ),
     ]
     for ours, theirs in pairs:

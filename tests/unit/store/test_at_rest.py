@@ -26,7 +26,7 @@ from trt_responses.store.at_rest.compress import (
 )
 from trt_responses.store.at_rest.phrases import BODY, ITEMS, PHRASES
 from trt_responses.store.base import Block, Kind, says_nothing
-from trt_responses.wire.items import OutputMessage, OutputText
+from trt_responses.wire.output import OutputMessage, OutputText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from trt_responses.response.log.log import Cursor, Log
 from trt_responses.web.stream.calls import IDLE, Begun, calls, rest
 from trt_responses.web.stream.sse import Writer
 from trt_responses.wire import events as e
-from trt_responses.wire import items as i
-from trt_responses.wire.request import parse
+from trt_responses.wire import output as o
+from trt_responses.wire.parse import parse
 from trt_responses.wire.response import opened
 
 if TYPE_CHECKING:
@@ -208,8 +208,8 @@ class FakeRun:
     def say(self, *words: bytes) -> None:
         """One engine step with these words, of a text that begins with the first of them."""
         if not self.log.entries:
-            self.log.append(e.OutputItemAdded(0, i.OutputMessage("msg_1", "final_answer")))
-            self.log.append(e.ContentPartAdded("msg_1", 0, 0, i.OutputText()))
+            self.log.append(e.OutputItemAdded(0, o.OutputMessage("msg_1", "final_answer")))
+            self.log.append(e.ContentPartAdded("msg_1", 0, 0, o.OutputText()))
             self.growing = self.log.grow(e.OutputTextDelta("msg_1", 0, 0, ""))
         self.growing.pieces += words
         self.log.wake()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from trt_responses.errors import ApiError, Forbidden, Unauthorized
-from trt_responses.web.guard import ANYONE, Guard, check_json
+from trt_responses.errors import Forbidden, Unauthorized
+from trt_responses.web.guard import ANYONE, Guard
 
 
 def request(**headers: str) -> Request:
@@ -76,15 +76,3 @@ def test_only_pages_of_this_server_or_of_allowed_origins_may_ask(
 def test_the_host_is_checked_before_the_key() -> None:
     with pytest.raises(Forbidden):
         guard(k="ann").owner(request(host="evil.example", authorization="Bearer k"))
-
-
-@pytest.mark.parametrize("sent", ["application/json", "APPLICATION/JSON ; charset=utf-8"])
-def test_json_is_taken(sent: str) -> None:
-    check_json(request(content_type=sent))
-
-
-@pytest.mark.parametrize("sent", ["", "text/plain", "application/json-patch+json"])
-def test_what_a_page_can_send_unasked_is_not_taken(sent: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        check_json(request(content_type=sent))
-    assert caught.value.status == 415

@@ -10,7 +10,8 @@ import pytest
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.wire.fields import FIELDS, OPTIONS
 from trt_responses.wire.judge import NESTED, TABLE, Field, judge
-from trt_responses.wire.request import Request, parse
+from trt_responses.wire.parse import parse
+from trt_responses.wire.request import Request
 
 TOOL = {"type": "function", "name": "f"}
 

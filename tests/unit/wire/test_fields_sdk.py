@@ -22,7 +22,7 @@ from openai.types.shared_params.reasoning import Reasoning
 from trt_responses.errors import InvalidRequest
 from trt_responses.web.fields import markdown
 from trt_responses.wire.fields import FIELDS, KINDS, OPTIONS, TABLE
-from trt_responses.wire.request import parse
+from trt_responses.wire.parse import parse
 
 CLIENT_TOOLS = ("FunctionToolParam", "CustomToolParam", "NamespaceToolParam")
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire.request import Request, parse, place
+from trt_responses.wire.parse import parse, place
+from trt_responses.wire.request import Request
 
 
 def parsed(**fields: Any) -> Request:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.fragments import Closed, Scored, Text
-from trt_responses.wire.items import TokenLogprob, TopLogprob
+from trt_responses.wire.output import TokenLogprob, TopLogprob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,6 +20,7 @@ from trt_responses.harmony.write.hosted_calls import result_message
 from trt_responses.harmony.write.render import Message
 from trt_responses.store.base import Block
 from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 from trt_responses.wire.tools import SEPARATOR
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _result(call_id: str, text: str, callees: dict[str, str], place: str) -> Mes
     return result_message(callee, text)
 
 
-def answer_message(phase: i.Phase, text: str) -> Message:
+def answer_message(phase: o.Phase, text: str) -> Message:
     channel = "commentary" if phase == "commentary" else "final"
     return Message("assistant", text, channel=channel)
 

@@ -48,7 +48,7 @@ def result_message(callee: str, text: str) -> Message:
     return Message("tool", text, name=callee, recipient="assistant", channel="commentary")
 
 
-def told(item: p.PastItem) -> Told:
+def told(item: p.HostedItem) -> Told:
     """One case for each kind."""
     match item:
         case p.WebSearchCall():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.items import TokenLogprob
+    from trt_responses.wire.output import TokenLogprob
     from trt_responses.wire.response import Response
 
 

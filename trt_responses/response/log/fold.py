@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
-from trt_responses.wire.items import (
+from trt_responses.wire.output import (
     OutputCustomCall,
     OutputFunctionCall,
     OutputMessage,
@@ -19,7 +19,7 @@ from trt_responses.wire.items import (
 )
 
 if TYPE_CHECKING:
-    from trt_responses.wire.items import OutputItem, OutputPart
+    from trt_responses.wire.output import OutputItem, OutputPart
     from trt_responses.wire.response import Response
 
     Output = tuple[OutputItem, ...]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.wire import events as e
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Seal = Callable[[i.OutputReasoning, int], str | None]
+    Seal = Callable[[o.OutputReasoning, int], str | None]
     """What the client is to carry of a thought that has just been written."""
 
 
@@ -31,28 +31,28 @@ class Message:
 
     empty = b""
 
-    def __init__(self, item_id: str, index: int, phase: i.Phase) -> None:
+    def __init__(self, item_id: str, index: int, phase: o.Phase) -> None:
         self.id = item_id
         self.index = index
-        self._phase: i.Phase = phase
+        self._phase: o.Phase = phase
 
     def begin(self) -> tuple[e.Event, ...]:
         return (
-            e.OutputItemAdded(self.index, i.OutputMessage(self.id, self._phase)),
-            e.ContentPartAdded(self.id, self.index, 0, i.OutputText()),
+            e.OutputItemAdded(self.index, o.OutputMessage(self.id, self._phase)),
+            e.ContentPartAdded(self.id, self.index, 0, o.OutputText()),
         )
 
     def delta(self) -> e.Delta:
         return e.OutputTextDelta(self.id, self.index, 0, "")
 
-    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
-        assert isinstance(item, i.OutputMessage)
+    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, o.OutputMessage)
         (part,) = item.content
         return (
             e.OutputTextDone(self.id, self.index, 0, part.text, part.logprobs),
             e.ContentPartDone(self.id, self.index, 0, part),
             e.OutputItemDone(
-                self.index, i.OutputMessage(self.id, self._phase, status, item.content)
+                self.index, o.OutputMessage(self.id, self._phase, status, item.content)
             ),
         )
 
@@ -69,19 +69,19 @@ class Reasoning:
 
     def begin(self) -> tuple[e.Event, ...]:
         return (
-            e.OutputItemAdded(self.index, i.OutputReasoning(self.id)),
-            e.ContentPartAdded(self.id, self.index, 0, i.OutputReasoningText()),
+            e.OutputItemAdded(self.index, o.OutputReasoning(self.id)),
+            e.ContentPartAdded(self.id, self.index, 0, o.OutputReasoningText()),
         )
 
     def delta(self) -> e.Delta:
         return e.ReasoningTextDelta(self.id, self.index, 0, "")
 
-    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
-        assert isinstance(item, i.OutputReasoning)
+    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, o.OutputReasoning)
         (part,) = item.content
-        done = i.OutputReasoning(self.id, status, item.content)
+        done = o.OutputReasoning(self.id, status, item.content)
         if self._seal is not None:
-            done = i.sealed(done, self._seal(done, self.index))
+            done = o.sealed(done, self._seal(done, self.index))
         return (
             e.ReasoningTextDone(self.id, self.index, 0, part.text),
             e.ContentPartDone(self.id, self.index, 0, part),
@@ -106,19 +106,19 @@ class Call:
     def delta(self) -> e.Delta:
         return e.FunctionCallArgumentsDelta(self.id, self.index, "")
 
-    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
-        assert isinstance(item, i.OutputFunctionCall)
+    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, o.OutputFunctionCall)
         arguments = item.arguments
         return (
             e.FunctionCallArgumentsDone(self.id, self.index, arguments, self._callee.name),
             e.OutputItemDone(self.index, self._item(arguments, status)),
         )
 
-    def _item(self, arguments: str, status: i.Status) -> i.OutputFunctionCall:
+    def _item(self, arguments: str, status: o.Status) -> o.OutputFunctionCall:
         name, namespace, _ = self._callee
         if namespace is None:
-            return i.OutputFunctionCall(self.id, self._call_id, name, arguments, status)
-        return i.OutputNamespacedCall(
+            return o.OutputFunctionCall(self.id, self._call_id, name, arguments, status)
+        return o.OutputNamespacedCall(
             self.id, self._call_id, name, arguments, status, namespace=namespace
         )
 
@@ -140,18 +140,18 @@ class CustomCall:
     def delta(self) -> e.Delta:
         return e.CustomToolCallInputDelta(self.id, self.index, "")
 
-    def end(self, item: i.OutputItem, status: i.Status) -> tuple[e.Event, ...]:
-        assert isinstance(item, i.OutputCustomCall)
+    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
+        assert isinstance(item, o.OutputCustomCall)
         return (
             e.CustomToolCallInputDone(self.id, self.index, item.input),
             e.OutputItemDone(self.index, self._item(item.input, status)),
         )
 
-    def _item(self, written: str, status: i.Status) -> i.OutputCustomCall:
+    def _item(self, written: str, status: o.Status) -> o.OutputCustomCall:
         name, namespace, _ = self._callee
         if namespace is None:
-            return i.OutputCustomCall(self.id, self._call_id, name, written, status)
-        return i.OutputNamespacedCustomCall(
+            return o.OutputCustomCall(self.id, self._call_id, name, written, status)
+        return o.OutputNamespacedCustomCall(
             self.id, self._call_id, name, written, status, namespace=namespace
         )
 

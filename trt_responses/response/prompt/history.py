@@ -15,7 +15,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.harmony.write import conversation as c
 from trt_responses.store.base import Block, Job, Record
 from trt_responses.tokens.vocabulary import CONTROL
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response
 
 
-CALLS = (i.OutputFunctionCall, i.OutputCustomCall)
+CALLS = (o.OutputFunctionCall, o.OutputCustomCall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,12 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
     return blocks
 
 
-def lasting(item: i.OutputItem) -> bool:
+def lasting(item: o.OutputItem) -> bool:
     """Whether an item stays in the conversation: nobody can answer a call that was cut."""
     return not isinstance(item, CALLS) or item.status == "completed"
 
 
-def _lawful(item: i.OutputItem, span: Span) -> bool:
+def _lawful(item: o.OutputItem, span: Span) -> bool:
     """Whether a message's own ids are what Harmony writes for its item."""
     is_call = isinstance(item, CALLS)
     return not span.repaired and is_call == (span.recipient is not None)
@@ -135,36 +135,36 @@ def own_ids(kept: Sequence[int], span: Span, opening: Sequence[int]) -> array[in
     return ids
 
 
-def _kind(item: i.OutputItem) -> Kind:
+def _kind(item: o.OutputItem) -> Kind:
     match item:
-        case i.OutputReasoning():
+        case o.OutputReasoning():
             return "reasoning"
-        case i.OutputMessage():
+        case o.OutputMessage():
             return "preamble" if item.phase == "commentary" else "final"
-        case i.OutputFunctionCall() | i.OutputCustomCall():
+        case o.OutputFunctionCall() | o.OutputCustomCall():
             return "call"
         case _:
             assert_never(item)
 
 
-def _callee(item: i.OutputItem, span: Span) -> str:
+def _callee(item: o.OutputItem, span: Span) -> str:
     assert isinstance(item, CALLS)
     if span.recipient is not None:
         return span.recipient
-    if isinstance(item, i.OutputNamespacedCall | i.OutputNamespacedCustomCall):
+    if isinstance(item, o.OutputNamespacedCall | o.OutputNamespacedCustomCall):
         return c.callee_of(item.name, item.namespace)
     return c.callee_of(item.name)
 
 
-async def _rendered(item: i.OutputItem, span: Span, renderer: Renderer) -> array[int]:
+async def _rendered(item: o.OutputItem, span: Span, renderer: Renderer) -> array[int]:
     match item:
-        case i.OutputReasoning():
+        case o.OutputReasoning():
             message = c.reasoning_message("".join(part.text for part in item.content))
-        case i.OutputMessage():
+        case o.OutputMessage():
             message = c.answer_message(item.phase, "".join(part.text for part in item.content))
-        case i.OutputFunctionCall():
+        case o.OutputFunctionCall():
             message = c.call_message(_callee(item, span), item.arguments)
-        case i.OutputCustomCall():
+        case o.OutputCustomCall():
             message = c.call_message(_callee(item, span), c.wrapped(item.input))
         case _:
             assert_never(item)

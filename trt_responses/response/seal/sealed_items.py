@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trt_responses.frozen import dataclass, replace
 from trt_responses.response.prompt.history import lasting, output_blocks, own_ids
 from trt_responses.response.seal.turn import Turn, Written, digest
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Carried:
     reader: Reader
     renderer: Renderer
 
-    def thought(self, item: i.OutputReasoning, index: int) -> str | None:
+    def thought(self, item: o.OutputReasoning, index: int) -> str | None:
         """None when it was mended: its ids are not known before it is rendered anew."""
         span = self.reader.messages[index]
         told = digest(item)
@@ -53,7 +53,7 @@ class Carried:
         ]
         sealed = {item.id: self._sealed(turn) for item, turn in _turns(items, written)}
         output = tuple(
-            i.sealed(item, sealed.get(item.id)) if isinstance(item, i.OutputReasoning) else item
+            o.sealed(item, sealed.get(item.id)) if isinstance(item, o.OutputReasoning) else item
             for item in last.output
         )
         return replace(last, output=output)
@@ -63,16 +63,16 @@ class Carried:
 
 
 def _turns(
-    items: Sequence[i.OutputItem], written: Sequence[Written | None]
-) -> list[tuple[i.OutputReasoning, list[Written]]]:
+    items: Sequence[o.OutputItem], written: Sequence[Written | None]
+) -> list[tuple[o.OutputReasoning, list[Written]]]:
     """Each thought with its own message first, then those up to the next thought; what stands
     before the first thought goes with it."""
-    turns: list[tuple[i.OutputReasoning, list[Written]]] = []
+    turns: list[tuple[o.OutputReasoning, list[Written]]] = []
     before: list[Written] = []
     for item, message in zip(items, written, strict=True):
         if message is None:
             continue
-        if isinstance(item, i.OutputReasoning):
+        if isinstance(item, o.OutputReasoning):
             turns.append((item, [message, *before]))
             before = []
         elif turns:

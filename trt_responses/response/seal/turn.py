@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,7 +44,7 @@ class Turn(NamedTuple):
     messages: tuple[Written, ...]
 
 
-def digest(item: i.InputItem | i.OutputItem) -> bytes | None:
+def digest(item: i.InputItem | o.OutputItem) -> bytes | None:
     """Of what an item says, whoever holds it; None for what no model writes."""
     said = _said(item)
     if said is None:
@@ -56,15 +57,15 @@ def digest(item: i.InputItem | i.OutputItem) -> bytes | None:
     return told.digest()
 
 
-def _said(item: i.InputItem | i.OutputItem) -> Texts | None:
+def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
     match item:
-        case i.Reasoning() | i.OutputReasoning():
+        case i.Reasoning() | o.OutputReasoning():
             return ("reasoning", *(part.text for part in item.content or ()))
-        case i.FunctionCall() | i.OutputFunctionCall():
+        case i.FunctionCall() | o.OutputFunctionCall():
             return ("function_call", item.call_id, item.name, item.arguments)
-        case i.CustomToolCall() | i.OutputCustomCall():
+        case i.CustomToolCall() | o.OutputCustomCall():
             return ("custom_tool_call", item.call_id, item.name, item.input)
-        case i.OutputMessage():
+        case o.OutputMessage():
             return ("message", item.phase, *(part.text for part in item.content))
         case i.InputMessage(role="assistant"):
             texts = _texts(item)

@@ -14,7 +14,7 @@ from tests.support.sdk_judge import refused
 from trt_responses.errors import InvalidRequest
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
-from trt_responses.wire.request import parse
+from trt_responses.wire.parse import parse
 from trt_responses.wire.response import opened
 
 if TYPE_CHECKING:

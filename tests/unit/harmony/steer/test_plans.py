@@ -28,7 +28,7 @@ from trt_responses.harmony.steer.plans import RESERVE, Language, header_pattern
 from trt_responses.response.generation import CONTINUATION_PRIORITY
 from trt_responses.response.steering.steering import Steering
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
-from trt_responses.wire.request import parse
+from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

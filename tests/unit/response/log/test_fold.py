@@ -12,7 +12,7 @@ from tests.support.replay import load, names, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
 from trt_responses.response.log.fold import apply
 from trt_responses.wire import events as e
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 EMPTY = Response("resp_0", 1, "gpt-oss")
-MESSAGE = i.OutputMessage("msg_0", "final_answer")
-THOUGHT = i.OutputReasoning("rs_0")
-CALL = i.OutputFunctionCall("fc_0", "call_0", "f")
+MESSAGE = o.OutputMessage("msg_0", "final_answer")
+THOUGHT = o.OutputReasoning("rs_0")
+CALL = o.OutputFunctionCall("fc_0", "call_0", "f")
 
 
 def folded(*events: e.Event, start: Response = EMPTY) -> Response:
@@ -32,16 +32,16 @@ def folded(*events: e.Event, start: Response = EMPTY) -> Response:
     return start
 
 
-def with_text(text: str, *, done: bool = True) -> i.OutputMessage:
+def with_text(text: str, *, done: bool = True) -> o.OutputMessage:
     return replace(
-        MESSAGE, content=(i.OutputText(text),), status="completed" if done else "in_progress"
+        MESSAGE, content=(o.OutputText(text),), status="completed" if done else "in_progress"
     )
 
 
 def test_a_message_grows_by_its_deltas() -> None:
     events: list[e.Event] = [
         e.OutputItemAdded(0, MESSAGE),
-        e.ContentPartAdded("msg_0", 0, 0, i.OutputText()),
+        e.ContentPartAdded("msg_0", 0, 0, o.OutputText()),
         e.OutputTextDelta("msg_0", 0, 0, "Hel"),
         e.OutputTextDelta("msg_0", 0, 0, "lo"),
     ]
@@ -51,11 +51,11 @@ def test_a_message_grows_by_its_deltas() -> None:
 def test_a_thought_grows_by_its_deltas() -> None:
     events: list[e.Event] = [
         e.OutputItemAdded(0, THOUGHT),
-        e.ContentPartAdded("rs_0", 0, 0, i.OutputReasoningText()),
+        e.ContentPartAdded("rs_0", 0, 0, o.OutputReasoningText()),
         e.ReasoningTextDelta("rs_0", 0, 0, "H"),
         e.ReasoningTextDelta("rs_0", 0, 0, "m"),
     ]
-    assert folded(*events).output == (replace(THOUGHT, content=(i.OutputReasoningText("Hm"),)),)
+    assert folded(*events).output == (replace(THOUGHT, content=(o.OutputReasoningText("Hm"),)),)
 
 
 def test_a_calls_arguments_grow_by_their_deltas() -> None:
@@ -71,21 +71,21 @@ def test_a_done_event_says_the_text_as_a_whole() -> None:
     """Each done-event alone is enough: a reader that joined late misses no text."""
     message: list[e.Event] = [
         e.OutputItemAdded(0, MESSAGE),
-        e.ContentPartAdded("msg_0", 0, 0, i.OutputText()),
+        e.ContentPartAdded("msg_0", 0, 0, o.OutputText()),
     ]
     assert folded(*message, e.OutputTextDone("msg_0", 0, 0, "Hi")).output == (
         with_text("Hi", done=False),
     )
-    part = e.ContentPartDone("msg_0", 0, 0, i.OutputText("Hi"))
+    part = e.ContentPartDone("msg_0", 0, 0, o.OutputText("Hi"))
     assert folded(*message, part).output == (with_text("Hi", done=False),)
     done = e.FunctionCallArgumentsDone("fc_0", 0, "{}", "f")
     assert folded(e.OutputItemAdded(0, CALL), done).output == (replace(CALL, arguments="{}"),)
     thought: list[e.Event] = [
         e.OutputItemAdded(0, THOUGHT),
-        e.ContentPartAdded("rs_0", 0, 0, i.OutputReasoningText()),
+        e.ContentPartAdded("rs_0", 0, 0, o.OutputReasoningText()),
         e.ReasoningTextDone("rs_0", 0, 0, "Hm"),
     ]
-    assert folded(*thought).output == (replace(THOUGHT, content=(i.OutputReasoningText("Hm"),)),)
+    assert folded(*thought).output == (replace(THOUGHT, content=(o.OutputReasoningText("Hm"),)),)
 
 
 def test_an_item_that_is_done_replaces_what_was_gathered_and_no_other_item() -> None:

@@ -11,7 +11,7 @@ from tests.support.replay import followed, parsed, plain
 from trt_responses.response.log.entries import TABLED
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
 
 RESPONSE = Response("resp_0", 1, "gpt-oss")
@@ -23,14 +23,14 @@ def opened() -> Log:
     log = Log(RESPONSE)
     log.append(e.Created(RESPONSE))
     log.append(e.InProgress(RESPONSE))
-    log.append(e.OutputItemAdded(0, i.OutputMessage("msg_0", "final_answer")))
-    log.append(e.ContentPartAdded("msg_0", 0, 0, i.OutputText()))
+    log.append(e.OutputItemAdded(0, o.OutputMessage("msg_0", "final_answer")))
+    log.append(e.ContentPartAdded("msg_0", 0, 0, o.OutputText()))
     return log
 
 
 def text_of(log: Log) -> str:
     (item,) = log.response.output
-    assert isinstance(item, i.OutputMessage)
+    assert isinstance(item, o.OutputMessage)
     return item.content[0].text
 
 
@@ -144,9 +144,9 @@ def test_a_cursor_may_begin_behind_what_has_not_happened_yet(after: int) -> None
     log.append(e.Created(RESPONSE))
     taken += cursor.take()
     log.append(e.InProgress(RESPONSE))
-    log.append(e.OutputItemAdded(0, i.OutputMessage("msg_0", "final_answer")))
+    log.append(e.OutputItemAdded(0, o.OutputMessage("msg_0", "final_answer")))
     taken += cursor.take()
-    log.append(e.ContentPartAdded("msg_0", 0, 0, i.OutputText()))
+    log.append(e.ContentPartAdded("msg_0", 0, 0, o.OutputText()))
     deltas = log.grow(DELTA)
     taken += cursor.take()
     for piece in (b"a", b"b", b"c"):
@@ -299,8 +299,8 @@ def test_readers_of_any_speed_read_the_same_to_the_end() -> None:
         await asyncio.sleep(0)
         for event in (e.Created(RESPONSE), e.InProgress(RESPONSE)):
             log.append(event)
-        log.append(e.OutputItemAdded(0, i.OutputMessage("msg_0", "final_answer")))
-        log.append(e.ContentPartAdded("msg_0", 0, 0, i.OutputText()))
+        log.append(e.OutputItemAdded(0, o.OutputMessage("msg_0", "final_answer")))
+        log.append(e.ContentPartAdded("msg_0", 0, 0, o.OutputText()))
         log.wake()
         deltas = log.grow(DELTA)
         for number in range(40):

@@ -8,7 +8,7 @@ from tests.support.replay import parsed, plain
 from trt_responses.response.log.entries import ScoredDeltas
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 from trt_responses.wire.dialect import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect
 from trt_responses.wire.response import Response
 
@@ -19,12 +19,12 @@ PIECES = [(b"a", -0.5), (b'\\"b', -1.5), (b"\xc3\xa9", -2.5)]
 
 def scored(dialect: str = "openai") -> Log:
     log = Log(Response("resp_0", 1, "gpt-oss"), DIALECTS[dialect])
-    log.append(e.OutputItemAdded(0, i.OutputMessage("msg_0", "final_answer")))
-    log.append(e.ContentPartAdded("msg_0", 0, 0, i.OutputText()))
+    log.append(e.OutputItemAdded(0, o.OutputMessage("msg_0", "final_answer")))
+    log.append(e.ContentPartAdded("msg_0", 0, 0, o.OutputText()))
     deltas = log.grow(TEXT, scored=True)
     assert isinstance(deltas, ScoredDeltas)
     for piece, logprob in PIECES:
-        deltas.logprobs.append((i.TokenLogprob(piece.decode(), logprob, tuple(piece)),))
+        deltas.logprobs.append((o.TokenLogprob(piece.decode(), logprob, tuple(piece)),))
         deltas.pieces.append(piece)
     return log
 
@@ -53,7 +53,7 @@ def test_the_fold_gathers_each_tokens_logprob_once() -> None:
     log = scored()
     for _ in range(2):
         (item,) = log.settled()
-        assert isinstance(item, i.OutputMessage)
+        assert isinstance(item, o.OutputMessage)
         assert item.content[0].text == 'a"bé'
         assert [entry.logprob for entry in item.content[0].logprobs] == [-0.5, -1.5, -2.5]
 
@@ -64,8 +64,8 @@ def test_the_fold_gathers_each_tokens_logprob_once() -> None:
 )
 def test_a_thought_is_named_as_the_dialect_names_it(dialect: Dialect, name: str) -> None:
     log = Log(Response("resp_0", 1, "gpt-oss"), dialect)
-    log.append(e.OutputItemAdded(0, i.OutputReasoning("rs_0")))
-    log.append(e.ContentPartAdded("rs_0", 0, 0, i.OutputReasoningText()))
+    log.append(e.OutputItemAdded(0, o.OutputReasoning("rs_0")))
+    log.append(e.ContentPartAdded("rs_0", 0, 0, o.OutputReasoningText()))
     log.grow(THOUGHT).pieces.extend((b"a", b"b"))
     told = parsed(Cursor(log, after=1).take())
     assert [(event["type"], event["delta"]) for event in told] == [(name, "a"), (name, "b")]

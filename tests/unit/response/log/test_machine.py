@@ -11,7 +11,7 @@ from trt_responses.language.fragments import Closed, Opened, Repaired, Text
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import OPENS, Callee, Machine
 from trt_responses.wire import events as e
-from trt_responses.wire import items as i
+from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def made(*fragments: Fragment) -> tuple[list[e.Event], Machine, Log]:
     return [event for _, event in log.events()], machine, log
 
 
-def item_of(channel: str | None, recipient: str | None = None) -> i.OutputItem:
+def item_of(channel: str | None, recipient: str | None = None) -> o.OutputItem:
     events, _, _ = made(Opened(channel, recipient, None))
     assert isinstance(events[0], e.OutputItemAdded)
     return events[0].item
@@ -37,25 +37,25 @@ def item_of(channel: str | None, recipient: str | None = None) -> i.OutputItem:
 @pytest.mark.parametrize(
     ("channel", "recipient", "expected"),
     [
-        ("analysis", None, i.OutputReasoning("rs_0")),
-        ("commentary", None, i.OutputMessage("msg_0", "commentary")),
-        ("final", None, i.OutputMessage("msg_0", "final_answer")),
-        (None, None, i.OutputMessage("msg_0", "final_answer")),
-        ("thoughts", None, i.OutputMessage("msg_0", "final_answer")),
-        ("commentary", "functions.f", i.OutputFunctionCall("fc_0", "call_0", "f")),
-        ("commentary", "f", i.OutputFunctionCall("fc_0", "call_0", "f")),
-        ("analysis", "functions.g", i.OutputFunctionCall("fc_0", "call_0", "g")),
-        ("final", "functions.f", i.OutputFunctionCall("fc_0", "call_0", "f")),
-        (None, "functions.f", i.OutputFunctionCall("fc_0", "call_0", "f")),
-        ("commentary", "g", i.OutputMessage("msg_0", "commentary")),  # no such name was offered
-        ("commentary", "functions.h", i.OutputMessage("msg_0", "commentary")),
-        ("analysis", "python", i.OutputReasoning("rs_0")),
-        ("final", "<|channel|>final", i.OutputMessage("msg_0", "final_answer")),
-        ("final", "", i.OutputMessage("msg_0", "final_answer")),
+        ("analysis", None, o.OutputReasoning("rs_0")),
+        ("commentary", None, o.OutputMessage("msg_0", "commentary")),
+        ("final", None, o.OutputMessage("msg_0", "final_answer")),
+        (None, None, o.OutputMessage("msg_0", "final_answer")),
+        ("thoughts", None, o.OutputMessage("msg_0", "final_answer")),
+        ("commentary", "functions.f", o.OutputFunctionCall("fc_0", "call_0", "f")),
+        ("commentary", "f", o.OutputFunctionCall("fc_0", "call_0", "f")),
+        ("analysis", "functions.g", o.OutputFunctionCall("fc_0", "call_0", "g")),
+        ("final", "functions.f", o.OutputFunctionCall("fc_0", "call_0", "f")),
+        (None, "functions.f", o.OutputFunctionCall("fc_0", "call_0", "f")),
+        ("commentary", "g", o.OutputMessage("msg_0", "commentary")),  # no such name was offered
+        ("commentary", "functions.h", o.OutputMessage("msg_0", "commentary")),
+        ("analysis", "python", o.OutputReasoning("rs_0")),
+        ("final", "<|channel|>final", o.OutputMessage("msg_0", "final_answer")),
+        ("final", "", o.OutputMessage("msg_0", "final_answer")),
     ],
 )
 def test_a_message_becomes_the_item_that_its_header_asks_for(
-    channel: str | None, recipient: str | None, expected: i.OutputItem
+    channel: str | None, recipient: str | None, expected: o.OutputItem
 ) -> None:
     assert item_of(channel, recipient) == expected
 
@@ -85,30 +85,30 @@ def test_a_message_is_told_from_added_to_done() -> None:
         Closed(True),
     ]
     events, _, log = made(*fragments)
-    whole = i.OutputText("Hello")
+    whole = o.OutputText("Hello")
     assert events == [
-        e.OutputItemAdded(0, i.OutputMessage("msg_0", "final_answer")),
-        e.ContentPartAdded("msg_0", 0, 0, i.OutputText()),
+        e.OutputItemAdded(0, o.OutputMessage("msg_0", "final_answer")),
+        e.ContentPartAdded("msg_0", 0, 0, o.OutputText()),
         e.OutputTextDelta("msg_0", 0, 0, "Hel"),
         e.OutputTextDelta("msg_0", 0, 0, "l"),
         e.OutputTextDelta("msg_0", 0, 0, "o"),
         e.OutputTextDone("msg_0", 0, 0, "Hello"),
         e.ContentPartDone("msg_0", 0, 0, whole),
-        e.OutputItemDone(0, i.OutputMessage("msg_0", "final_answer", "completed", (whole,))),
+        e.OutputItemDone(0, o.OutputMessage("msg_0", "final_answer", "completed", (whole,))),
     ]
-    assert log.response.output == (i.OutputMessage("msg_0", "final_answer", "completed", (whole,)),)
+    assert log.response.output == (o.OutputMessage("msg_0", "final_answer", "completed", (whole,)),)
 
 
 def test_a_thought_is_told_from_added_to_done() -> None:
     events, _, _ = made(Opened("analysis", None, None), Text([b"Hm"]), Closed(True))
-    whole = i.OutputReasoningText("Hm")
+    whole = o.OutputReasoningText("Hm")
     assert events == [
-        e.OutputItemAdded(0, i.OutputReasoning("rs_0")),
-        e.ContentPartAdded("rs_0", 0, 0, i.OutputReasoningText()),
+        e.OutputItemAdded(0, o.OutputReasoning("rs_0")),
+        e.ContentPartAdded("rs_0", 0, 0, o.OutputReasoningText()),
         e.ReasoningTextDelta("rs_0", 0, 0, "Hm"),
         e.ReasoningTextDone("rs_0", 0, 0, "Hm"),
         e.ContentPartDone("rs_0", 0, 0, whole),
-        e.OutputItemDone(0, i.OutputReasoning("rs_0", "completed", (whole,))),
+        e.OutputItemDone(0, o.OutputReasoning("rs_0", "completed", (whole,))),
     ]
 
 
@@ -121,10 +121,10 @@ def test_a_call_is_told_from_added_to_done() -> None:
     events, _, _ = made(*fragments)
     whole = '{"a":1}'
     assert events == [
-        e.OutputItemAdded(0, i.OutputFunctionCall("fc_0", "call_0", "f")),
+        e.OutputItemAdded(0, o.OutputFunctionCall("fc_0", "call_0", "f")),
         e.FunctionCallArgumentsDelta("fc_0", 0, whole),
         e.FunctionCallArgumentsDone("fc_0", 0, whole, "f"),
-        e.OutputItemDone(0, i.OutputFunctionCall("fc_0", "call_0", "f", whole, "completed")),
+        e.OutputItemDone(0, o.OutputFunctionCall("fc_0", "call_0", "f", whole, "completed")),
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_whole_call_without_arguments_is_an_empty_object_and_a_cut_one_is_not(
         ]
         assert deltas == [expected][: bool(expected)]
         assert isinstance(done := events[-1], e.OutputItemDone)
-        assert isinstance(done.item, i.OutputFunctionCall)
+        assert isinstance(done.item, o.OutputFunctionCall)
         assert done.item.arguments == expected
 
 
@@ -146,7 +146,7 @@ def test_an_empty_message_has_an_empty_part(header: Opened) -> None:
     events, _, log = made(header, Closed(True))
     assert len(events) == 5
     (item,) = log.response.output
-    assert isinstance(item, i.OutputReasoning | i.OutputMessage)
+    assert isinstance(item, o.OutputReasoning | o.OutputMessage)
     assert [part.text for part in item.content] == [""]
 
 
@@ -164,7 +164,7 @@ def test_items_are_numbered_in_order_and_each_has_its_own_id() -> None:
     added = [event for event in events if isinstance(event, e.OutputItemAdded)]
     assert [event.output_index for event in added] == [0, 1, 2, 3]
     assert [item.id for item in log.response.output] == ["msg_0", "fc_0", "msg_1", "fc_1"]
-    calls = [item for item in log.response.output if isinstance(item, i.OutputFunctionCall)]
+    calls = [item for item in log.response.output if isinstance(item, o.OutputFunctionCall)]
     assert [item.call_id for item in calls] == ["call_0", "call_1"]
 
 

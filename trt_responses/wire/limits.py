@@ -1,0 +1,59 @@
+"""How much one request may hold: the one place for these bounds, which are the operator's to set.
+
+Bytes and values are counted before a body is parsed, entries of lists before they are read. Knows
+no HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+API_METADATA = 16
+"""Pairs of metadata that the API itself allows; more are a fault of the field's type."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Bounds of one request. Parsing holds the event loop, and its price is bytes and values."""
+
+    body_bytes: int = 8 * 1024 * 1024
+    body_values: int = 131_072
+    tools: int = 1024
+    input: int = 20_000
+    metadata: int = API_METADATA
+
+    def check(self, sent: Mapping[str, Any]) -> None:
+        """Raise an `InvalidRequest` for the first list or map of a body that is too long."""
+        _check("tools", sent.get("tools"), self.tools, "tools")
+        _check("input", sent.get("input"), self.input, "input")
+        if isinstance(pairs := sent.get("metadata"), dict) and len(pairs) <= API_METADATA:
+            _check("metadata", pairs, self.metadata, "metadata")
+        if isinstance(tools := sent.get("tools"), list):
+            _check("tools", _flat(tools), self.tools, "tools")
+        if isinstance(choice := sent.get("tool_choice"), dict):
+            _check("tool_choice.tools", choice.get("tools"), self.tools, "tools")
+
+
+def _flat(tools: list[Any]) -> list[Any]:
+    """The tools that the model sees: those of a namespace instead of the namespace."""
+    flat: list[Any] = []
+    for tool in tools:
+        inner = tool.get("tools") if isinstance(tool, dict) else None
+        flat += inner if isinstance(inner, list) else (tool,)
+    return flat
+
+
+def _check(param: str, value: Any, at_most: int, setting: str) -> None:
+    if isinstance(value, list | dict) and len(value) > at_most:
+        raise InvalidRequest(
+            f"Invalid value for '{param}': {at_most} entries at most, got {len(value)} "
+            f"(TRT_RESPONSES_MAX_{setting.upper()}).",
+            param=param,
+            code="too_many_entries",
+        )

@@ -1,0 +1,169 @@
+"""A body of JSON to a request, in pieces of work that are short enough for an event loop.
+
+The JSON itself is parsed at once, which `RequestLimits` keeps short; its lists, whose entries cost
+ten times as much, are read a few entries at a time, and the first fault ends the reading. Knows no
+HTTP and no field's meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError, from_json
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.wire.base import few_keys
+from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
+from trt_responses.wire.limits import RequestLimits
+from trt_responses.wire.request import Request
+from trt_responses.wire.tools import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    Steps = Generator[None, None, None]
+
+R = TypeVar("R", bound=Request)
+
+AT_ONCE = 64
+"""Entries of a list that are read between two pauses: a third of a millisecond as a rule."""
+
+ENTRIES: dict[str, TypeAdapter[Any]] = {
+    "input": TypeAdapter(SentItem),
+    "tools": TypeAdapter(Tool),
+}
+"""Lists of a request, whose entries are read one by one."""
+
+PARTS: dict[tuple[str, str], TypeAdapter[Any]] = {
+    ("message", "content"): TypeAdapter(Part),
+    ("function_call_output", "output"): TypeAdapter(Part),
+    ("custom_tool_call_output", "output"): TypeAdapter(Part),
+    ("reasoning", "content"): TypeAdapter(ReasoningText),
+    ("reasoning", "summary"): TypeAdapter(SummaryText),
+}
+"""Lists of an item, likewise, by the item's type and the list's name."""
+
+NOUN = re.compile(r"^(Input|String|Value|Dictionary|List) | after validation, not (more|\d+)")
+"""What pydantic says beside what was expected."""
+
+OWN_WORDS = {"extra_forbidden": "is no key of this object"}
+"""Words for a fault where pydantic's own would not fit after the field's name."""
+
+
+def parse(body: bytes, kind: type[Request] = Request) -> Request:
+    """The request, read in one go within the usual limits; raises as `steps` does."""
+    reading = steps(body, kind, RequestLimits())
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            request: Request = end.value
+            return request
+
+
+def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, None, R]:
+    """Read a body, pausing after each bounded piece of work, and return the request.
+
+    Raises an `InvalidRequest` that says where the first fault is, what was expected, and what came.
+    """
+    try:
+        sent = from_json(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}.", code="invalid_json") from None
+    if isinstance(sent, dict):
+        limits.check(sent)
+        yield from _lists(sent)
+    yield
+    try:
+        return kind.model_validate(sent)
+    except ValidationError as error:
+        raise _fault(error) from None
+
+
+def _lists(sent: dict[str, Any]) -> Steps:
+    """Put what was read in place of each entry of the long lists."""
+    for name, entry in ENTRIES.items():
+        if isinstance(entries := sent.get(name), list):
+            for start in range(0, len(entries), AT_ONCE):
+                if start:
+                    yield
+                for place in range(start, min(len(entries), start + AT_ONCE)):
+                    yield from _parts(entries[place], (name, place))
+                    entries[place] = _read(entries[place], entry, (name, place))
+
+
+def _parts(item: Any, where: tuple[str | int, ...]) -> Steps:
+    if not isinstance(item, dict):
+        return
+    for name in ("content", "output", "summary"):
+        if not isinstance(parts := item.get(name), list):
+            continue
+        kind = item.get("type", "message")
+        part = PARTS.get((kind, name)) if isinstance(kind, str) else None
+        if part is None:
+            continue
+        for place, value in enumerate(parts, 1):
+            parts[place - 1] = _read(value, part, (*where, name, place - 1))
+            if place % AT_ONCE == 0:
+                yield
+
+
+def _read(value: Any, kind: TypeAdapter[Any], where: tuple[str | int, ...]) -> Any:
+    try:
+        return kind.validate_python(few_keys(value), strict=True)
+    except ValidationError as error:
+        raise _fault(error, where) from None
+    except PydanticCustomError as error:
+        raise _wrong(place(where), error.message(), value) from None
+
+
+def _fault(error: ValidationError, where: tuple[str | int, ...] = ()) -> InvalidRequest:
+    """The first of the faults, which are as many as the fields of one object at most."""
+    first = error.errors(include_url=False)[0]
+    param = place((*where, *first["loc"]))
+    if first["type"] == "missing":
+        return InvalidRequest(
+            f"Missing required parameter: '{param}'.",
+            param=param,
+            code="missing_required_parameter",
+        )
+    expected = OWN_WORDS.get(first["type"]) or NOUN.sub("", first["msg"])
+    return _wrong(param, expected, first["input"])
+
+
+def _wrong(param: str, expected: str, value: Any) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid value for '{param or 'body'}': it {expected}, got {_summary(value)}.",
+        param=param or None,
+        code="invalid_value",
+    )
+
+
+def place(location: Iterable[int | str]) -> str:
+    """`input[3].content[0].text`, as the API writes it."""
+    written = ""
+    for step in location:
+        if isinstance(step, int):
+            written += f"[{step}]"
+        elif not step.startswith("~") and step != "[key]":
+            written += f".{step}" if written else step
+    return written
+
+
+def _summary(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool() | int() | float():
+            return f"{value!r}"[:60]
+        case str():
+            return f"a string of {len(value)} characters" if len(value) > 40 else repr(value)
+        case list():
+            return f"a list of {len(value)}"
+        case dict():
+            kind = value.get("type")
+            return f"an object of type {kind[:60]!r:.60}" if isinstance(kind, str) else "an object"
+        case _:
+            return type(value).__name__
