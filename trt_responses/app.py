@@ -29,10 +29,12 @@ from trt_responses.settings import Settings
 from trt_responses.telemetry.log import RunLog
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.arrival import Arrival
+from trt_responses.web.cors import Preflights
 from trt_responses.web.docs import Docs, openapi
-from trt_responses.web.endpoint import Endpoint, Headers, Unrouted
+from trt_responses.web.endpoint import Endpoint, Unrouted
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
+from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.models import Models
@@ -92,20 +94,23 @@ def create_app(
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
     app.state.engine = engine
     app.router.redirect_slashes = False  # a redirect would go where an unchecked Host says
+    origins = Origins(settings.allowed_origins)
+    headers = ReplyHeaders(time.monotonic_ns, origins)
     terms = Terms(keep_alive, settings.max_backlog_bytes)
     stored = Stored(
         store,
         background,
-        headers=Headers(time.monotonic_ns),
+        headers=headers,
         terms=terms,
         dialect=DIALECTS[settings.dialect],
         sleep=sleep,
     )
     app.router.routes[:] = _routes(
-        settings, engine, runs, background, repeats, stored, terms, model
+        settings, engine, runs, background, repeats, stored, terms, headers, model
     )
     app.openapi = partial(openapi, model)  # type: ignore[method-assign]  # FastAPI's own way to replace it
-    app.add_middleware(Unrouted, headers=Headers(time.monotonic_ns))
+    app.add_middleware(Unrouted, headers=headers)
+    app.add_middleware(Preflights, origins=origins, headers=headers)
     app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
     return app
 
@@ -232,9 +237,9 @@ def _routes(
     repeats: Repeats,
     stored: Stored,
     terms: Terms,
+    headers: ReplyHeaders,
     model: str,
 ) -> list[Route]:
-    headers = Headers(time.monotonic_ns)
     guard = Guard(
         hosts=settings.hosts(), origins=settings.allowed_origins, owners=settings.owners()
     )

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from tests.e2e.test_hangup import STALLED, Wire
-from tests.support.asgi import PATIENCE_S, until
+from tests.support.asgi import PATIENCE_S, asked, until
 from tests.support.served import ANSWER, SETTINGS, script, vocabulary
 from tests.support.serving import serving
 from trt_responses.app import create_app, mint
@@ -96,6 +96,57 @@ def test_a_head_that_does_not_end_is_refused(endless: bytes) -> None:
             wire.send(ASK + endless)
             status, code = await refused(wire)
             assert (status, code) == (431, "headers_too_large")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "long", [b"x-long: " + b"a" * 3_000, b"x-short: a\r\n" * 300 + b"x: y", b"a" * 3_000 + b": b"]
+)
+@pytest.mark.parametrize("first", [b"", b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"])
+def test_a_head_that_comes_whole_in_one_read_is_bounded_too(long: bytes, first: bytes) -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (engine, wire):
+            if first:
+                wire.send(first)
+                assert await wire.status() == 200
+                await wire.reader.readuntil(b'{"status":"ok"}')
+            head, body = ask(orjson.dumps(asked()), long + b"\r\n", chunked=False)
+            wire.send(head + body)
+            assert await refused(wire) == (431, "headers_too_large")
+            assert not engine.requests
+
+    asyncio.run(story())
+
+
+def test_a_long_path_is_part_of_the_head() -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(b"GET /" + b"a" * 3_000 + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert await refused(wire) == (431, "headers_too_large")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nhost: 127.0.0.1\r\n", 400),
+        (b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nHost: evil.example\r\n", 400),
+        (b"GET /v1/models HTTP/1.1\r\n", 400),
+        (b"GET /v1/models HTTP/1.1\r\nhost: localhost:80@evil.example\r\n", 400),
+        (b"GET http://evil.example/v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n", 403),
+        (b"GET http://127.0.0.1@evil.example/v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n", 400),
+        (b"GET http://127.0.0.1/v1/models HTTP/1.1\r\nhost: evil.example\r\n", 200),
+        (b"GET http://localhost:8000?x=y HTTP/1.1\r\nhost: evil.example\r\n", 400),
+        (b"GET /v1/models?x=http://evil.example HTTP/1.1\r\nhost: 127.0.0.1\r\n", 200),
+    ],
+)
+def test_a_request_names_one_host_which_is_this_server(head: bytes, status: int) -> None:
+    async def story() -> None:
+        async with listening(script(ANSWER)) as (_, wire):
+            wire.send(head + b"\r\n")
+            assert await wire.status() == status
 
     asyncio.run(story())
 

@@ -45,12 +45,26 @@ def test_what_is_read_again_is_byte_for_byte_what_was_told(dialect: str) -> None
             first = await s.client.create(background=True, stream=True)
             told = frames(first.body)
             response_id = first.events[0]["response"]["id"]
-            for after in range(-1, len(told)):
+            for after in range(-1, len(told) - 1):
                 call = await replay(s, response_id, None if after < 0 else after).done()
                 assert call.status == 200
                 assert call.headers["content-type"] == "text/event-stream; charset=utf-8"
                 rest = told[after + 1 :] or told[-1:]  # `[DONE]` in any case
                 assert frames(call.body) == rest, after
+
+    asyncio.run(story())
+
+
+def test_a_reader_that_begins_behind_the_end_is_refused_with_the_end_s_number() -> None:
+    async def story() -> None:
+        async with served(THOUGHT) as s:
+            first = await s.client.create(background=True, stream=True)
+            response_id, last = first.events[0]["response"]["id"], len(first.events) - 1
+            assert (await replay(s, response_id, last).done()).body == frames(first.body)[-1]
+            for after in (last + 1, last + 2, 10**15):
+                call = await replay(s, response_id, after).done()
+                assert (call.status, call.error["param"]) == (400, "starting_after")
+                assert f"number {last}" in call.error["message"]
 
     asyncio.run(story())
 
@@ -183,6 +197,7 @@ def test_the_stream_of_a_dead_server_ends_in_a_failure_that_says_so() -> None:
             again = await replay(t.other, response_id, len(events) - 3).done()
             assert again.events == events[-2:]
             assert (await replay(t.other, response_id, len(events) - 1).done()).events == []
+            assert (await replay(t.other, response_id, len(events)).done()).status == 400
             assert (await got(t.other, response_id)) == events[-1]["response"]
 
     asyncio.run(story())

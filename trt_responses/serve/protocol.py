@@ -10,6 +10,7 @@ Knows connections; knows no app.
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -54,6 +55,8 @@ class Protocol(HeardProtocol):
 
     _head_bytes = 0
     """Of the head that is being read, or of what has come since the last one."""
+    _fault = NO_HTTP
+    """What is wrong with what is read, when reading is given up."""
     _head: bytes | None = None
     """Of a request that offers an upgrade: its head without the offer, to be read again."""
     _read = 0
@@ -77,12 +80,29 @@ class Protocol(HeardProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
+        if self._head_size() > self.max_header_bytes:
+            self._fault = _too_large(self.max_header_bytes)
+            raise ValueError  # ends the reading: httptools hands it to `send_400_response`
+        self._take_host_of_url()
         if self.parser.should_upgrade():
             self._head = self._head_without_offer()
             return
         super().on_headers_complete()
         if 0 < len(self.pipeline) < AT_ONCE:
             self.flow.resume_reading()  # or nobody would hear the client leave
+
+    def _head_size(self) -> int:
+        """Bytes of the head that has come whole, which may have been in one piece with others."""
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _take_host_of_url(self) -> None:
+        """The host of `GET http://host/path` counts, and not the header's (RFC 9112, 3.2.2)."""
+        scheme, found, rest = self.url.partition(b"://")
+        if found and scheme.isalpha():
+            host = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+            self.headers[:] = [
+                (name, host if name == b"host" else value) for name, value in self.headers
+            ]
 
     def _head_without_offer(self) -> bytes:
         version = self.parser.get_http_version().encode()
@@ -112,7 +132,7 @@ class Protocol(HeardProtocol):
             cycle.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(NO_HTTP)
+        self._refuse(self._fault)
 
     def refuse_slow(self) -> None:
         self._refuse(_too_slow(self.read_timeout_s))

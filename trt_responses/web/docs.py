@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.web.endpoint import Headers
+    from trt_responses.web.headers import ReplyHeaders
 
 REF = "#/components/schemas/{model}"
 
@@ -153,7 +153,7 @@ def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 class Docs:
     """`/openapi.json` and `/docs`."""
 
-    def __init__(self, headers: Headers, model: str | None = None) -> None:
+    def __init__(self, headers: ReplyHeaders, model: str | None = None) -> None:
         self._headers = headers
         self._model = model
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.web.endpoint import Headers
+    from trt_responses.web.headers import ReplyHeaders
 
 
 class Fields:
     """`GET /v1/fields`."""
 
-    def __init__(self, headers: Headers) -> None:
+    def __init__(self, headers: ReplyHeaders) -> None:
         rows = [
             {"field": f.path, "treatment": f.treatment, "note": f.note or None, "ours": f.ours}
             for f in FIELDS

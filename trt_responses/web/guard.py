@@ -4,11 +4,11 @@ Host and Origin are checked as well as the key. Knows headers; knows no route.""
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from trt_responses.errors import Forbidden, Unauthorized
-from trt_responses.web.headers import header
+from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
+from trt_responses.web.headers import Origins, header, origin_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ class Guard:
         self, *, hosts: Iterable[str], origins: Iterable[str], owners: Mapping[str, str]
     ) -> None:
         self._hosts = frozenset(map(str.lower, hosts))
-        self._origins = frozenset(origins)
+        self._origins = Origins(origins)
         self._owners = {_digest(key): owner for key, owner in owners.items()}
 
     def owner(self, request: Request) -> str:
@@ -36,7 +36,7 @@ class Guard:
         return self._check_key(request)
 
     def _check_host(self, request: Request) -> None:
-        host = header(request, b"host") or ""
+        host = _host(request)
         if "*" not in self._hosts and _name(host) not in self._hosts:
             raise Forbidden(
                 f"This server does not answer for the host {host!r:.100}: ask for one of "
@@ -46,15 +46,11 @@ class Guard:
 
     def _check_origin(self, request: Request) -> None:
         origin = header(request, b"origin")
-        if origin is None or origin in self._origins or "*" in self._origins:
+        if origin is None or self._origins.allow(origin):
             return
-        if _netloc(origin) and _netloc(origin) == header(request, b"host"):
-            return
-        raise Forbidden(
-            f"Pages of {origin!r:.100} may not use this server: allow the origin in "
-            "TRT_RESPONSES_ALLOWED_ORIGINS.",
-            code="origin_not_allowed",
-        )
+        scheme, _, authority = origin.partition("://")
+        if not authority or (scheme, _port_said(scheme, authority)) != _own_origin(request):
+            raise origin_refused(origin)
 
     def _check_key(self, request: Request) -> str:
         if not self._owners:
@@ -68,6 +64,27 @@ class Guard:
         return owner
 
 
+HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[\w.~-]*)(?::\d{0,5})?", re.ASCII)
+"""A host and perhaps its port, as browsers and clients write them."""
+PORTS = {"http": ":80", "https": ":443"}
+
+
+def _host(request: Request) -> str:
+    """The one Host header. None at all, several, or one that is none are no HTTP/1.1 (RFC 9112,
+    3.2): whoever stands between may have read another one."""
+    hosts = [value for name, value in request.scope["headers"] if name == b"host"]
+    if not hosts and request.scope.get("http_version") != "1.1":
+        return ""
+    host = str(hosts[0], "latin-1") if len(hosts) == 1 else ""
+    if len(hosts) != 1 or not HOST.fullmatch(host):
+        raise InvalidRequest(
+            f"Expected one Host header that names a host and perhaps a port, got {len(hosts)}"
+            f"{f': {host!r:.100}' if host else ''}.",
+            code="invalid_host",
+        )
+    return host
+
+
 def _name(host: str) -> str:
     """A Host header without its port; an IPv6 address keeps its brackets."""
     if host.startswith("["):
@@ -75,12 +92,17 @@ def _name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def _netloc(origin: str) -> str:
-    """Host and port of an origin; empty when it has none, as `null` has, or is malformed."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
+def _own_origin(request: Request) -> tuple[str, str]:
+    """Scheme and authority of the pages that this server itself would have."""
+    scheme = request.scope.get("scheme", "http")
+    return scheme, _port_said(scheme, header(request, b"host") or "")
+
+
+def _port_said(scheme: str, authority: str) -> str:
+    """An authority with its port, also where that is the scheme's own."""
+    authority = authority.lower()
+    said = ":" in authority.rpartition("]")[2]
+    return authority if said else authority + PORTS.get(scheme, "")
 
 
 def _digest(key: str) -> bytes:

@@ -1,15 +1,15 @@
-"""What requests say in headers, and what replies tell in headers of our own. Knows no route."""
+"""Headers of requests, and those that every reply has. Knows no route and no body."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import Forbidden, InvalidRequest
 from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from starlette.requests import Request
 
@@ -18,7 +18,64 @@ if TYPE_CHECKING:
 DIALECT_HEADER = b"x-trt-dialect"
 
 NAMED, NAMED_CHARS = 32, 64
-"""Of names in a header: how many are told, and how much of each."""
+"""How many names stand in a header, and how many characters of each."""
+
+EXPOSED = ", ".join(
+    (
+        *("x-request-id", "openai-processing-ms", "retry-after", "x-trt-dropped-tools"),
+        *("x-trt-idempotent-replay", "x-trt-ignored", "x-trt-truncated"),
+    )
+)
+"""Headers of our replies that a page of another origin may read."""
+
+
+class Origins:
+    """The origins whose pages may use the API; `*` stands for all of them."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self._allowed = frozenset(allowed)
+
+    def allow(self, origin: str) -> bool:
+        return origin in self._allowed or "*" in self._allowed
+
+    def reply_headers(self, request: Request) -> dict[str, str]:
+        """Headers by which a browser shows a reply to the page that asked for it."""
+        if not self._allowed:
+            return {}
+        origin = header(request, b"origin")
+        if origin is None or not self.allow(origin):
+            return {"vary": "Origin"}
+        return {
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": EXPOSED,
+            "vary": "Origin",
+        }
+
+
+def origin_refused(origin: str) -> Forbidden:
+    return Forbidden(
+        f"Pages of {origin!r:.100} may not use this server: allow the origin in "
+        "TRT_RESPONSES_ALLOWED_ORIGINS.",
+        code="origin_not_allowed",
+    )
+
+
+class ReplyHeaders:
+    """The headers of every reply."""
+
+    def __init__(self, clock_ns: Callable[[], int], origins: Origins) -> None:
+        self._clock_ns = clock_ns
+        self._origins = origins
+
+    def __call__(self, request: Request) -> dict[str, str]:
+        state = request.scope.get("state", {})
+        spent_ms = (self._clock_ns() - state.get("arrival_ns", self._clock_ns())) // 1_000_000
+        return {
+            "x-request-id": state.get("request_id", ""),
+            "openai-processing-ms": str(spent_ms),
+            "cache-control": "no-store",
+            **self._origins.reply_headers(request),
+        }
 
 
 def header(request: Request, name: bytes) -> str | None:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.response.runs import Runs
-    from trt_responses.web.endpoint import Headers
+    from trt_responses.web.headers import ReplyHeaders
 
 
 class HealthChecks:
     """For an orchestrator: restart when not alive, send no work when not ready."""
 
-    def __init__(self, engine: Engine, runs: Runs, headers: Headers) -> None:
+    def __init__(self, engine: Engine, runs: Runs, headers: ReplyHeaders) -> None:
         self._engine = engine
         self._runs = runs
         self._headers = headers

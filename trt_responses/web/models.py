@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.web.endpoint import Headers
+    from trt_responses.web.headers import ReplyHeaders
 
 
 class Models:
     """One server serves one model."""
 
-    def __init__(self, model: str, created: int, headers: Headers) -> None:
+    def __init__(self, model: str, created: int, headers: ReplyHeaders) -> None:
         self._model = model
         self._card = {"id": model, "object": "model", "created": created, "owned_by": "local"}
         self._headers = headers

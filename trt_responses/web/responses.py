@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trt_responses.response.background.background import Background
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
-    from trt_responses.web.endpoint import Headers
+    from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
     from trt_responses.web.stream.sse import Terms
     from trt_responses.wire.dialect import Dialect
@@ -54,7 +54,7 @@ class Responses:
         repeats: Repeats,
         *,
         model: str,
-        headers: Headers,
+        headers: ReplyHeaders,
         terms: Terms,
         limits: RequestLimits,
         dialect: Dialect,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from trt_responses.response.background.background import Background
     from trt_responses.store.base import Found, Store
-    from trt_responses.web.endpoint import Headers
+    from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.stream.sse import Terms
     from trt_responses.wire.dialect import Dialect
 
@@ -45,7 +45,7 @@ class Stored:
         store: Store,
         background: Background,
         *,
-        headers: Headers,
+        headers: ReplyHeaders,
         terms: Terms,
         dialect: Dialect,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -84,7 +84,7 @@ class Stored:
         frames = frames_of(
             self._store, found.id, owner, after=after, pause=tail.pause, dialect=dialect
         )
-        return await tail.over(frames, ready=isinstance(found, Record))
+        return await tail.over(frames, ready=isinstance(found, Record) or found.lost)
 
     async def delete(self, request: Request, owner: str) -> ASGIApp:
         response_id = request.path_params["response_id"]

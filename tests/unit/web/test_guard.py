@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from trt_responses.errors import Forbidden, Unauthorized
+from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
 from trt_responses.web.guard import ANYONE, Guard
 
 
@@ -55,7 +55,8 @@ def test_only_the_hosts_that_are_allowed_are_answered(hosts: str, host: str, goo
 @pytest.mark.parametrize(
     ("origins", "origin", "good"),
     [
-        *[("", "http://localhost:8000", True), ("", "https://localhost:8000", True)],
+        *[("", "http://localhost:8000", True), ("", "https://localhost:8000", False)],
+        *[("", "HTTP://localhost:8000", False), ("", "localhost:8000", False)],
         *[("", "http://localhost", False), ("", "null", False), ("", "", False)],
         *[("https://a.example", "https://a.example", True), ("*", "https://any.example", True)],
         *[("https://a.example", "http://a.example", False), ("*", "null", True)],
@@ -71,6 +72,60 @@ def test_only_pages_of_this_server_or_of_allowed_origins_may_ask(
     else:
         with pytest.raises(Forbidden, match="ALLOWED_ORIGINS"):
             guard(origins=origins).owner(asked)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "origin", "good"),
+    [
+        *[("http", "localhost", "http://localhost", True)],
+        *[("http", "localhost:80", "http://localhost", True)],
+        *[("http", "LocalHost", "http://localhost:80", True)],
+        *[("https", "localhost", "https://localhost", True)],
+        *[("https", "localhost:443", "https://localhost", True)],
+        *[("https", "localhost:80", "https://localhost", False)],
+        *[("https", "localhost", "http://localhost", False)],
+        *[("http", "localhost:443", "https://localhost", False)],
+        *[("http", "[::1]", "http://[::1]:80", True), ("http", "[::1]:80", "http://[::1]", True)],
+        *[("http", "[::1]:8", "http://[::1]", False)],
+    ],
+)
+def test_a_page_of_this_server_has_its_scheme_host_and_port(
+    scheme: str, host: str, origin: str, good: bool
+) -> None:
+    asked = request(host=host, origin=origin)
+    asked.scope["scheme"] = scheme
+    if good:
+        assert guard("localhost [::1]").owner(asked) == ANYONE
+    else:
+        with pytest.raises(Forbidden, match="ALLOWED_ORIGINS"):
+            guard("localhost [::1]").owner(asked)
+
+
+@pytest.mark.parametrize("hosts", ["localhost", "*"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost:80@evil.example", "localhost:80:80", "localhost:port", "localhost:999999"),
+        *("user@localhost", "localhost/path", "localhost?x", "localhost#x", "local host", "a,b"),
+        *("[::1", "[::1]x", "::1", "localhost ", "löcalhost", "localhost%2eevil", "[x]"),
+    ],
+)
+def test_a_host_that_is_none_is_no_request(hosts: str, host: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        guard(hosts).owner(request(host=host))
+    assert (caught.value.status, caught.value.code) == (400, "invalid_host")
+
+
+@pytest.mark.parametrize("hosts", ["localhost", "*"])
+def test_a_request_has_one_host(hosts: str) -> None:
+    for values in ([], ["localhost", "localhost"], ["localhost", "evil.example"]):
+        asked = request()
+        asked.scope["http_version"] = "1.1"
+        asked.scope["headers"] = [(b"host", value.encode()) for value in values]
+        with pytest.raises(InvalidRequest):
+            guard(hosts).owner(asked)
+    asked.scope["http_version"], asked.scope["headers"] = "1.0", []
+    assert guard("*").owner(asked) == ANYONE
 
 
 def test_the_host_is_checked_before_the_key() -> None:

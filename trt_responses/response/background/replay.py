@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.errors import ApiError, NotFound
+from trt_responses.errors import ApiError, InvalidRequest, NotFound
 from trt_responses.response.background import lost
 from trt_responses.store.base import Job, Record
 from trt_responses.wire.events import Error
@@ -32,7 +32,8 @@ async def frames_of(
 ) -> AsyncIterator[bytes]:
     """Frames with greater numbers, as they come to be kept, to the response's end.
 
-    A `NotFound` when some of them are no longer there. `pause` is awaited between two askings. The
+    A `NotFound` when some of them are no longer there, an `InvalidRequest` when the response has
+    ended before. `pause` is awaited between two askings. The
     `dialect` is for the end of a stream whose server did not write it.
     """
     last, ended = after, False
@@ -41,6 +42,8 @@ async def frames_of(
         if kept is not None and kept.count:
             last = kept.first + kept.count - 1
             yield kept.data
+        elif kept is not None and kept.ended and last >= kept.first:
+            raise _beyond(last, kept.first)
         if ended or (kept is not None and kept.ended):
             if kept is None:
                 raise _gone(response_id)
@@ -48,6 +51,8 @@ async def frames_of(
         match await store.get(response_id, owner):
             case Job(lost=True) as job:
                 number = last + 1 if kept is None else kept.first + kept.count
+                if last > number + 1:
+                    raise _beyond(last, number + 2)
                 yield _lost(job, last, number, dialect)
                 return
             case Job():
@@ -77,4 +82,13 @@ def _gone(response_id: str) -> ApiError:
         f"The events of response '{response_id}' are no longer kept: get it without `stream`.",
         param="stream",
         code="events_expired",
+    )
+
+
+def _beyond(after: int, events: int) -> ApiError:
+    return InvalidRequest(
+        "Invalid value for 'starting_after': the response has ended, and its last event has the "
+        f"number {events - 1}, got {after}.",
+        param="starting_after",
+        code="invalid_value",
     )
