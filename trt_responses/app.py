@@ -7,7 +7,7 @@ import gc
 import logging
 import secrets
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -16,6 +16,9 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from trt_responses import __version__, backends
+from trt_responses.access.audit import Audit
+from trt_responses.access.key_file import WatchedKeys
+from trt_responses.access.keys import KeyFault, KeyRing
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader, Tables
@@ -78,6 +81,8 @@ def create_app(
         engine = backends.engine_of(selection, settings)
     if store is None:
         store = backends.store_of(settings, _spelled())
+    keys = KeyRing(settings.owners(), from_file=settings.keys_file is not None)
+    watched = _watched(settings, keys, sleep)
     runs = Runs(_parts(settings, engine, store, model))
     background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
     keep_alive = KeepAlive(settings.keep_alive_s, sleep)
@@ -89,7 +94,7 @@ def create_app(
     app = _App(
         title="trt_responses",
         version=__version__,
-        lifespan=_lifespan(settings, engine, store, runs, background, keep_alive, repeats),
+        lifespan=_lifespan(settings, engine, store, runs, background, keep_alive, repeats, watched),
     )
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
     app.state.engine = engine
@@ -106,7 +111,7 @@ def create_app(
         sleep=sleep,
     )
     app.router.routes[:] = _routes(
-        settings, engine, runs, background, repeats, stored, terms, headers, model
+        settings, engine, runs, background, repeats, stored, terms, headers, model, keys
     )
     app.openapi = partial(openapi, model)  # type: ignore[method-assign]  # FastAPI's own way to replace it
     app.add_middleware(Unrouted, headers=headers)
@@ -185,6 +190,23 @@ def _limits(settings: Settings) -> RequestLimits:
     )
 
 
+def _watched(
+    settings: Settings, keys: KeyRing, sleep: Callable[[float], Awaitable[None]]
+) -> WatchedKeys | None:
+    """The file of keys, loaded; one that cannot be used stops the start."""
+    if settings.keys_file is None:
+        return None
+    watched = WatchedKeys(settings.keys_file, keys, Audit(settings.audit_path), sleep)
+    try:
+        watched.load()
+    except KeyFault as fault:
+        raise StartupError(
+            f"The file of keys {settings.keys_file} cannot be used: {fault}; `trt-responses keys "
+            "new OWNER` makes one."
+        ) from None
+    return watched
+
+
 def _sealer(settings: Settings) -> Sealer:
     """Its keys are shared ones, or one of this server's own, which is made when it is needed."""
     path = settings.data_dir / "seal.key"
@@ -204,6 +226,7 @@ def _lifespan(
     background: Background,
     keep_alive: KeepAlive,
     repeats: Repeats,
+    watched: WatchedKeys | None,
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -218,7 +241,13 @@ def _lifespan(
         gc.collect()
         gc.freeze()
         try:
-            async with keep_alive.life(), repeats.life(), background.life(settings.drain_s):
+            watching = watched.life() if watched else nullcontext()
+            async with (
+                watching,
+                keep_alive.life(),
+                repeats.life(),
+                background.life(settings.drain_s),
+            ):
                 yield
         finally:
             runs.fail_all(ApiError("The server was stopped."))
@@ -239,11 +268,10 @@ def _routes(
     terms: Terms,
     headers: ReplyHeaders,
     model: str,
+    keys: KeyRing,
 ) -> list[Route]:
-    guard = Guard(
-        hosts=settings.hosts(), origins=settings.allowed_origins, owners=settings.owners()
-    )
-    anybody = Guard(hosts=("*",), origins=("*",), owners={})
+    guard = Guard(hosts=settings.hosts(), origins=settings.allowed_origins, keys=keys)
+    anybody = Guard(hosts=("*",), origins=("*",), keys=KeyRing())
     responses = Responses(
         runs,
         background,

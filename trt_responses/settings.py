@@ -105,6 +105,12 @@ class Settings(BaseModel):
     engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
     model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
     api_keys: Words = Field((), description="`owner:key,…`; none: no key is asked for.")
+    keys_file: Path | None = Field(
+        None, description="File of keys, beside API_KEYS; see `trt-responses keys`. It is watched."
+    )
+    audit_file: Path | None = Field(
+        None, description="Where changes of keys are noted; none: audit.jsonl in data_dir."
+    )
     allowed_hosts: Annotated[Words, AfterValidator(_hosts)] = Field(
         (), description="Host headers answered besides the loopback's; `*` allows any."
     )
@@ -257,6 +263,10 @@ class Settings(BaseModel):
                 raise StartupError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
         return owners
 
+    @property
+    def audit_path(self) -> Path:
+        return self.audit_file or self.data_dir / "audit.jsonl"
+
     def hosts(self) -> tuple[str, ...]:
         """Host headers that are answered. With a key asked for, any host may be allowed by `*`."""
         return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
@@ -281,10 +291,12 @@ class Settings(BaseModel):
 
     def check_exposure(self) -> None:
         """A server that others can reach needs keys, unless the operator insists."""
-        if self.host not in LOOPBACK and not self.owners() and not self.insecure:
+        if self.host in LOOPBACK or self.keys_file is not None or self.insecure:
+            return
+        if not self.owners():
             raise StartupError(
                 f"Listening on {self.host} without API keys lets anybody who can reach it use it: "
-                f"set {PREFIX}API_KEYS, or {PREFIX}INSECURE=1 to insist."
+                f"set {PREFIX}KEYS_FILE or {PREFIX}API_KEYS, or {PREFIX}INSECURE=1 to insist."
             )
 
 

@@ -87,6 +87,10 @@ class Child:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def children(self) -> list[int]:
         """Its own child processes."""
         pid = self._process.pid

@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve": f"{SEAMS} settings response app serve.protocol serve.silence",
-    "cli": f"{SEAMS} settings tokens prepare.* doctor backends serve",
+    "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",
 }

@@ -102,6 +102,7 @@ def test_a_server_that_others_can_reach_needs_keys_or_an_operator_who_insists(ho
     with pytest.raises(StartupError, match="API_KEYS"):
         Settings(host=host).check_exposure()
     Settings(host=host, api_keys=("ann:k",)).check_exposure()
+    Settings(host=host, keys_file=Path("keys.json")).check_exposure()
     Settings(host=host, insecure=True).check_exposure()
 
 

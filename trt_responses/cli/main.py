@@ -1,6 +1,6 @@
-"""The command line: `trt-responses serve | engine | doctor`. Parses, calls, prints.
+"""The command line: `trt-responses serve | engine | keys | doctor`. Parses, calls, prints.
 
-Decides nothing; the engine commands are in `cli/engine.py`.
+Decides nothing; the engine commands are in `cli/engine.py`, those of keys in `cli/keys.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trt_responses import __version__
 from trt_responses.cli.engine import add_engine, prepare_demo
 from trt_responses.cli.graph import DEMO_ONNX, prepare_demo_onnx
+from trt_responses.cli.keys import add_keys
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
 from trt_responses.prepare import demo, shelf
@@ -50,6 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     engine = commands.add_parser("engine", help="prepare, list, show, verify and remove engines")
     add_engine(engine.add_subparsers(required=True, metavar="COMMAND"))
+    keys = commands.add_parser("keys", help="make, list and revoke API keys")
+    add_keys(keys.add_subparsers(required=True, metavar="COMMAND"))
     _add_doctor(commands)
     return parser
 

@@ -3,7 +3,6 @@ Host and Origin are checked as well as the key. Knows headers; knows no route.""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING
 
@@ -11,23 +10,23 @@ from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
 from trt_responses.web.headers import Origins, header, origin_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from starlette.requests import Request
+
+    from trt_responses.access.keys import KeyRing
 
 ANYONE = ""
 """The owner of everything on a server without keys."""
 
 
 class Guard:
-    """`owners` maps keys to the owners they stand for; when it is empty, nobody needs a key."""
+    """What every request has to show: a host and an origin that are known, and a key."""
 
-    def __init__(
-        self, *, hosts: Iterable[str], origins: Iterable[str], owners: Mapping[str, str]
-    ) -> None:
+    def __init__(self, *, hosts: Iterable[str], origins: Iterable[str], keys: KeyRing) -> None:
         self._hosts = frozenset(map(str.lower, hosts))
         self._origins = Origins(origins)
-        self._owners = {_digest(key): owner for key, owner in owners.items()}
+        self._keys = keys
 
     def owner(self, request: Request) -> str:
         """The owner that the request speaks for, or the reason why it may not."""
@@ -53,15 +52,20 @@ class Guard:
             raise origin_refused(origin)
 
     def _check_key(self, request: Request) -> str:
-        if not self._owners:
+        if not self._keys.asked:
             return ANYONE
-        scheme, _, key = (header(request, b"authorization") or "").partition(" ")
-        if scheme.lower() != "bearer" or not key:
+        if not (key := key_of(request)):
             raise Unauthorized("No API key: send it as `Authorization: Bearer KEY`.")
-        owner = self._owners.get(_digest(key.strip()))
+        owner = self._keys.owner_of(key)
         if owner is None:
             raise Unauthorized("The API key is not one of this server's.")
         return owner
+
+
+def key_of(request: Request) -> str:
+    """The key that a request brings; empty when it brings none."""
+    scheme, _, key = (header(request, b"authorization") or "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
 
 
 HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[\w.~-]*)(?::\d{0,5})?", re.ASCII)
@@ -104,7 +108,3 @@ def _port_said(scheme: str, authority: str) -> str:
     said = ":" in authority.rpartition("]")[2]
     return authority if said else authority + PORTS.get(scheme, "")
 
-
-def _digest(key: str) -> bytes:
-    """Keys are looked up by digest, so that no comparison's time tells anything of a key."""
-    return hashlib.sha256(key.encode()).digest()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from trt_responses.access.keys import KeyRing
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
 from trt_responses.web.guard import ANYONE, Guard
 
@@ -18,7 +19,7 @@ def request(**headers: str) -> Request:
 
 
 def guard(hosts: str = "localhost", origins: str = "", **owners: str) -> Guard:
-    return Guard(hosts=hosts.split(), origins=origins.split(), owners=owners)
+    return Guard(hosts=hosts.split(), origins=origins.split(), keys=KeyRing(owners))
 
 
 def test_without_keys_anyone_at_a_known_host_is_one_owner() -> None:

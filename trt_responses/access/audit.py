@@ -1,0 +1,34 @@
+"""The audit file: who changed which key, one JSON object a line, only ever appended to.
+
+Knows names and digests' first digits; knows no key.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.access.keys import utc_now
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Audit:
+    """Lines that several processes may write: each is one append, and is on disk when told."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def tell(self, act: str, **facts: object) -> None:
+        """Raises an `OSError` when the line cannot be kept."""
+        line = orjson.dumps({"at": utc_now().isoformat(), "act": act, **facts}) + b"\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line)
+            os.fsync(file)
+        finally:
+            os.close(file)

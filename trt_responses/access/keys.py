@@ -1,0 +1,134 @@
+"""API keys: what is known of one, how a file of them is spelled, and whose a key is.
+
+What is kept of a key is its SHA-256: the key itself is there only while it is made or shown.
+Knows no HTTP, and not where a file of keys stands or when it changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from datetime import UTC, datetime
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+PREFIX = "trt_"
+KEY_BYTES = 32
+"""256 random bits: nobody guesses one, so that a plain SHA-256 of it is safe to keep."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_@.+-]{1,64}$")]
+"""Of an owner or of a key. It stands in paths `owner/name`, in logs and in the audit file."""
+
+
+class KeyFault(Exception):
+    """A file of keys that cannot be used, said without any of its digests."""
+
+
+class Key(BaseModel):
+    """What a file says of one key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    owner: Name
+    name: Name
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    admin: bool = False
+    expires: AwareDatetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+    def has_expired(self, now_s: float) -> bool:
+        return self.expires is not None and self.expires.timestamp() <= now_s
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    keys: tuple[Key, ...]
+
+
+def new_key() -> str:
+    return PREFIX + secrets.token_urlsafe(KEY_BYTES)
+
+
+def digest_of(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def read_keys(text: bytes) -> tuple[Key, ...]:
+    """The keys that a file names; a `KeyFault` when any part of it is wrong."""
+    try:
+        keys = _File.model_validate_json(text).keys
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise KeyFault(f"{place}: {first['msg']}" if place else first["msg"]) from None
+    for known, what in (({str(key) for key in keys}, "name"), ({k.sha256 for k in keys}, "sha256")):
+        if len(known) != len(keys):
+            raise KeyFault(f"two keys have the same {what}")
+    return keys
+
+
+def write_keys(keys: Iterable[Key]) -> bytes:
+    """The file that says so: a key a line, so that a change of one is a change of one line."""
+    lines = [
+        orjson.dumps(key.model_dump(mode="json", exclude_defaults=True)).decode() for key in keys
+    ]
+    return ('{"keys": [\n  ' + ",\n  ".join(lines) + "\n]}\n").encode()
+
+
+class KeyRing:
+    """Whose a key is: those of the settings, which last, and those of a file, which come and go."""
+
+    def __init__(
+        self,
+        owners: Mapping[str, str] | None = None,
+        *,
+        from_file: bool = False,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._owners = {digest_of(key): owner for key, owner in (owners or {}).items()}
+        self._listed: dict[str, Key] = {}
+        self._clock_s = clock_s
+        self.asked = from_file or bool(self._owners)
+        """Whether anybody needs a key. With a file everybody does, also when it names none."""
+
+    def hold(self, keys: Iterable[Key]) -> None:
+        """These are the file's from now on; a `KeyFault`, and nothing changes, when one of them
+        is another owner's by the settings."""
+        listed = {key.sha256: key for key in keys}
+        for digest, key in listed.items():
+            if self._owners.get(digest, key.owner) != key.owner:
+                raise KeyFault(f"the key {key} is another owner's in the settings")
+        self._listed = listed
+
+    def owner_of(self, key: str) -> str | None:
+        """The owner that a key speaks for. Keys are looked up by digest, so that no comparison's
+        time tells anything of a key."""
+        digest = digest_of(key)
+        if (owner := self._owners.get(digest)) is not None:
+            return owner
+        found = self._valid(digest)
+        return None if found is None else found.owner
+
+    def is_admin(self, key: str) -> bool:
+        found = self._valid(digest_of(key))
+        return found is not None and found.admin
+
+    def _valid(self, digest: str) -> Key | None:
+        found = self._listed.get(digest)
+        if found is None or not compare_digest(found.sha256, digest):
+            return None
+        return None if found.has_expired(self._clock_s()) else found
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
