@@ -15,6 +15,7 @@ from tests.support.graphs import Graph, planned, written
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.demo import expand
+from trt_responses.prepare.llamacpp.build import Means, build
 from trt_responses.prepare.llamacpp.gguf import convert
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -46,6 +47,22 @@ def random_gguf(shared_dir: Path) -> Path:
             part.rename(target)
             shutil.rmtree(checkpoint)
     return target
+
+
+@pytest.fixture(scope="session")
+def engines_dir(shared_dir: Path) -> Path:
+    """One prepared engine, "tiny", of a model with nothing to say."""
+    folder = shared_dir / "lives"
+    with (shared_dir / "lives.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            source = write_checkpoint(
+                shared_dir / "lives-source", Recipe(replace(TINY, layers=1), "bf16")
+            )
+            means = Means(vocabularies.load())
+            build(source, folder, "tiny", means, weight_type="q8_0")
+            shutil.rmtree(source)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import signal
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -25,8 +24,6 @@ from tests.support.serving import Address, child
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.errors import StartupError
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.llamacpp.build import Means, build
 from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 
@@ -36,19 +33,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from trt_responses.tokens.vocabulary import Vocabulary
 
 embedded = pytest.mark.xdist_group("embedded")
-
-
-@pytest.fixture(scope="module")
-def engines_dir(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Path:
-    """One prepared engine, of a model with nothing to say."""
-    directory = tmp_path_factory.mktemp("lives")
-    source = write_checkpoint(directory / "source", Recipe(replace(TINY, layers=1), "bf16"))
-    build(source, directory / "engines", "tiny", Means(vocabulary), weight_type="q8_0")
-    shutil.rmtree(source)
-    return directory / "engines"
 
 
 @embedded

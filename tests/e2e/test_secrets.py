@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,9 @@ from tests.support.asgi import until
 from tests.support.serving import child
 from trt_responses.access.key_file import changing
 from trt_responses.access.keys import Key, digest_of, new_key
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.llamacpp.build import Means, build
 
 if TYPE_CHECKING:
     from tests.support.serving import Address
-    from trt_responses.tokens.vocabulary import Vocabulary
 
 GIVEN, LISTED, REVOKED, FOREIGN = (new_key() for _ in range(4))
 SECRETS = {"given": GIVEN, "listed": LISTED, "revoked": REVOKED, "foreign": FOREIGN}
@@ -86,11 +82,9 @@ def test_the_scan_finds_what_is_there() -> None:
 
 @pytest.mark.xdist_group("embedded")
 def test_keys_stand_in_no_log_answer_file_or_process_list(
-    tmp_path: Path, vocabulary: Vocabulary
+    tmp_path: Path, engines_dir: Path
 ) -> None:
     """Budget: 10 s."""
-    source = write_checkpoint(tmp_path / "source", Recipe(replace(TINY, layers=1), "bf16"))
-    build(source, tmp_path / "engines", "tiny", Means(vocabulary), weight_type="q8_0")
     data, keys = tmp_path / "data", tmp_path / "keys.json"
     _hold(keys, LISTED, REVOKED)
     settings = {
@@ -103,7 +97,7 @@ def test_keys_stand_in_no_log_answer_file_or_process_list(
     }
 
     async def story() -> bytes:
-        arguments = ("serve", "--port", "0", "--engines-dir", str(tmp_path / "engines"))
+        arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
         environment = {f"TRT_RESPONSES_{name}": value for name, value in settings.items()}
         async with child(*arguments, environment=environment) as server:
             address = await server.ready()

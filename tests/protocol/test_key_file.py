@@ -57,8 +57,7 @@ def test_a_key_that_is_removed_is_refused_and_ends_nothing(tmp_path: Path) -> No
         await turn()
 
     async def story() -> None:
-        settings = {"keys_file": path, "data_dir": tmp_path}
-        async with served(ANSWER, manual=True, sleep=sleep, **settings) as s:
+        async with served(ANSWER, manual=True, sleep=sleep, keys_file=path, data_dir=tmp_path) as s:
             body = b'{"model": "demo", "input": "Hello", "stream": true}'
             running = s.client.open("POST", "/v1/responses", body, bearer("ann1"))
             await until(lambda: bool(s.engine.requests))
