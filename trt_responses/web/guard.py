@@ -107,4 +107,3 @@ def _port_said(scheme: str, authority: str) -> str:
     authority = authority.lower()
     said = ":" in authority.rpartition("]")[2]
     return authority if said else authority + PORTS.get(scheme, "")
-
