@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.harmony import jsontext, pattern, whitelist
 from trt_responses.harmony.steer import plans
-from trt_responses.response.steering import steering
+from trt_responses.response import accept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ text follows the schema; a text that was cut is `incomplete`.
   `syntax: lark` is shown to the model and not enforced.
 - A thought comes before a guided answer and leaves it a reserve: {plans.RESERVE} tokens, or half of
   `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none`
-  leaves it out, and `minimal` bounds it to {steering.MINIMAL_THOUGHT} tokens.
+  leaves it out, and `minimal` bounds it to {accept.MINIMAL_THOUGHT} tokens.
 
 ## What a run explains
 

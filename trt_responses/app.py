@@ -45,7 +45,6 @@ from trt_responses.web.responses import Responses
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import Terms
-from trt_responses.wire.bounds import Bounds as RequestBounds
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 
@@ -174,7 +173,6 @@ def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Part
         clock_s=time.time,
         clock_ns=time.monotonic_ns,
         listener=RunLog(),
-        bounds=RequestBounds(settings.max_tools, settings.max_input, settings.max_metadata),
         note_media=settings.note_images,
         max_calls=settings.max_calls,
     )

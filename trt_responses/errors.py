@@ -55,6 +55,17 @@ class Unsupported(InvalidRequest):
     code = "unsupported_parameter"
 
 
+def refuse_longer(tokens: int, most: int | None) -> None:
+    """The one judge of a prompt's length. Who stops counting early says what has been counted."""
+    if most is not None and tokens > most:
+        raise InvalidRequest(
+            f"The prompt has at least {tokens} tokens, and at most {most} are taken: shorten the "
+            "input.",
+            param="input",
+            code="context_length_exceeded",
+        )
+
+
 class Unauthorized(ApiError):
     status = 401
     type = "invalid_request_error"

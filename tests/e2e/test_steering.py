@@ -262,7 +262,7 @@ def test_the_body_of_a_strict_call_is_guided_behind_a_header_that_the_model_wrot
     header = f"<|channel|>{channel} to=functions.get_it <|constrain|>json<|message|>"
     engine = Opened(bench.engine, ids_of(header, vocabulary))
     played = Play(vocabulary, Tables.of(vocabulary), {"tools": tools}, engine)
-    bench.run(played.run().make())
+    bench.run(played.make())
     told = played.snapshot()
     assert [(item["type"], item["name"]) for item in told["output"]] == [
         ("function_call", "get_it")

@@ -161,7 +161,7 @@ class Stage:
         self.heard.chunks.clear()
         self.heard.more = ids_of(ahead, self.vocabulary)
         played = Play(self.vocabulary, self._tables, asked, self.heard, tokens=300)
-        self._runner.run(asyncio.wait_for(played.run().make(), 60))
+        self._runner.run(asyncio.wait_for(played.make(), 60))
         return played
 
     def generated(self, options: GenerateOptions, said: str) -> Any:

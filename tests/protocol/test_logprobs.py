@@ -7,13 +7,13 @@ import math
 from array import array
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pytest
 from openai_harmony import Conversation, RenderConversationConfig, Role
 
 from tests.protocol.test_replies import check_streamed, without_ids
 from tests.support import lawful
 from tests.support.asgi import asked
+from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine.base import Logprob
@@ -25,7 +25,6 @@ from trt_responses.response.logprobs import ScoredGeneration
 from trt_responses.store.base import Record
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
-from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,23 +112,19 @@ def test_who_does_not_ask_gets_none_and_runs_as_ever() -> None:
         async with served(scored(WRITTEN, 1)) as s:
             asks: list[dict[str, Any]] = [{}, {"include": []}, {"top_logprobs": 5}]
             for fields in asks:
-                run = await s.runs.start(parsed(**fields), owner="", arrival_ns=0)
+                run = await s.runs.start(accepted(asked(**fields)), owner="", arrival_ns=0)
                 assert type(run._generation) is Generation
                 assert type(run.reader) is Reader
                 last = await s.runs.make(run)
                 assert last.output[1].content[0].logprobs == ()
                 assert s.last.options.logprobs is None
-            asked = await s.runs.start(parsed(include=INCLUDE), owner="", arrival_ns=0)
-            assert type(asked._generation) is ScoredGeneration
-            await s.runs.make(asked)
+            run = await s.runs.start(accepted(asked(include=INCLUDE)), owner="", arrival_ns=0)
+            assert type(run._generation) is ScoredGeneration
+            await s.runs.make(run)
             call = await s.client.create(top_logprobs=5)
             assert call.headers["x-trt-ignored"] == "top_logprobs"
 
     asyncio.run(story())
-
-
-def parsed(**fields: Any) -> Any:
-    return parse(orjson.dumps(asked(**fields)))
 
 
 def test_arguments_have_none_and_a_call_is_told_as_ever() -> None:

@@ -15,28 +15,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from tests.support.double.llm import Double, RequestError
 from tests.support.double.results import Fail
 from tests.support.double.results import Script as Said
 from tests.support.golden import compact, summary, written
 from tests.support.replay import PROMPT, Mint, ids_of, parsed, plain
+from tests.support.requests import accepted
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Cursor, Log
-from trt_responses.response.log.machine import Callee, Machine
+from trt_responses.response.log.machine import Machine
 from trt_responses.response.run import Run
 from trt_responses.response.steering.steering import Steering
-from trt_responses.response.steering.tool_choice import tool_of
-from trt_responses.response.steering.tools import offered
+from trt_responses.response.steering.tools import callees
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.vocabulary import CONTROL
-from trt_responses.wire.parse import parse
-from trt_responses.wire.response import Response, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +42,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
     from trt_responses.harmony.steer.plans import Plan
     from trt_responses.tokens.vocabulary import Vocabulary
+    from trt_responses.wire.response import Response
 
 FOLDER = Path(__file__).parents[1] / "transcripts" / "steering"
 ENDS = frozenset({CONTROL.endoftext})
@@ -176,36 +173,35 @@ class Play:
         *,
         tokens: int = BUDGET,
     ) -> None:
-        request = parse(orjson.dumps({"model": "gpt-oss", "input": "Hi"} | asked))
+        self._accepted = accepted(asked)
         self.vocabulary = vocabulary
         self.engine = Noting(engine)
         self._steering = Steering(vocabulary)
-        self._request = request
-        self._tokens = request.max_output_tokens or tokens
-        self.tools = [tool_of(placed) for placed in offered(request)]
-        callees = {
-            recipient: Callee(tool.name, custom=not tool.is_function)
-            for tool in self.tools
-            for recipient in (tool.name, tool.recipient)
-        }
-        self.log = Log(opened(request, id="resp_0", created_at=1_700_000_000, model="gpt-oss"))
-        self.machine = Machine(self.log, callees, Mint())
+        self._tokens = self._accepted.max_output_tokens or tokens
+        self.tools = self._accepted.tools
+        first = replace(self._accepted.echo, id="resp_0", created_at=1_700_000_000, model="gpt-oss")
+        self.log = Log(first)
+        self.machine = Machine(self.log, callees(self.tools), Mint())
         self.reader = Reader(tables)
 
     async def play(self) -> Response:
         await self.engine.start()
         try:
-            return await self.run().make()
+            return await self.make()
         finally:
             await self.engine.stop(1)
 
-    def plan(self) -> Plan:
-        return self._steering.wished(self._request, self.engine.limits().guides).plan(self._tokens)
+    async def make(self) -> Response:
+        return await (await self.run()).make()
 
-    def run(self) -> Run:
+    async def plan(self) -> Plan:
+        guides = self.engine.limits().guides
+        return (await self._steering.request(self._accepted, guides)).plan(self._tokens)
+
+    async def run(self) -> Run:
         generation = Generation(
             prompt_ids=PROMPT,
-            plan=self.plan(),
+            plan=await self.plan(),
             options=GenerateOptions(max_tokens=0, stop_ids=(), request_id="resp_0"),
             engine=self.engine,
             reader=self.reader,

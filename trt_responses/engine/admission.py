@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import InvalidRequest, Unsupported, refuse_longer
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions, Limits
@@ -17,13 +17,7 @@ def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:
     """How many ids the request may get; raises when it cannot be taken at all."""
     if prompt_length == 0:
         raise InvalidRequest("The prompt is empty: there is nothing to continue.", param="input")
-    if prompt_length >= limits.context_tokens:
-        raise InvalidRequest(
-            f"The prompt has {prompt_length} tokens, and the context holds "
-            f"{limits.context_tokens}, the answer included: shorten the input.",
-            code="context_length_exceeded",
-            param="input",
-        )
+    refuse_longer(prompt_length, limits.context_tokens - 1)
     if options.logprobs is not None and not 0 <= options.logprobs <= limits.max_logprobs:
         raise Unsupported(
             f"{options.logprobs} logprobs were asked for; this engine gives 0 to "

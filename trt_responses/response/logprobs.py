@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from trt_responses.errors import Unsupported
 from trt_responses.response.generation import Generation
+from trt_responses.wire.judge import LOGPROBS
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk, Limits
     from trt_responses.harmony.read.logprobs import ScoredReader
-    from trt_responses.wire.request import Request
-
-WANTED = "message.output_text.logprobs"
 
 
 class ScoredGeneration(Generation):
@@ -27,14 +25,13 @@ class ScoredGeneration(Generation):
         super().push(chunk)
 
 
-def wanted_logprobs(request: Request, limits: Limits) -> int | None:
-    """How many likely tokens are told beside each; None when nothing is."""
-    if WANTED not in (request.include or ()):
-        return None
-    count = request.top_logprobs or 0
+def check_logprobs(count: int | None, limits: Limits) -> None:
+    """Refuse to tell more likely tokens than the engine does; None tells nothing."""
+    if count is None:
+        return
     if limits.max_logprobs < 1:
         raise Unsupported(
-            f"Unsupported value for 'include': this engine does not tell '{WANTED}'.",
+            f"Unsupported value for 'include': this engine does not tell '{LOGPROBS}'.",
             param="include",
         )
     if count > limits.max_logprobs:
@@ -43,4 +40,3 @@ def wanted_logprobs(request: Request, limits: Limits) -> int | None:
             f"most, got {count}.",
             param="top_logprobs",
         )
-    return count

@@ -8,23 +8,20 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import EngineUnavailable, InvalidRequest, Overloaded
-from trt_responses.frozen import dataclass
+from trt_responses.errors import EngineUnavailable, Overloaded, refuse_longer
+from trt_responses.frozen import dataclass, replace
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
-from trt_responses.response.logprobs import ScoredGeneration, wanted_logprobs
-from trt_responses.response.options import check_sayable, may_call_again, options
+from trt_responses.response.logprobs import ScoredGeneration, check_logprobs
 from trt_responses.response.prompt.history import output_blocks
 from trt_responses.response.prompt.prompt import prompt_of
 from trt_responses.response.prompt.references import item_id
 from trt_responses.response.run import Run
 from trt_responses.response.seal.sealed_items import Carried
-from trt_responses.response.steering.tools import callees, offered
+from trt_responses.response.steering.tools import callees
 from trt_responses.store.base import Record
-from trt_responses.wire.bounds import Bounds
 from trt_responses.wire.dialect import OPENAI
-from trt_responses.wire.response import opened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,19 +31,17 @@ if TYPE_CHECKING:
     from trt_responses.harmony.read.logprobs import ScoredReader
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.harmony.write.render import Renderer
+    from trt_responses.response.accepted import Accepted
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.prompt.prompt import Prompt
     from trt_responses.response.run import Listener
     from trt_responses.response.seal.sealer import Sealer
-    from trt_responses.response.steering.steering import Steering, Wish
+    from trt_responses.response.steering.steering import Steering, SteeringRequest
     from trt_responses.store.base import Store
     from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.request import Request
     from trt_responses.wire.response import Response
 
     Keep = Callable[[Record, Run, Response], Awaitable[None]]
-
-SEALED = "reasoning.encrypted_content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,6 @@ class Parts:
     clock_s: Callable[[], float]
     clock_ns: Callable[[], int]
     listener: Listener | None = None
-    bounds: Bounds = Bounds()
     max_calls: int = 1
     """Calls in one turn, of those who do not ask for one alone."""
     note_media: bool = False
@@ -91,7 +85,7 @@ class Runs:
 
     async def start(
         self,
-        request: Request,
+        accepted: Accepted,
         *,
         owner: str,
         arrival_ns: int,
@@ -106,16 +100,16 @@ class Runs:
         self._admit()
         self._starting += 1
         try:
-            run = await self._run(request, owner, arrival_ns, keep or self._put, dialect)
+            run = await self._run(accepted, owner, arrival_ns, keep or self._put, dialect)
             self._running.add(run)
         finally:
             self._starting -= 1
         return run
 
-    async def count(self, request: Request, *, owner: str) -> int:
+    async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens that a response to the request would be made from."""
-        await self._wish(request)
-        return len((await prompt_of(request, self._parts, owner)).ids)
+        await self._steering(accepted)
+        return len((await prompt_of(accepted, self._parts, owner)).ids)
 
     def release(self, run: Run) -> None:
         """Its place is free; if it has not been made, it will not be."""
@@ -123,43 +117,52 @@ class Runs:
         run.abandon()
 
     async def _run(
-        self, request: Request, owner: str, arrival_ns: int, keep: Keep, dialect: Dialect
+        self, accepted: Accepted, owner: str, arrival_ns: int, keep: Keep, dialect: Dialect
     ) -> Run:
         parts = self._parts
-        check_sayable(request, dialect)
-        logprobs = wanted_logprobs(request, parts.engine.limits())
-        if request.store is not False:
+        scored = accepted.sampling.logprobs is not None
+        check_logprobs(accepted.sampling.logprobs, parts.engine.limits())
+        if accepted.store:
             await parts.store.check()
-        wish = await self._wish(request)
-        prompt = await prompt_of(request, self._parts, owner)
-        budget = self._budget(request, len(prompt.ids))
-        several = may_call_again(request, parts.max_calls)
-        response = opened(
-            request,
+        steering = await self._steering(accepted)
+        prompt = await prompt_of(accepted, parts, owner)
+        budget = self._budget(accepted, len(prompt.ids))
+        several = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
+        response = replace(
+            accepted.echo,
             id=parts.mint("resp"),
             created_at=int(parts.clock_s()),
             model=parts.model,
             parallel_tool_calls=several,
         )
         log = Log(response, dialect)
-        new_reader = parts.new_reader if logprobs is None else parts.new_scored_reader
+        new_reader = parts.new_scored_reader if scored else parts.new_reader
         reader = new_reader(call_ends=not several)
-        called = callees(offered(request))
+        called = callees(accepted.tools)
+        options = replace(
+            accepted.sampling,
+            cache_salt=owner or None,  # cached tokens are never shared between owners
+            arrival_ns=arrival_ns,
+            request_id=response.id,
+        )
         carried = Carried(parts.sealer, owner, prompt.date, reader, parts.renderer)
-        seals = SEALED in (request.include or ())
-        kind: type[Generation] = Generation if logprobs is None else ScoredGeneration
+        kind: type[Generation] = ScoredGeneration if scored else Generation
         generation = kind(
             prompt_ids=prompt.ids,
-            plan=wish.several(budget, called, parts.max_calls) if several else wish.plan(budget),
-            options=options(request, response.id, arrival_ns, owner, logprobs),
+            plan=(
+                steering.several(budget, called, parts.max_calls)
+                if several
+                else steering.plan(budget)
+            ),
+            options=options,
             engine=parts.engine,
             reader=reader,
             machine=Machine(
                 log,
                 called,
                 _item_mint(response.id),
-                carried.thought if seals else None,
-                scored=logprobs is not None,
+                carried.thought if accepted.seals else None,
+                scored=scored,
             ),
             log=log,
             clock_ns=parts.clock_ns,
@@ -170,7 +173,7 @@ class Runs:
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,
             listener=parts.listener,
-            seal=carried.whole if seals else None,
+            seal=carried.whole if accepted.seals else None,
             truncated=prompt.dropped,
         )
 
@@ -197,22 +200,15 @@ class Runs:
                 retry_after_s=1,
             )
 
-    async def _wish(self, request: Request) -> Wish:
+    async def _steering(self, accepted: Accepted) -> SteeringRequest:
         """What is to be steered; refused before any work when it cannot be."""
-        self._parts.bounds.check(request)
-        return await self._parts.steering.wish(request, self._parts.engine.limits().guides)
+        return await self._parts.steering.request(accepted, self._parts.engine.limits().guides)
 
-    def _budget(self, request: Request, prompt_tokens: int) -> int:
+    def _budget(self, accepted: Accepted, prompt_tokens: int) -> int:
         context = self._parts.engine.limits().context_tokens
+        refuse_longer(prompt_tokens, context - 1)
         room = context - prompt_tokens
-        if room < 1:
-            raise InvalidRequest(
-                f"The prompt has {prompt_tokens} tokens and the model's context {context}: "
-                "shorten the input.",
-                param="input",
-                code="context_length_exceeded",
-            )
-        return min(room, request.max_output_tokens or room)
+        return min(room, accepted.max_output_tokens or room)
 
     def _commit(
         self, prompt: Prompt, owner: str, keep: Keep

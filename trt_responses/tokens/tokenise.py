@@ -13,7 +13,7 @@ import re
 from array import array
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import refuse_longer
 from trt_responses.tokens.dense import Dense
 from trt_responses.tokens.merge import LongRun
 from trt_responses.tokens.pretokens import (
@@ -87,7 +87,7 @@ class Tokeniser:
         self, text: str, ids: array[int], at_most: int | None = None
     ) -> Generator[None, None, None]:
         """Append the text's ids to `ids`, pausing after each bounded piece of work."""
-        refuse_above(at_most, len(text) // LONGEST_TOKEN)
+        refuse_longer(len(text) // LONGEST_TOKEN, at_most)
         text = yield from _well_formed(text)
         scanner = Scanner(text, self._shapes)
         at = 0
@@ -99,7 +99,7 @@ class Tokeniser:
                 ids.frombytes(some.tobytes())
             else:
                 at = yield from self._slice(scanner, text, at, ids, at_most)
-            refuse_above(at_most, len(ids))
+            refuse_longer(len(ids), at_most)
 
     def _slice(
         self, scanner: Scanner, text: str, at: int, ids: array[int], at_most: int | None
@@ -157,7 +157,7 @@ class Tokeniser:
             yield
         run = LongRun(data, self._ranks)
         for _ in run.steps():
-            refuse_above(at_most, len(ids) + run.least_count)
+            refuse_longer(len(ids) + run.least_count, at_most)
             yield
         for some in run.token_ids():
             ids.extend(some)
@@ -178,13 +178,3 @@ def _well_formed(text: str) -> Generator[None, None, str]:
 
 def _joined(found: re.Match[str]) -> str:
     return found.group().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def refuse_above(at_most: int | None, count: int) -> None:
-    if at_most is not None and count > at_most:
-        raise InvalidRequest(
-            f"The input has more than {at_most} tokens, which is all that is left of the context: "
-            "shorten the input.",
-            code="context_length_exceeded",
-            param="input",
-        )

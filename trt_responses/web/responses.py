@@ -13,14 +13,13 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError
-from trt_responses.response.steering.tools import dropped
+from trt_responses.response.accept import accept
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import dialect_of, header, ignored_header, named, truncated_header
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.models import check_model
 from trt_responses.web.stream.sse import Follow, Stream, watched
-from trt_responses.wire.judge import judge
 from trt_responses.wire.request import CountRequest
 from trt_responses.wire.request import Request as CreateRequest
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from trt_responses.response.accepted import Accepted
     from trt_responses.response.background.background import Background
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
@@ -72,20 +72,20 @@ class Responses:
         check_json(request)
         body = await read_body(request, self._limits)
         wanted = await parsed(body, CreateRequest, self._limits)
-        ignored = judge(wanted)
-        check_model(wanted.model, self._model)
-        told = ignored_header(ignored) | _told_of_tools(wanted)
         dialect = dialect_of(request, self._dialect)
+        accepted = accept(wanted, dialect)
+        check_model(wanted.model, self._model)
+        told = ignored_header(accepted.ignored) | _told_of_tools(accepted)
         key = header(request, HEADER)
         stream = bool(wanted.stream)
         if key is None:
-            run = await self._start(wanted, request, owner, dialect)
+            run = await self._start(accepted, request, owner, dialect)
             return await self._own(run, request, told, stream=stream)
         attempt, first = self._repeats.attempt(owner, key, dialect.name.encode() + body)
         leave = attempt.join()
         if first:
             try:
-                run = await self._start(wanted, request, owner, dialect)
+                run = await self._start(accepted, request, owner, dialect)
             except BaseException as error:
                 attempt.refused(error)
                 raise
@@ -99,19 +99,20 @@ class Responses:
         check_json(request)
         body = await read_body(request, self._limits)
         wanted = await parsed(body, CountRequest, self._limits)
-        ignored = judge(wanted)
+        accepted = accept(wanted)
         if wanted.model:
             check_model(wanted.model, self._model)
-        tokens = await self._runs.count(wanted, owner=owner)
-        told = {"object": "response.input_tokens", "input_tokens": tokens}
-        return json_reply(orjson.dumps(told), self._headers(request) | ignored_header(ignored))
+        tokens = await self._runs.count(accepted, owner=owner)
+        told = ignored_header(accepted.ignored)
+        counted = {"object": "response.input_tokens", "input_tokens": tokens}
+        return json_reply(orjson.dumps(counted), self._headers(request) | told)
 
     async def _start(
-        self, wanted: CreateRequest, request: Request, owner: str, dialect: Dialect
+        self, accepted: Accepted, request: Request, owner: str, dialect: Dialect
     ) -> Run:
-        starts = self._background if wanted.background else self._runs
+        starts = self._background if accepted.echo.background else self._runs
         arrival_ns = request.scope["state"]["arrival_ns"]
-        return await starts.start(wanted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
+        return await starts.start(accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
 
     async def _own(self, run: Run, request: Request, told: Told, *, stream: bool) -> ASGIApp:
         """The reply to the one client that a run is made for."""
@@ -158,10 +159,10 @@ class Responses:
         return json_reply(run.log.json_of(last), headers)
 
 
-def _told_of_tools(wanted: CreateRequest) -> Told:
+def _told_of_tools(accepted: Accepted) -> Told:
     """The kinds of tools that are left out, for the client and for the log."""
-    if not (kinds := dropped(wanted)):
+    if not accepted.unsupported_tools:
         return {}
-    names = named(kinds)
+    names = named(accepted.unsupported_tools)
     logger.info("tools were dropped, for nobody runs them here: %s", names)
     return {"x-trt-dropped-tools": names}

@@ -15,13 +15,13 @@ from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
 from trt_responses.wire.fields import nothing
-from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool, flat
+from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from trt_responses.wire.request import Request
-    from trt_responses.wire.tools import Tool
+    from trt_responses.wire.tools import Placed, Tool
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -29,8 +29,9 @@ TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed"
 """Fields about which there is nothing to judge: all that most requests have."""
 
 
-def judge(request: Request) -> list[str]:
-    """The paths that are ignored; raises `Unsupported` for the first that is refused."""
+def judge(request: Request, offered: Sequence[Placed]) -> list[str]:
+    """The paths that are ignored; raises `Unsupported` for the first that is refused. `offered` are
+    the request's tools as `flat` gives them."""
     ignored = []
     for path, value in _sent(request):
         field = TABLE.get(path)
@@ -40,8 +41,8 @@ def judge(request: Request) -> list[str]:
             raise _refusal(field)
     ignored += _ignored_includes(request)
     if request.tools:
-        _judge_tools(request.tools)
-        ignored += [*_ignored_keys(request), *_shown(request)]
+        _judge_tools(request.tools, offered)
+        ignored += [*_ignored_keys(request), *_shown(offered)]
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is read from the store: 'background' needs 'store', which is "
@@ -93,9 +94,9 @@ def _ignored_keys(request: Request) -> list[str]:
     return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
 
 
-def _shown(request: Request) -> Iterator[str]:
+def _shown(offered: Sequence[Placed]) -> Iterator[str]:
     """Grammars that the model is shown and not held to."""
-    for placed in flat(request.tools or ()):
+    for placed in offered:
         form = placed.tool.format if isinstance(placed.tool, CustomTool) else None
         if isinstance(form, GrammarInput) and form.syntax == "lark":
             yield f"{placed.place}.format"
@@ -110,8 +111,7 @@ def _told_back(request: Request) -> Iterator[Tool]:
             yield tool
 
 
-def _judge_tools(tools: Sequence[Tool]) -> None:
-    offered = list(flat(tools))
+def _judge_tools(tools: Sequence[Tool], offered: Sequence[Placed]) -> None:
     if not offered:
         raise _refused_tool(tools[0].type)
     names = set()

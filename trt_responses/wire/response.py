@@ -6,14 +6,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
-from trt_responses.wire.tools import FunctionTool, NamespaceTool, OtherTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.wire.output import OutputItem
-    from trt_responses.wire.request import Request
-    from trt_responses.wire.tools import Tool
 
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -88,71 +85,3 @@ class Response:
     top_p: float = 1.0
     truncation: Literal["disabled", "auto"] = "disabled"
     object: Literal["response"] = "response"
-
-
-def opened(
-    request: Request, *, id: str, created_at: int, model: str, parallel_tool_calls: bool = False
-) -> Response:
-    """The first snapshot: what was asked, with the default wherever the client sent none."""
-    return Response(
-        id=id,
-        created_at=created_at,
-        model=model,
-        status="queued" if request.background else "in_progress",
-        background=bool(request.background),
-        frequency_penalty=request.frequency_penalty or 0.0,
-        instructions=request.instructions,
-        max_output_tokens=request.max_output_tokens,
-        max_tool_calls=request.max_tool_calls,
-        metadata=request.metadata or {},
-        parallel_tool_calls=parallel_tool_calls,
-        presence_penalty=request.presence_penalty or 0.0,
-        previous_response_id=request.previous_response_id,
-        prompt_cache_key=request.prompt_cache_key,
-        reasoning=_reasoning(request),
-        safety_identifier=request.safety_identifier,
-        store=request.store is not False,
-        temperature=1.0 if request.temperature is None else request.temperature,
-        text={
-            "format": _format(request),
-            "verbosity": (request.text and request.text.verbosity) or "medium",
-        },
-        tool_choice=_choice(request),
-        tools=tuple(_echo(tool) for tool in request.tools or () if not isinstance(tool, OtherTool)),
-        top_logprobs=request.top_logprobs or 0,
-        top_p=1.0 if request.top_p is None else request.top_p,
-        truncation=request.truncation or "disabled",
-    )
-
-
-def _echo(tool: Tool) -> Mapping[str, Any]:
-    """A tool as the API gives it back: every key is there, though the client left some out."""
-    told = tool.model_dump(exclude_none=True)
-    if isinstance(tool, FunctionTool):
-        return {"description": None, "parameters": None, "strict": False} | told
-    if isinstance(tool, NamespaceTool):
-        inner = [_echo(one) for one in tool.tools]
-        return {"description": ""} | told | {"tools": inner}
-    return told
-
-
-def _reasoning(request: Request) -> Mapping[str, Any]:
-    asked = request.reasoning
-    if asked is None:
-        return {"effort": None, "summary": None}
-    echo: dict[str, Any] = {"effort": asked.effort, "summary": asked.summary}
-    return echo if asked.max_tokens is None else echo | {"max_tokens": asked.max_tokens}
-
-
-def _choice(request: Request) -> str | Mapping[str, Any]:
-    choice = request.tool_choice
-    if choice is None or isinstance(choice, str):
-        return choice or "auto"
-    return choice.model_dump(exclude_unset=True)
-
-
-def _format(request: Request) -> Mapping[str, Any]:
-    asked = request.text.format if request.text else None
-    if asked is None:
-        return {"type": "text"}
-    return {"type": asked.type} | asked.model_dump(by_alias=True, exclude_unset=True)

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.support.replay import Json, Mint, Part, Stage, ids_of, load, names, plain, staged
+from tests.support.requests import accepted
 from tests.unit.response.test_truths import normalised
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
@@ -27,7 +28,6 @@ from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
-from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,8 +162,7 @@ class Conversation:
         )
 
     async def start(self, owner: str = "ann", **body: object) -> Run:
-        request = parse(orjson.dumps({"model": "gpt-oss", **body}))
-        return await self.runs.start(request, owner=owner, arrival_ns=0)
+        return await self.runs.start(accepted(body), owner=owner, arrival_ns=0)
 
     async def ask(self, owner: str = "ann", **body: object) -> Response:
         return await self.runs.make(await self.start(owner, **body))

@@ -12,8 +12,7 @@ from trt_responses.web.stream.calls import IDLE, Begun, calls, rest
 from trt_responses.web.stream.sse import Writer
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-from trt_responses.wire.parse import parse
-from trt_responses.wire.response import opened
+from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
     from starlette.types import Message
@@ -197,8 +196,7 @@ class FakeRun:
     """As much of a run as a writer sees."""
 
     def __init__(self) -> None:
-        asked = parse(b'{"model": "m", "input": "Hello"}')
-        self.log = Log(opened(asked, id="resp_1", created_at=1, model="m"))
+        self.log = Log(Response(id="resp_1", created_at=1, model="m"))
         self.cancelled = False
 
     def cancel(self) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.wire.fields import FIELDS, OPTIONS
-from trt_responses.wire.judge import NESTED, TABLE, Field, judge
+from trt_responses.wire.judge import NESTED, TABLE, Field
+from trt_responses.wire.judge import judge as judged
 from trt_responses.wire.parse import parse
 from trt_responses.wire.request import Request
+from trt_responses.wire.tools import flat
 
 TOOL = {"type": "function", "name": "f"}
 
@@ -69,6 +71,10 @@ def request(path: str, value: Any) -> Request:
     beside = {"include": ["message.output_text.logprobs"]} if path == "top_logprobs" else {}
     fields = {name: {inner: value} if inner else value}
     return parse(json.dumps({"model": "m", "input": "hi"} | beside | fields).encode())
+
+
+def judge(wanted: Request) -> list[str]:
+    return judged(wanted, list(flat(wanted.tools or ())))
 
 
 def test_every_field_that_is_parsed_has_its_row_and_no_row_stands_twice() -> None:

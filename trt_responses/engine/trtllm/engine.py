@@ -20,7 +20,13 @@ from trt_responses.engine.trtllm import words
 from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of
 from trt_responses.engine.trtllm.pulse import Patience, Pulse
 from trt_responses.engine.trtllm.request import Request
-from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError
+from trt_responses.errors import (
+    ApiError,
+    EngineUnavailable,
+    InvalidRequest,
+    StartupError,
+    refuse_longer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -123,13 +129,7 @@ class TrtLlmEngine:
         if pulse.down is not None:
             raise EngineUnavailable(pulse.down, retry_after_s=1 if pulse.alive else None)
         left = room(len(prompt_ids), options, self._limits)
-        if len(prompt_ids) > self._longest:
-            raise InvalidRequest(
-                f"The prompt has {len(prompt_ids)} tokens, and this engine reads at most "
-                f"{self._longest} at once (max_num_tokens, without chunked prefill).",
-                code="context_length_exceeded",
-                param="input",
-            )
+        refuse_longer(len(prompt_ids), self._longest)
         return self._begin(prompt_ids, options, left, sink)
 
     def health(self) -> Health:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Literal
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
 from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
-from trt_responses.tokens.tokenise import refuse_above
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class Renderer:
             return None
         ids: array[int] = array("I")
         ids.frombytes(known)
-        refuse_above(at_most, len(ids))
+        refuse_longer(len(ids), at_most)
         self._hits += 1
         if self._hits % HITS_AT_ONCE == 0:
             await self._tokeniser.pause()
@@ -128,7 +127,7 @@ class Renderer:
             else:
                 ids.append(part)
         ids.append(end)
-        refuse_above(at_most, len(ids))
+        refuse_longer(len(ids), at_most)
         return ids
 
 

@@ -26,11 +26,11 @@ from trt_responses.wire import events as e
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from trt_responses.response.accepted import Accepted
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.store.base import Found, Record, Store
     from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.request import Request
     from trt_responses.wire.response import Response
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Background:
             kept.run.fail(stopped)
 
     async def start(
-        self, request: Request, *, owner: str, arrival_ns: int, dialect: Dialect
+        self, accepted: Accepted, *, owner: str, arrival_ns: int, dialect: Dialect
     ) -> Run:
         """A run that is being made, or an `ApiError` and nothing is kept."""
         if self._tasks is None:
@@ -92,7 +92,7 @@ class Background:
         self._owned[owner] += 1
         try:
             run = await self._runs.start(
-                request, owner=owner, arrival_ns=arrival_ns, keep=self._finish, dialect=dialect
+                accepted, owner=owner, arrival_ns=arrival_ns, keep=self._finish, dialect=dialect
             )
             kept = await self._stored(run, owner)
         except BaseException:

@@ -11,22 +11,22 @@ import orjson
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.write import conversation
-from trt_responses.harmony.write.preface import Developer, System
+from trt_responses.harmony.write.preface import Developer, ResponseFormat, System
 from trt_responses.harmony.write.render import kept
 from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.references import resolved
 from trt_responses.response.prompt.truncation import dropped
-from trt_responses.response.steering.steering import response_format
-from trt_responses.response.steering.tools import offered, offers, shown
+from trt_responses.response.steering.tools import shown
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Mapping, Sequence
 
     from trt_responses.harmony.write.preface import Effort as HarmonyEffort
+    from trt_responses.response.accepted import Accepted
     from trt_responses.response.runs import Parts
     from trt_responses.store.base import Block
-    from trt_responses.wire.request import Effort, Request
+    from trt_responses.wire.request import Effort
 
 EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
     None: "medium",
@@ -56,19 +56,19 @@ class Prompt:
     """The ids of items that were left out, for want of room."""
 
 
-async def prompt_of(request: Request, parts: Parts, owner: str) -> Prompt:
+async def prompt_of(accepted: Accepted, parts: Parts, owner: str) -> Prompt:
     context = parts.engine.limits().context_tokens
-    prior = await prior_of(request.previous_response_id, parts.store, owner)
-    turns = parts.sealer.brought(request.input, owner)
-    items = await resolved(request.input, prior.blocks, parts.store, owner)
+    prior = await prior_of(accepted.previous_response_id, parts.store, owner)
+    turns = parts.sealer.brought(accepted.input, owner)
+    items = await resolved(accepted.input, prior.blocks, parts.store, owner)
     rendered = await conversation.input_blocks(
         items.items,
         parts.renderer,
         prior.blocks,
-        context * (OLD_CONTEXTS if request.truncation == "auto" else 1),
+        context * (OLD_CONTEXTS if accepted.truncates else 1),
         note_media=parts.note_media,
     )
-    if not request.input and not prior.blocks:
+    if not accepted.input and not prior.blocks:
         raise InvalidRequest(
             "'input' is empty: send a text, or at least one item.",
             param="input",
@@ -76,23 +76,23 @@ async def prompt_of(request: Request, parts: Parts, owner: str) -> Prompt:
         )
     blocks = (*prior.blocks, *items.blocks(rendered, turns))
     date = prior.date or turns.date or parts.today()
-    ids, gone = await _joined(blocks, request, parts, date)
+    ids, gone = await _joined(blocks, accepted, parts, date)
     names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
     return Prompt(ids, blocks, len(prior.blocks), date, names)
 
 
 async def _joined(
-    blocks: Sequence[Block], request: Request, parts: Parts, date: str
+    blocks: Sequence[Block], accepted: Accepted, parts: Parts, date: str
 ) -> tuple[array[int], frozenset[int]]:
     """The ids, and the places of what was left out."""
     renderer, context = parts.renderer, parts.engine.limits().context_tokens
-    system = await renderer.system(_system(request, parts, date))
-    developer = await renderer.developer(_developer(request), context)
+    system = await renderer.system(_system(accepted, parts, date))
+    developer = await renderer.developer(_developer(accepted), context)
     selected = kept([block.kind for block in blocks])
     gone: frozenset[int] = frozenset()
-    if request.truncation == "auto":
+    if accepted.truncates:
         frame = len(renderer.join(system, developer, ()))
-        gone = _overflow(blocks, selected, context - frame - _reserve(request, context))
+        gone = _overflow(blocks, selected, context - frame - _reserve(accepted, context))
     said = (
         block.ids
         for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
@@ -101,9 +101,9 @@ async def _joined(
     return renderer.join(system, developer, said), gone
 
 
-def _reserve(request: Request, context: int) -> int:
+def _reserve(accepted: Accepted, context: int) -> int:
     """What `truncation: auto` leaves for the answer."""
-    return min(request.max_output_tokens or context // 8, context // 2)
+    return min(accepted.max_output_tokens or context // 8, context // 2)
 
 
 def _overflow(blocks: Sequence[Block], selected: Sequence[bool], room: int) -> frozenset[int]:
@@ -115,20 +115,19 @@ def _overflow(blocks: Sequence[Block], selected: Sequence[bool], room: int) -> f
     return dropped(blocks, sizes, excess) if excess > 0 else frozenset()
 
 
-def _system(request: Request, parts: Parts, date: str) -> System:
-    effort = request.reasoning.effort if request.reasoning else None
+def _system(accepted: Accepted, parts: Parts, date: str) -> System:
     return System(
         identity=parts.identity,
         knowledge_cutoff=parts.knowledge_cutoff,
         date=date,
-        effort=EFFORTS[effort],
-        has_function_tools=offers(request),
+        effort=EFFORTS[accepted.effort],
+        has_function_tools=bool(accepted.tools),
     )
 
 
-def _developer(request: Request) -> Developer:
-    return Developer(
-        instructions=request.instructions,
-        tools=shown(offered(request)),
-        response_format=response_format(request),
-    )
+def _developer(accepted: Accepted) -> Developer:
+    answer, form = accepted.answer, None
+    if answer is not None:
+        schema = {"type": "object"} if answer.schema is None else answer.schema
+        form = ResponseFormat(answer.name, answer.description, schema)
+    return Developer(accepted.instructions, shown(accepted.tools), form)

@@ -1,7 +1,7 @@
-"""From a request to a plan: what of a response is steered, and whether this engine can do it.
+"""From what was asked to a plan: what of a response is steered, and whether this engine can do it.
 
-What cannot be honoured is refused here, by name and before any token. Knows the API's words and
-the plans of `harmony/steer/plans.py`; knows no concrete engine.
+What cannot be honoured is refused here, by name and before any token. Knows accepted requests and
+the plans of `harmony/steer/plans.py`; knows no API's words and no concrete engine.
 """
 
 from __future__ import annotations
@@ -19,31 +19,20 @@ from trt_responses.harmony.keywords import Allowance, SlowSchema
 from trt_responses.harmony.schema import ANY_OBJECT, Forms
 from trt_responses.harmony.steer.parallel_calls import Several
 from trt_responses.harmony.steer.plans import Body, Budget, Free, Language, Steered, Watched
-from trt_responses.harmony.write.preface import ResponseFormat
-from trt_responses.response.steering.tool_choice import choice_of, parameters_of, tool_of
-from trt_responses.response.steering.tools import offered, wrapped
+from trt_responses.response.steering.tools import schema_of, wrapped
 from trt_responses.tokens.vocabulary import CONTROL
-from trt_responses.wire.choice import JsonObject
-from trt_responses.wire.request import JsonSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from trt_responses.engine.base import GuideKind
     from trt_responses.harmony.schema import Form
     from trt_responses.harmony.steer.plans import Plan
-    from trt_responses.response.steering.tool_choice import Choice, Tool
+    from trt_responses.response.accepted import Accepted, Tool
     from trt_responses.tokens.vocabulary import Vocabulary
-    from trt_responses.wire.request import Request
 
-    Compiled = Callable[[Mapping[str, object], str], Form]
-    """The form of the schema that stands there."""
     Guides = Mapping[GuideKind, frozenset[int]]
 
-MINIMAL_THOUGHT = 64
-"""Tokens of a thought at effort `minimal`."""
-FORMAT = "text.format"
-FORMAT_SCHEMA = f"{FORMAT}.schema"
 WRAPPED_TEXT = Forms().form(wrapped(), "input")
 """The call of a tool that takes a free text."""
 AT_ONCE_BYTES = 1024
@@ -51,7 +40,7 @@ AT_ONCE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SteeringRequest:
     """What is to be steered. Without headers and strict calls, nothing is."""
 
     language: Language
@@ -80,7 +69,7 @@ class Wish:
 
 
 class Steering:
-    """Reads wishes out of requests. Holds what is compiled once."""
+    """Makes steering requests. Holds what is compiled once."""
 
     def __init__(
         self,
@@ -96,149 +85,106 @@ class Steering:
         self._clock_s = clock_s
         self._elsewhere = asyncio.Semaphore(1)
 
-    async def wish(self, request: Request, guides: Guides) -> Wish:
-        """What `wished` says. Large schemas are compiled in a thread, so that the loop goes on; in
+    async def request(self, accepted: Accepted, guides: Guides) -> SteeringRequest:
+        """Raises an `InvalidRequest` for a schema that cannot be followed, and for what this engine
+        cannot be guided to. Large schemas are compiled in a thread, so that the loop goes on; in
         one, for each that computes takes its turns from the loop."""
-        if not (request.tools or request.tool_choice or request.text or request.reasoning):
-            return Wish(self._language, guides, None, {}, None)
-        tools = [tool_of(placed) for placed in offered(request)]
-        choice = choice_of(request, tools)
-        schemas = _schemas(request, tools, choice)
-        if sum(self._forms.unknown_bytes(*schema) for schema in schemas) > AT_ONCE_BYTES:
+        if self._unknown_bytes(accepted) <= AT_ONCE_BYTES:
+            answer, calls = self._compiled(accepted, guides)
+        else:
             async with self._elsewhere:
-                return await asyncio.to_thread(self._wished, request, tools, choice, guides)
-        return self._wished(request, tools, choice, guides)
-
-    def wished(self, request: Request, guides: Guides) -> Wish:
-        tools = [tool_of(placed) for placed in offered(request)]
-        return self._wished(request, tools, choice_of(request, tools), guides)
-
-    def _wished(
-        self, request: Request, tools: Sequence[Tool], choice: Choice, guides: Guides
-    ) -> Wish:
-        compiled = partial(self._forms.form, allowance=Allowance(self._schema_s, self._clock_s))
-        answer = _answer(request, compiled)
-        thought = _thought(request)
-        bodies = {tool.name: self._call(tool, choice, guides, compiled) for tool in tools}
+                answer, calls = await asyncio.to_thread(self._compiled, accepted, guides)
         headers = None
-        if choice.narrows or answer is not None or thought is not None:
-            headers = self._headers(tools, bodies, choice, answer)
-        strict = _recipients(tools, bodies) if headers is None else {}
-        wish = Wish(self._language, guides, headers, strict, thought)
-        _refuse_unguided(wish, request, choice, tools)
-        return wish
+        if accepted.choice.narrows or accepted.answer is not None or accepted.thought is not None:
+            headers = self._headers(accepted, answer, calls)
+        strict = _recipients(accepted, calls) if headers is None else {}
+        thought = accepted.thought.tokens if accepted.thought else None
+        wanted = SteeringRequest(self._language, guides, headers, strict, thought)
+        _refuse_unguided(wanted, accepted)
+        return wanted
+
+    def _compiled(self, accepted: Accepted, guides: Guides) -> tuple[Form | None, dict[str, Body]]:
+        """The form of the answer, and what each tool's calls hold: the only place where a schema
+        of a request is compiled."""
+        allowance = Allowance(self._schema_s, self._clock_s)
+        compiled = partial(self._forms.form, allowance=allowance)
+        answer = None
+        if (asked := accepted.answer) is not None:
+            place = f"{asked.place}.schema"
+            answer = ANY_OBJECT if asked.schema is None else compiled(asked.schema, place)
+        calls = {}
+        for tool in accepted.tools:
+            form = None
+            if tool.promise == "format":
+                allowance.check(tool.place)
+            if tool.promise is not None:
+                form = compiled(*schema_of(tool))
+            elif _helps(tool, accepted) and "json_schema" in guides:
+                try:
+                    form = WRAPPED_TEXT if tool.callee.custom else compiled(*schema_of(tool))
+                except SlowSchema:
+                    raise
+                except InvalidRequest:
+                    form = ANY_OBJECT
+            what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
+            calls[tool.name] = Body(self._language.json_message, CONTROL.call, form, what)
+        return answer, calls
+
+    def _unknown_bytes(self, accepted: Accepted) -> int:
+        """How much there is to compile, of whatever worth. An expression takes long, however short
+        it is: 25 ms for 256 characters."""
+        if any(tool.promise == "format" for tool in accepted.tools):
+            return AT_ONCE_BYTES + 1
+        return sum(self._forms.unknown_bytes(*schema) for schema in _schemas(accepted))
 
     def _headers(
-        self,
-        tools: Sequence[Tool],
-        bodies: Mapping[str, Body],
-        choice: Choice,
-        answer: Form | None,
+        self, accepted: Accepted, answer: Form | None, calls: Mapping[str, Body]
     ) -> dict[str, Body]:
         headers = {}
-        if choice.may_answer:
+        if accepted.choice.may_answer:
             headers["final"] = Body(
                 self._language.message, CONTROL.return_, answer, "the format of the answer"
             )
-        for tool in tools:
-            if tool.name in choice.names:
-                headers[f"commentary to={tool.recipient} "] = bodies[tool.name]
+        for tool in accepted.tools:
+            if tool.name in accepted.choice.names:
+                headers[f"commentary to={tool.recipient} "] = calls[tool.name]
         return headers
 
-    def _call(self, tool: Tool, choice: Choice, guides: Guides, compiled: Compiled) -> Body:
-        """The form of a strict tool's calls is promised; another's only helps, where it can."""
-        form = None
-        if tool.promise is not None:
-            form = compiled(*parameters_of(tool))
-        elif _helps(tool, choice) and "json_schema" in guides:
-            try:
-                form = compiled(*parameters_of(tool)) if tool.is_function else WRAPPED_TEXT
-            except SlowSchema:
-                raise
-            except InvalidRequest:
-                form = ANY_OBJECT
-        what = f"the {'parameters' if tool.is_function else 'format'} of '{tool.name}'"
-        return Body(self._language.json_message, CONTROL.call, form, what)
 
-
-def _helps(tool: Tool, choice: Choice) -> bool:
+def _helps(tool: Tool, accepted: Accepted) -> bool:
     """A form, where none is promised: its call is forced, so that the model may not expect it."""
-    return choice.narrows and tool.name in choice.names
+    return accepted.choice.narrows and tool.name in accepted.choice.names
 
 
-def _answer(request: Request, compiled: Compiled) -> Form | None:
-    asked = request.text.format if request.text else None
-    if isinstance(asked, JsonSchema):
-        return compiled(asked.schema_, FORMAT_SCHEMA)
-    return ANY_OBJECT if isinstance(asked, JsonObject) else None
-
-
-def _schemas(
-    request: Request, tools: Sequence[Tool], choice: Choice
-) -> Iterator[tuple[Mapping[str, object], str]]:
-    """All that are to be compiled, of whatever size and worth."""
-    asked = request.text.format if request.text else None
-    if isinstance(asked, JsonSchema):
-        yield asked.schema_, FORMAT_SCHEMA
-    for tool in tools:
-        if tool.promise is not None or (tool.is_function and _helps(tool, choice)):
+def _schemas(accepted: Accepted) -> Iterator[tuple[Mapping[str, object], str]]:
+    if accepted.answer is not None and accepted.answer.schema is not None:
+        yield accepted.answer.schema, accepted.answer.place
+    for tool in accepted.tools:
+        if tool.promise is not None or (not tool.callee.custom and _helps(tool, accepted)):
             with suppress(InvalidRequest):
-                yield parameters_of(tool)
+                yield schema_of(tool)
 
 
-def response_format(request: Request) -> ResponseFormat | None:
-    """The answer's form, as the model is told of it."""
-    asked = request.text.format if request.text else None
-    if isinstance(asked, JsonSchema):
-        return ResponseFormat(asked.name, asked.description, asked.schema_)
-    if isinstance(asked, JsonObject):
-        return ResponseFormat("json_object", "A JSON object.", {"type": "object"})
-    return None
-
-
-def _thought(request: Request) -> int | None:
-    """The bound of the thought; None where there is none, 0 where there is no thought."""
-    asked = request.reasoning
-    if asked is None:
-        return None
-    by_effort = {"none": 0, "minimal": MINIMAL_THOUGHT}.get(asked.effort or "")
-    bounds = [bound for bound in (by_effort, asked.max_tokens) if bound is not None]
-    return min(bounds, default=None)
-
-
-def _recipients(tools: Sequence[Tool], bodies: Mapping[str, Body]) -> dict[str, Body]:
+def _recipients(accepted: Accepted, calls: Mapping[str, Body]) -> dict[str, Body]:
     """Strict tools, as the model writes them: with their namespace, and without it by mistake."""
     return {
-        recipient: replace(bodies[tool.name], opening=())
-        for tool in tools
+        recipient: replace(calls[tool.name], opening=())
+        for tool in accepted.tools
         if tool.promise is not None
         for recipient in (tool.name, tool.recipient)
     }
 
 
-def _refuse_unguided(wish: Wish, request: Request, choice: Choice, tools: Sequence[Tool]) -> None:
-    headers = wish.headers or {}
-    if len(headers) > 1 and "regex" not in wish.guides:
-        raise _cannot(_cause(request, choice), "choose among headers")
-    forms = [body for body in (*headers.values(), *wish.strict.values()) if body.form]
-    if forms and "json_schema" not in wish.guides:
-        strict = [f"{tool.place}.{tool.promise}" for tool in tools if tool.promise]
-        answers = "final" in headers and headers["final"].form is not None
-        raise _cannot(FORMAT if answers else strict[0], "follow a JSON schema")
-
-
-def _cause(request: Request, choice: Choice) -> str:
-    if choice.narrows:
-        return "tool_choice"
-    if request.text is not None and not _is_plain(request):
-        return FORMAT
-    effort = request.reasoning.effort if request.reasoning else None
-    return "reasoning.effort" if effort in ("none", "minimal") else "reasoning.max_tokens"
-
-
-def _is_plain(request: Request) -> bool:
-    asked = request.text.format if request.text else None
-    return not isinstance(asked, JsonSchema | JsonObject)
+def _refuse_unguided(wanted: SteeringRequest, accepted: Accepted) -> None:
+    headers, answer, choice = wanted.headers or {}, accepted.answer, accepted.choice
+    if len(headers) > 1 and "regex" not in wanted.guides:
+        cause = choice if choice.narrows else answer or accepted.thought or choice
+        raise _cannot(cause.place, "choose among headers")
+    forms = [body for body in (*headers.values(), *wanted.strict.values()) if body.form]
+    if forms and "json_schema" not in wanted.guides:
+        strict = [f"{tool.place}.{tool.promise}" for tool in accepted.tools if tool.promise]
+        place = answer.place if answer is not None and "final" in headers else strict[0]
+        raise _cannot(place, "follow a JSON schema")
 
 
 def _cannot(param: str, what: str) -> Unsupported:

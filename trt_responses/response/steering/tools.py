@@ -1,46 +1,26 @@
-"""The tools of a request as the model is shown them, and its calls as the client knows them.
+"""The tools of a request as the model is shown them, and what it is to write to call one.
 
-Knows the API's tools; knows no token, and not what a call is steered to.
+Knows accepted tools; knows no API's words, and no token.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trt_responses.harmony.write.conversation import FUNCTIONS
+from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.harmony.pattern import UnsafePattern, anchored
 from trt_responses.harmony.write.preface import FunctionTool
-from trt_responses.response.log.machine import Callee
-from trt_responses.wire import tools as t
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from trt_responses.wire.request import Request
+    from trt_responses.response.accepted import Grammar, Tool
+    from trt_responses.response.log.item_events import Callee
 
 GRAMMARS = {"lark": "a Lark grammar", "regex": "a regular expression"}
 
 
-def offered(request: Request) -> list[t.Placed]:
-    """The tools that the model may call."""
-    return list(t.flat(request.tools)) if request.tools else []
-
-
-def offers(request: Request) -> bool:
-    """Whether there are any."""
-    return any(True for _ in t.flat(request.tools or ()))
-
-
-def dropped(request: Request) -> list[str]:
-    """The kinds of tools that somebody else would run, and nobody does."""
-    return [tool.type for tool in request.tools or () if isinstance(tool, t.OtherTool)]
-
-
-def parameters(tool: t.FunctionTool | t.CustomTool) -> Mapping[str, Any] | None:
-    """What a call holds; of a custom tool's, its one text."""
-    return tool.parameters if isinstance(tool, t.FunctionTool) else wrapped()
-
-
-def wrapped(pattern: str | None = None) -> Mapping[str, Any]:
+def wrapped(pattern: str | None = None) -> Mapping[str, object]:
     """A text as the model writes it: for it, a custom tool is a function with one string."""
     return {
         "type": "object",
@@ -50,36 +30,54 @@ def wrapped(pattern: str | None = None) -> Mapping[str, Any]:
     }
 
 
-def shown(tools: list[t.Placed]) -> tuple[FunctionTool, ...]:
-    """Tools as the prompt tells of them. A namespace is described with the first of its tools."""
-    told: set[str] = set()
-    functions = []
-    for placed in tools:
-        texts = [placed.tool.description or "", _form(placed.tool)]
-        space = placed.namespace
-        if space is not None and space.name not in told:
-            told.add(space.name)
-            texts.insert(0, space.description or "")
-        text = "\n".join(filter(None, texts))
-        functions.append(FunctionTool(placed.name, text, parameters(placed.tool)))
-    return tuple(functions)
-
-
-def callees(tools: list[t.Placed]) -> dict[str, Callee]:
-    """Recipients as the model writes them: with Harmony's namespace, and without it by mistake."""
-    found = {}
-    for placed in tools:
-        callee = Callee(
-            placed.tool.name,
-            None if placed.namespace is None else placed.namespace.name,
-            custom=isinstance(placed.tool, t.CustomTool),
+def shown(tools: Sequence[Tool]) -> tuple[FunctionTool, ...]:
+    """Tools as the prompt tells of them."""
+    return tuple(
+        FunctionTool(
+            tool.name,
+            "\n".join(filter(None, (tool.description, _language(tool.grammar)))),
+            wrapped() if tool.callee.custom else tool.parameters,
         )
-        found[placed.name] = found[FUNCTIONS + placed.name] = callee
-    return found
+        for tool in tools
+    )
 
 
-def _form(tool: t.FunctionTool | t.CustomTool) -> str:
-    form = tool.format if isinstance(tool, t.CustomTool) else None
-    if not isinstance(form, t.GrammarInput):
+def _language(grammar: Grammar | None) -> str:
+    if grammar is None:
         return ""
-    return f"The input follows {GRAMMARS[form.syntax]}:\n{form.definition}"
+    return f"The input follows {GRAMMARS[grammar.syntax]}:\n{grammar.definition}"
+
+
+def callees(tools: Sequence[Tool]) -> dict[str, Callee]:
+    """Recipients as the model writes them: with Harmony's namespace, and without it by mistake."""
+    return {recipient: tool.callee for tool in tools for recipient in (tool.name, tool.recipient)}
+
+
+def schema_of(tool: Tool) -> tuple[Mapping[str, object], str]:
+    """The schema of a tool's calls, and where in the request it stands. Raises `InvalidRequest`
+    for a function whose arguments are no object, and for an expression that cannot be followed."""
+    place = f"{tool.place}.parameters"
+    if tool.callee.custom:
+        regex = tool.grammar is not None and tool.grammar.syntax == "regex"
+        return wrapped(_pattern(tool) if regex else None), place
+    if tool.parameters and tool.parameters.get("type") != "object":
+        raise InvalidRequest(
+            f"Invalid schema: '{place}.type' must be 'object', as arguments are one.",
+            param=f"{place}.type",
+            code="invalid_json_schema",
+        )
+    return tool.parameters or {"type": "object"}, place
+
+
+def _pattern(tool: Tool) -> str:
+    """A regular expression says what the whole text is, with or without anchors."""
+    assert tool.grammar is not None
+    try:
+        return anchored(tool.grammar.definition)
+    except UnsafePattern as error:
+        place = f"{tool.place}.format.definition"
+        raise Unsupported(
+            f"Unsupported value for '{place}': it cannot be followed: {error}. "
+            "Leave 'format' out to let the model write any text.",
+            param=place,
+        ) from None

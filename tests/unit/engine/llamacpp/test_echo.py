@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tests.support.replay import parsed
 from tests.support.sdk_judge import refused
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import replace
+from trt_responses.response.accept import accept
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
 from trt_responses.wire.parse import parse
-from trt_responses.wire.response import opened
 
 if TYPE_CHECKING:
     from tests.support.replay import Json
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 def told(body: bytes) -> Json:
     """The first event of a response to this request, as its client reads it."""
-    log = Log(opened(parse(body), id="resp_0", created_at=1, model="gpt-oss"))
+    echo = accept(parse(body)).echo
+    log = Log(replace(echo, id="resp_0", created_at=1, model="gpt-oss"))
     log.append(e.Created(log.response))
     (event,) = parsed(Cursor(log).take())
     return event

@@ -19,6 +19,7 @@ from tests.support import lawful
 from tests.support import steering as s
 from tests.support.golden import compact
 from tests.support.replay import PROMPT
+from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated, refused
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
@@ -28,7 +29,6 @@ from trt_responses.harmony.steer.plans import RESERVE, Language, header_pattern
 from trt_responses.response.generation import CONTINUATION_PRIORITY
 from trt_responses.response.steering.steering import Steering
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
-from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -176,7 +176,7 @@ def test_a_run_that_is_cancelled_in_any_segment_ends_there(
         played = s.Play(vocabulary, tables, whole.source["asked"], engine := s.scripted(parts))
         assert isinstance(engine, ScriptedEngine)
         await played.engine.start()
-        run = played.run()
+        run = await played.run()
         making = asyncio.create_task(run.make())
         while not engine._stalled:  # noqa: ASYNC110  # the engine tells nobody that it stalls
             await asyncio.sleep(0)
@@ -235,10 +235,9 @@ def refusal(
     vocabulary: Vocabulary, tables: Tables, guides: dict[str, frozenset[int]], **asked: object
 ) -> InvalidRequest:
     engine = ScriptedEngine([], guides=guides)  # type: ignore[arg-type]
-    played = s.Play(vocabulary, tables, dict(asked), engine)
     with pytest.raises(InvalidRequest) as caught:
-        played.run()
-    assert not played.engine.asked
+        asyncio.run(s.Play(vocabulary, tables, asked, engine).run())
+    assert not engine.requests
     return caught.value
 
 
@@ -273,7 +272,7 @@ def test_what_needs_no_guide_an_engine_without_any_does(
 ) -> None:
     played = s.Play(vocabulary, tables, asked, ScriptedEngine([]))
     assert played.engine.limits().guides == {}
-    segment = played.plan().next(played.reader)
+    segment = asyncio.run(played.plan()).next(played.reader)
     assert segment is not None
     assert segment.guide is None
 
@@ -328,8 +327,7 @@ def test_a_loose_tool_whose_schema_is_not_supported_is_still_given_an_object(
     guide = played.engine.asked[0][1].guide
     assert guide is not None
     assert guide.source == '{"type":"object"}'
-    request = parse(orjson.dumps({"model": "gpt-oss", "input": "Hi"} | asked))
-    headers = asyncio.run(Steering(vocabulary).wish(request, s.GUIDES)).headers
+    headers = asyncio.run(Steering(vocabulary).request(accepted(asked), s.GUIDES)).headers
     assert headers is not None
     assert [body.form for body in headers.values()] == [ANY_OBJECT]
 
@@ -351,12 +349,12 @@ def test_large_schemas_are_compiled_where_nobody_waits_for_them(
 
     steering = Steering(vocabulary, clock_s=clock_s)
     tools = [GET | {"strict": True, "parameters": member(count)}]
-    request = parse(orjson.dumps({"model": "gpt-oss", "input": "Hi", "tools": tools}))
-    asyncio.run(steering.wish(request, s.GUIDES))
+    asked = accepted({"tools": tools})
+    asyncio.run(steering.request(asked, s.GUIDES))
     assert len(threads) > count
     assert {thread != threading.get_ident() for thread in threads} == {elsewhere}
     threads.clear()
-    asyncio.run(steering.wish(request, s.GUIDES))
+    asyncio.run(steering.request(asked, s.GUIDES))
     assert set(threads) == {threading.get_ident()}
 
 
@@ -369,9 +367,9 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
     tools = [
         GET | {"name": f"t{n}", "strict": strict, "parameters": member(5 + n)} for n in range(9)
     ]
-    asked = {"model": "gpt-oss", "input": "Hi", "tools": tools, "tool_choice": "required"}
+    asked = accepted({"tools": tools, "tool_choice": "required"})
     with pytest.raises(InvalidRequest) as caught:
-        asyncio.run(steering.wish(parse(orjson.dumps(asked)), s.GUIDES))
+        asyncio.run(steering.request(asked, s.GUIDES))
     assert (caught.value.status, caught.value.param) == (400, "tools[4].parameters")
     assert "TRT_RESPONSES_SCHEMA_S" in caught.value.message
 
@@ -379,8 +377,8 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
 def test_a_tool_that_is_not_to_be_called_costs_no_compilation(vocabulary: Vocabulary) -> None:
     steering = Steering(vocabulary)
     tools = [GET | {"parameters": member(500)}]
-    asked = {"model": "gpt-oss", "input": "Hi", "tools": tools, "tool_choice": "none"}
-    headers = steering.wished(parse(orjson.dumps(asked)), s.GUIDES).headers
+    asked = accepted({"tools": tools, "tool_choice": "none"})
+    headers = asyncio.run(steering.request(asked, s.GUIDES)).headers
     assert headers is not None
     assert not steering._forms._known
     assert list(headers) == ["final"]
@@ -472,25 +470,3 @@ def test_a_guided_gate_takes_whole_ids_or_none(vocabulary: Vocabulary) -> None:
     gate = GuidedGate(s.ENDS, (9,), Words(["final"]), vocabulary.token_bytes, "it")
     assert gate.admit((final, final)) == (final, 9)
     assert (gate.over, gate.fault) == (True, None)
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {},
-        {"reasoning": {"effort": "none"}},
-        {"reasoning": {"max_tokens": 5}},
-        {"text": {"format": {"type": "json_object"}}},
-        {"tools": [GET]},
-        {"tools": [GET], "tool_choice": "required"},
-    ],
-)
-def test_a_request_is_steered_alike_by_the_short_way_and_by_the_long_one(
-    vocabulary: Vocabulary, asked: dict[str, object]
-) -> None:
-    steering = Steering(vocabulary)
-    request = parse(orjson.dumps({"model": "gpt-oss", "input": "Hi"} | asked))
-    short, long = asyncio.run(steering.wish(request, s.GUIDES)), steering.wished(request, s.GUIDES)
-    assert str(short.plan(100)) == str(long.plan(100))
-    assert (short.headers is None) == (long.headers is None)
-    assert list(short.headers or ()) == list(long.headers or ())

@@ -1,0 +1,21 @@
+"""Requests as a run is made from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.response.accept import accept
+from trt_responses.wire.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trt_responses.response.accepted import Accepted
+
+
+def accepted(asked: Mapping[str, object]) -> Accepted:
+    """What a request with these fields asks for; a model and an input are added."""
+    body = {"model": "gpt-oss", "input": "Hi"} | dict(asked)
+    return accept(parse(orjson.dumps(body)))

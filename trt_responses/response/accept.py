@@ -1,0 +1,233 @@
+"""Reads a request of the Responses API into an `Accepted`, or refuses it by the field's name.
+
+The only file behind `wire/` that reads a request. Knows no store and no run; an engine is known by
+the options that it takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.engine.base import GenerateOptions
+from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.response.accepted import (
+    Accepted,
+    AnswerFormat,
+    Grammar,
+    ThoughtBudget,
+    Tool,
+    ToolChoice,
+)
+from trt_responses.response.log.item_events import Callee
+from trt_responses.wire import tools as t
+from trt_responses.wire.choice import AllowedTools, JsonObject, NamedTool, PlainText
+from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
+from trt_responses.wire.judge import LOGPROBS, judge
+from trt_responses.wire.request import JsonSchema, ReasoningOptions, TextOptions
+from trt_responses.wire.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.wire.choice import ToolChoice as AskedChoice
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.request import Effort, Request, TextFormat
+
+FORMAT = "text.format"
+SEALED = "reasoning.encrypted_content"
+MINIMAL_THOUGHT = 64
+"""Tokens of a thought at effort `minimal`."""
+NO_REASONING, NO_TEXT, PLAIN = ReasoningOptions(), TextOptions(), PlainText()
+EFFORT_BUDGETS = {"none": 0, "minimal": MINIMAL_THOUGHT}
+
+
+def accept(request: Request, dialect: Dialect = OPENAI) -> Accepted:
+    """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong."""
+    placed = list(t.flat(request.tools or ()))
+    ignored = judge(request, placed)
+    reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
+    if dialect is OPEN_RESPONSES:
+        _check_sayable(reasoning.effort, request.tools or ())
+    tools = _tools(placed)
+    sampling = _sampling(request)
+    echo = _echo(request, sampling)
+    return Accepted(
+        input=request.input,
+        previous_response_id=request.previous_response_id,
+        instructions=request.instructions,
+        tools=tools,
+        choice=_choice(request.tool_choice, tools),
+        answer=_answer(form),
+        effort=reasoning.effort,
+        thought=_thought(reasoning.effort, reasoning.max_tokens),
+        sampling=sampling,
+        max_output_tokens=request.max_output_tokens,
+        parallel_calls=request.parallel_tool_calls is not False,
+        truncates=request.truncation == "auto",
+        seals=SEALED in (request.include or ()),
+        store=echo.store,
+        echo=echo,
+        ignored=ignored,
+        unsupported_tools=[o.type for o in request.tools or () if isinstance(o, t.OtherTool)],
+    )
+
+
+def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
+    """The specification has no words for other tools than functions, nor for every effort."""
+    if effort in ("minimal", "max"):
+        raise Unsupported(
+            f"Unsupported value for 'reasoning.effort': the dialect 'open-responses' has no "
+            f"'{effort}'.",
+            param="reasoning.effort",
+        )
+    for place, tool in enumerate(tools):
+        if tool.type in ("custom", "namespace"):
+            raise Unsupported(
+                f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
+                "tools only.",
+                param=f"tools[{place}].type",
+                code="unsupported_tool",
+            )
+
+
+def _tools(placed: Sequence[t.Placed]) -> list[Tool]:
+    """A namespace is described with the first of its tools."""
+    described: set[str] = set()
+    tools = []
+    for one in placed:
+        tool, space = one.tool, one.namespace
+        texts = [tool.description]
+        if space is not None and space.name not in described:
+            described.add(space.name)
+            texts.insert(0, space.description)
+        description = "\n".join(filter(None, texts))
+        custom = isinstance(tool, t.CustomTool)
+        callee = Callee(tool.name, None if space is None else space.name, custom=custom)
+        told = (one.name, one.place, callee, description)
+        if isinstance(tool, t.FunctionTool):
+            tools.append(Tool(*told, tool.parameters, bool(tool.strict)))
+        else:
+            tools.append(Tool(*told, grammar=_grammar(tool.format)))
+    return tools
+
+
+def _grammar(form: t.PlainInput | t.GrammarInput | None) -> Grammar | None:
+    return Grammar(form.syntax, form.definition) if isinstance(form, t.GrammarInput) else None
+
+
+def _choice(asked: AskedChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+    names = frozenset(tool.name for tool in tools)
+    match asked:
+        case None | "auto":
+            return ToolChoice(names)
+        case "none":
+            return ToolChoice(frozenset(), narrows=bool(names))
+        case "required":
+            if not names:
+                raise _unknown("tool_choice", "'required' needs tools to choose from")
+            return ToolChoice(names, may_answer=False, narrows=True)
+        case NamedTool():
+            named = _named((asked,), tools, "tool_choice")
+            return ToolChoice(named, may_answer=False, narrows=True)
+        case AllowedTools():
+            named = _named(asked.tools, tools, "tool_choice.tools[{}]")
+            return ToolChoice(named, may_answer=asked.mode == "auto", narrows=True)
+
+
+def _named(asked: Sequence[NamedTool], tools: Sequence[Tool], place: str) -> frozenset[str]:
+    """Their names; a fault for the first that no tool of the request has."""
+    kinds = {(tool.name, "custom" if tool.callee.custom else "function") for tool in tools}
+    for number, tool in enumerate(asked):
+        if (tool.name, tool.type) not in kinds:
+            what = f"no {tool.type} tool of the request is '{tool.name}'"
+            raise _unknown(f"{place.format(number)}.name", what)
+    return frozenset(tool.name for tool in asked)
+
+
+def _unknown(param: str, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid value for '{param}': {what}.", param=param, code="invalid_value"
+    )
+
+
+def _answer(form: TextFormat | None) -> AnswerFormat | None:
+    if isinstance(form, JsonSchema):
+        return AnswerFormat(FORMAT, form.name, form.description, form.schema_)
+    if isinstance(form, JsonObject):
+        return AnswerFormat(FORMAT, "json_object", "A JSON object.", None)
+    return None
+
+
+def _thought(effort: Effort | None, most: int | None) -> ThoughtBudget | None:
+    """The least of what the effort and the bound come to."""
+    by_effort = EFFORT_BUDGETS.get(effort or "")
+    if by_effort is not None:
+        tokens = by_effort if most is None else min(by_effort, most)
+        return ThoughtBudget(tokens, "reasoning.effort")
+    return None if most is None else ThoughtBudget(most, "reasoning.max_tokens")
+
+
+def _sampling(request: Request) -> GenerateOptions:
+    return GenerateOptions(
+        max_tokens=0,  # each segment brings its own budget and stop ids
+        stop_ids=(),
+        temperature=1.0 if request.temperature is None else request.temperature,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        top_k=request.top_k or 0,
+        min_p=request.min_p or 0.0,
+        presence_penalty=request.presence_penalty or 0.0,
+        frequency_penalty=request.frequency_penalty or 0.0,
+        seed=request.seed,
+        logprobs=(request.top_logprobs or 0) if LOGPROBS in (request.include or ()) else None,
+    )
+
+
+def _echo(request: Request, sampling: GenerateOptions) -> Response:
+    """What was asked, with the default wherever the client sent none."""
+    thought, text = request.reasoning or NO_REASONING, request.text or NO_TEXT
+    reasoning: dict[str, Any] = {"effort": thought.effort, "summary": thought.summary}
+    if thought.max_tokens is not None:
+        reasoning["max_tokens"] = thought.max_tokens
+    form, choice = text.format or PLAIN, request.tool_choice
+    return Response(
+        id="",
+        created_at=0,
+        model="",
+        status="queued" if request.background else "in_progress",
+        background=bool(request.background),
+        frequency_penalty=sampling.frequency_penalty,
+        instructions=request.instructions,
+        max_output_tokens=request.max_output_tokens,
+        max_tool_calls=request.max_tool_calls,
+        metadata=request.metadata or {},
+        presence_penalty=sampling.presence_penalty,
+        previous_response_id=request.previous_response_id,
+        prompt_cache_key=request.prompt_cache_key,
+        reasoning=reasoning,
+        safety_identifier=request.safety_identifier,
+        store=request.store is not False,
+        temperature=sampling.temperature,
+        text={
+            "format": {"type": form.type} | form.model_dump(by_alias=True, exclude_unset=True),
+            "verbosity": text.verbosity or "medium",
+        },
+        tool_choice=(
+            choice.model_dump(exclude_unset=True)
+            if isinstance(choice, NamedTool | AllowedTools)
+            else choice or "auto"
+        ),
+        tools=tuple(_told(o) for o in request.tools or () if not isinstance(o, t.OtherTool)),
+        top_logprobs=request.top_logprobs or 0,
+        top_p=sampling.top_p,
+        truncation=request.truncation or "disabled",
+    )
+
+
+def _told(tool: t.Tool) -> Mapping[str, Any]:
+    """A tool as the API gives it back: every key is there, though the client left some out."""
+    told = tool.model_dump(exclude_none=True)
+    if isinstance(tool, t.FunctionTool):
+        return {"description": None, "parameters": None, "strict": False} | told
+    if isinstance(tool, t.NamespaceTool):
+        return {"description": ""} | told | {"tools": [_told(one) for one in tool.tools]}
+    return told

@@ -1,0 +1,118 @@
+"""What a request asks for: one frozen value, made when the request is accepted.
+
+Everything behind reads this value and never the request, whichever API spelled it: each API has a
+reader of its own that makes one (`accept.py` is the Responses API's). Knows items, and the seam of
+engines for what is sampled; knows no API's fields but by the places that its faults name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.write.conversation import FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from trt_responses.engine.base import GenerateOptions
+    from trt_responses.response.log.item_events import Callee
+    from trt_responses.wire.items import SentItem
+    from trt_responses.wire.request import Effort
+    from trt_responses.wire.response import Response
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A language that a custom tool's text is to be of."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the client runs and the model may call."""
+
+    name: str
+    """The model's name for it; a namespace is a part of the name."""
+    place: str
+    """Where it stands in the request, for faults."""
+    callee: Callee
+    """The client's name for it."""
+    description: str = ""
+    parameters: Mapping[str, object] | None = None
+    """The schema of a function's arguments; a custom tool has none."""
+    strict: bool = False
+    grammar: Grammar | None = None
+
+    @property
+    def recipient(self) -> str:
+        return FUNCTIONS + self.name
+
+    @property
+    def promise(self) -> str | None:
+        """The field by which the form of its calls is promised, whoever chooses them."""
+        if self.grammar is not None and self.grammar.syntax == "regex":
+            return "format"
+        return "strict" if self.strict else None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """The tools that may be called, and whether one must be."""
+
+    names: Collection[str]
+    may_answer: bool = True
+    narrows: bool = False
+    """Less is allowed than the tools themselves allow."""
+    place: str = "tool_choice"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The JSON that an answer must be."""
+
+    place: str
+    name: str
+    description: str | None
+    schema: Mapping[str, object] | None
+    """None for any object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtBudget:
+    """The most tokens of a thought; of 0 there is no thought. `place` is the field that says so."""
+
+    tokens: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """All that a request asks for."""
+
+    input: str | Sequence[SentItem]
+    previous_response_id: str | None
+    instructions: str | None
+    tools: Sequence[Tool]
+    choice: ToolChoice
+    answer: AnswerFormat | None
+    effort: Effort | None
+    thought: ThoughtBudget | None
+    sampling: GenerateOptions
+    """The options of an engine's request, but for those of one run and of one segment."""
+    max_output_tokens: int | None
+    parallel_calls: bool
+    """More than one call in a turn is welcome."""
+    truncates: bool
+    """The oldest turns may be left out, when there is no room for them."""
+    seals: bool
+    """The client carries the reasoning, encrypted."""
+    store: bool
+    echo: Response
+    """The first snapshot, but for its id, its time and its model."""
+    ignored: Sequence[str]
+    """Paths of what was sent and means nothing here."""
+    unsupported_tools: Sequence[str]
+    """Kinds of tools that were left out, for nobody runs them here."""
