@@ -1,0 +1,232 @@
+"""Schemas and grammars that are honoured: compiled once each, within a time, and kept.
+
+A schema is taken if it can be normalised and llguidance makes a matcher of it. What a schema that
+is not strict asks for beyond that is left out, and named. Knows no request and no engine.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from trt_responses.frozen import dataclass
+from trt_responses.schema.documents import parts
+from trt_responses.schema.follow import Follower
+from trt_responses.schema.judge import Judge
+from trt_responses.schema.matching import Expression, GrammarFault, json_grammar, matcher
+from trt_responses.schema.normalise import FOR_STRICT, Left, Normal, Normaliser
+from trt_responses.schema.refusals import InvalidSchema, SlowSchema, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trt_responses.schema.matching import Matcher
+
+MAX_BYTES = 1_048_576
+"""Of one schema: OpenAI's own limits, with room for descriptions."""
+CACHED = 64
+"""Compiled schemas that are kept."""
+_LITERALS = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/|//[^\n]*')
+"""Texts and expressions in a Lark grammar, in which any character may stand, and comments."""
+_OWN_WORDS = {
+    "%json": "which is no part of Lark",
+    "%regex": "which is no part of Lark",
+    "%llguidance": "which is no part of Lark",
+    "%lark": "which is no part of Lark",
+    "<": "which would name a token of the model",
+    "@": "which would name another grammar",
+}
+PLAIN_DEPTHS = (8, 4, 2, 1, 0)
+"""How deep a schema that is too much for a guide is followed instead, tried in this row."""
+MAX_CULPRITS = 64
+"""Parts that are compiled alone to find the one that is at fault."""
+MAX_GRAMMAR = 65_536
+"""Characters of a client's own grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a text must be: the source of an engine's guide, and how a text is followed."""
+
+    kind: Literal["json_schema", "lark"]
+    source: str
+    matcher: Matcher
+    judge: Judge | None = None
+    left: tuple[Left, ...] = ()
+
+    def follow(self) -> Follower:
+        return Follower(self.matcher.copy(), self.judge)
+
+
+class Allowance:
+    """The time that the schemas of one request have, together, on a clock of the thread's own."""
+
+    def __init__(
+        self, limit_s: float = float("inf"), clock_s: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._limit_s = limit_s
+        self._clock_s = clock_s
+        self._end_s = clock_s() + limit_s
+
+    def check(self, place: str) -> None:
+        if self._clock_s() > self._end_s:
+            raise SlowSchema(
+                f"Invalid schema: '{place}' is not compiled within {self._limit_s:g} s, which is "
+                "all that the schemas of a request have (TRT_RESPONSES_SCHEMA_S).",
+                param=place,
+            )
+
+
+class Forms:
+    """Compiles schemas, each distinct one once. May be used by several threads."""
+
+    def __init__(self, kept: int = CACHED) -> None:
+        self._kept = kept
+        self._known: OrderedDict[bytes, Form] = OrderedDict()
+        self._lock = Lock()
+
+    def form(
+        self,
+        schema: Mapping[str, object],
+        place: str,
+        allowance: Allowance | None = None,
+        *,
+        strict: bool = True,
+    ) -> Form:
+        """`place` is where the schema stands in the request. Raises `InvalidSchema`."""
+        key = _key(schema, place, strict)
+        form = self._found(key)
+        if form is None:
+            check_time = (allowance or Allowance()).check
+            form = _compiled(dict(schema), place, check_time, strict=strict)
+            self._keep(key, form)
+        return form
+
+    def lark(self, grammar: str, place: str, allowance: Allowance | None = None) -> Form:
+        """The form of a whole text, by a client's own grammar."""
+        key = b"lark:" + grammar.encode()
+        form = self._found(key)
+        if form is None:
+            form = _grammar(grammar, place)
+            (allowance or Allowance()).check(place)
+            self._keep(key, form)
+        return form
+
+    def unknown_bytes(self, schema: Mapping[str, object], place: str, *, strict: bool) -> int:
+        """How much there is to compile; 0 for what is known, and for what is refused at once."""
+        try:
+            key = _key(schema, place, strict)
+        except InvalidSchema:
+            return 0
+        return 0 if self._found(key) else len(key)
+
+    def _found(self, key: bytes) -> Form | None:
+        with self._lock:
+            if (form := self._known.get(key)) is not None:
+                self._known.move_to_end(key)
+        return form
+
+    def _keep(self, key: bytes, form: Form) -> None:
+        with self._lock:
+            self._known[key] = form
+            if len(self._known) > self._kept:
+                self._known.popitem(last=False)
+
+
+def _key(schema: Mapping[str, object], place: str, strict: bool) -> bytes:
+    try:
+        source = orjson.dumps(schema)
+    except orjson.JSONEncodeError as error:
+        raise refused(place, f"cannot be written as JSON: {error}") from None
+    if len(source) > MAX_BYTES:
+        raise refused(place, f"has {len(source)} bytes, more than {MAX_BYTES}")
+    return (b"strict:" if strict else b"plain:") + source
+
+
+def _compiled(
+    schema: dict[str, Any], place: str, check_time: Callable[[str], None], *, strict: bool
+) -> Form:
+    normal = Normaliser(schema, place, Expression, strict=strict, check_time=check_time).normal()
+    try:
+        form = _form(normal)
+    except GrammarFault as fault:
+        if strict:
+            where = _culprit(normal, place)
+            raise refused(where, f"cannot be guided: {fault}; {FOR_STRICT}") from None
+        form = _plainer(normal, Left(place, f"is too much for a guide ({fault})"))
+    check_time(place)
+    return form
+
+
+def _form(normal: Normal) -> Form:
+    made = matcher(json_grammar(normal.guide))
+    if not made.may_begin():
+        raise GrammarFault("it has too many beginnings")
+    source = orjson.dumps(normal.guide).decode()
+    return Form("json_schema", source, made, Judge(normal.judged, Expression), normal.left)
+
+
+def _plainer(normal: Normal, left: Left) -> Form:
+    """The same without what is deep: its form is all that is promised."""
+    for depth in PLAIN_DEPTHS:
+        guide = _cut(normal.guide, depth)
+        with suppress(GrammarFault):
+            return _form(replace(normal, guide=guide, judged=guide, left=(*normal.left, left)))
+    raise refused(left.place, left.why)
+
+
+def _cut(schema: Any, depth: int) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    if depth < 1:
+        return {"type": schema["type"]} if "type" in schema else {}
+    kept = {k: v for k, v in schema.items() if k not in ("$ref", "$defs", "allOf", "pattern")}
+    for keyword in ("properties", "patternProperties"):
+        if keyword in kept:
+            kept[keyword] = {name: _cut(part, depth - 1) for name, part in kept[keyword].items()}
+    for keyword in ("items", "additionalProperties"):
+        if keyword in kept:
+            kept[keyword] = _cut(kept[keyword], depth - 1)
+    for keyword in ("prefixItems", "anyOf"):
+        if keyword in kept:
+            kept[keyword] = [_cut(part, depth - 1) for part in kept[keyword]]
+    return kept
+
+
+def _culprit(normal: Normal, place: str) -> str:
+    """Where the smallest part stands that cannot be compiled by itself."""
+    schema, tried = normal.guide, 0
+    definitions = {"$defs": normal.guide.get("$defs", {})}
+    while True:
+        for step, part in parts(schema):
+            tried += 1
+            if tried > MAX_CULPRITS or not isinstance(part, dict):
+                continue
+            try:
+                matcher(json_grammar({**definitions, **part}))
+            except GrammarFault:
+                schema, place = part, f"{place}.{normal.places.get(step, step)}"
+                break
+        else:
+            return place
+
+
+def _grammar(grammar: str, place: str) -> Form:
+    if len(grammar) > MAX_GRAMMAR:
+        raise refused(place, f"has more than {MAX_GRAMMAR} characters")
+    plain = _LITERALS.sub("", grammar)
+    for word, what in _OWN_WORDS.items():
+        if word in plain:
+            raise refused(place, f"holds '{word}', {what}")
+    source = f"%llguidance {{}}\n{grammar}"
+    try:
+        return Form("lark", source, matcher(source))
+    except GrammarFault as fault:
+        raise refused(place, f"is no grammar that can be followed: {fault}") from None

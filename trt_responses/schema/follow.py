@@ -1,0 +1,109 @@
+"""A text that should follow a schema, followed byte by byte while it is written.
+
+Knows the text's form (a matcher) and its judge; knows no token and no schema keyword.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING
+
+from trt_responses.schema.judge import Unreadable, read
+from trt_responses.schema.refusals import Departure
+
+if TYPE_CHECKING:
+    from trt_responses.schema.judge import Judge
+    from trt_responses.schema.matching import Matcher
+
+_HEX = rb"[0-9A-Fa-f]"
+_HIGH = rb"\\u[dD][89abAB]" + _HEX * 2
+_LOW = rb"\\u[dD][c-fC-F]" + _HEX * 2
+_OPEN = rb"\\(?:u" + _HEX + rb"{0,3})?\Z"
+_ESCAPE = re.compile(
+    b"(%b)(%b)|(?:%b)(?P<half>%b|\\Z)|(?P<open>%b)|\\\\u(%b{4})|\\\\[^u]"
+    % (_HIGH, _LOW, _HIGH, _OPEN, _OPEN, _HEX),
+    re.DOTALL,
+)
+"""A whole escape, or one that the text's end cuts in two."""
+_SHORT = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+_DECODE = codecs.getincrementaldecoder("utf-8")
+
+
+class Follower:
+    """One text, from its first byte to its last."""
+
+    __slots__ = ("_broken", "_decoder", "_held", "_json", "_judge", "_matcher", "text")
+
+    def __init__(self, matcher: Matcher, judge: Judge | None) -> None:
+        """Without a judge the text is no JSON, and its form is all there is to say."""
+        self.text = bytearray()
+        self._matcher = matcher
+        self._judge = judge
+        self._decoder = _DECODE("replace")
+        self._held = b""
+        self._broken = False
+
+    def feed(self, piece: bytes) -> bool:
+        """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
+        plain = piece
+        if not piece.isascii() or self._decoder.getstate()[0]:
+            # What is no UTF-8 reaches the client replaced: that is the text to judge.
+            plain = self._decoder.decode(piece).encode()
+        if self._judge is not None and (self._held or b"\\" in plain):
+            plain, self._held = canonical_escapes(self._held + plain)
+        if not self._broken and plain and not self._matcher.take(plain):
+            if not self._matcher.broken:
+                return False
+            self._broken = True  # a limit of the matcher's own says nothing of the text
+        self.text += piece
+        return True
+
+    @property
+    def whole(self) -> bool:
+        """The text may end here, as far as its form says."""
+        return not self._held and (self._broken or self._matcher.accepts)
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+    def departure(self) -> Departure | None:
+        """What of the whole text its schema forbids. May take a while for a long one."""
+        if self._judge is None:
+            return None
+        try:
+            return self._judge.departure(read(self.text.decode("utf-8", "replace")))
+        except Unreadable as fault:
+            return Departure((), str(fault))
+
+
+def canonical_escapes(text: bytes) -> tuple[bytes, bytes]:
+    """JSON's escapes in the one spelling that a matcher knows; and what may yet become one."""
+    held = b""
+
+    def spelled(found: re.Match[bytes]) -> bytes:
+        nonlocal held
+        if found["half"] is not None or found["open"] is not None:
+            held = found[0]
+            return b""
+        return _spelled(found)
+
+    return _ESCAPE.sub(spelled, text), held
+
+
+def _spelled(found: re.Match[bytes]) -> bytes:
+    if found[1]:
+        return (
+            bytes.fromhex(f"{found[1][2:].decode()}{found[2][2:].decode()}")
+            .decode("utf-16-be")
+            .encode()
+        )
+    if (digits := found[5]) is None:
+        return b"/" if found[0] == b"\\/" else found[0]
+    code = int(digits, 16)
+    if code in _SHORT:
+        return _SHORT[code]
+    if code < 32 or code == 127 or 0xD800 <= code <= 0xDFFF:
+        return found[0].lower()
+    return chr(code).encode()

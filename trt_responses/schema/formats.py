@@ -1,0 +1,116 @@
+"""Formats of strings: the expression that guides each, and the judge of a text that claims to be
+one. The two share nothing. Names that are not here are annotations: they promise nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, time
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_YEAR = "[1-9][0-9]{3}"
+_LEAP = "(?:[1-9][0-9](?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|[13579][26])00)"
+_DATE = (
+    f"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    f"|{_LEAP}-02-29)"
+)
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
+_ZONE = "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = rf"{_LABEL}(?:\.{_LABEL}){{0,7}}"
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_HEX4 = "[0-9A-Fa-f]{1,4}"
+_IPV6 = "|".join(
+    (
+        f"(?:{_HEX4}:){{7}}{_HEX4}",
+        *(
+            f"(?:{_HEX4}:){{{n - 1}}}{_HEX4}::(?:{_HEX4}(?::{_HEX4}){{0,{6 - n}}})?"
+            for n in range(1, 7)
+        ),
+        f"::(?:{_HEX4}(?::{_HEX4}){{0,6}})?",
+    )
+)
+_PERIOD = "(?:[0-9]{1,6}Y(?:[0-9]{1,6}M(?:[0-9]{1,6}D)?)?|[0-9]{1,6}M(?:[0-9]{1,6}D)?|[0-9]{1,6}D)"
+_SPAN = "T(?:[0-9]{1,6}H(?:[0-9]{1,6}M(?:[0-9]{1,6}S)?)?|[0-9]{1,6}M(?:[0-9]{1,6}S)?|[0-9]{1,6}S)"
+_MAILBOX = r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+){0,7}"
+_DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,7}[A-Za-z]{2,24}"
+
+EXPRESSIONS: Mapping[str, str] = {
+    "date": _DATE,
+    "time": _CLOCK + _ZONE,
+    "date-time": f"{_DATE}T{_CLOCK}{_ZONE}",
+    "duration": f"P(?:{_PERIOD}(?:{_SPAN})?|{_SPAN}|[0-9]{{1,6}}W)",
+    "email": f"{_MAILBOX}@{_DOMAIN}",
+    "hostname": _HOST,
+    "ipv4": _IPV4,
+    "ipv6": f"(?:{_IPV6})",
+    "uuid": "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}"
+    "-[0-9a-fA-F]{12}",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?"
+    r"(?:[/?#](?:[A-Za-z0-9._~:/?#@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)?",
+}
+"""What a model is guided to, for the whole of a text: narrower than the format where a wider text
+helps nobody, never wider."""
+
+_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](.+)", re.ASCII)
+_TIME = re.compile(r"(\d\d:\d\d:\d\d)(?:\.\d+)?(?:[Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII)
+_DURATION = re.compile(
+    r"P(?!$)(\d+Y)?(\d+M)?(\d+W)?(\d+D)?(T(?!$)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.ASCII
+)
+_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)", re.ASCII)
+
+
+def _is_date(text: str) -> bool:
+    return re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) is not None and bool(
+        date.fromisoformat(text)
+    )
+
+
+def _is_time(text: str) -> bool:
+    found = _TIME.fullmatch(text)
+    return found is not None and time.fromisoformat(found[1]) is not None
+
+
+def _is_date_time(text: str) -> bool:
+    found = _DATE_TIME.fullmatch(text)
+    return found is not None and _is_date(found[1]) and _is_time(found[2])
+
+
+def _is_email(text: str) -> bool:
+    name, at, host = text.rpartition("@")
+    return bool(name and at and host) and not re.search(r"\s", text)
+
+
+def _is_hostname(text: str) -> bool:
+    return len(text) <= 253 and all(_NAME.fullmatch(label) for label in text.split("."))
+
+
+JUDGES: Mapping[str, Callable[[str], object]] = {
+    "date": _is_date,
+    "time": _is_time,
+    "date-time": _is_date_time,
+    "duration": _DURATION.fullmatch,
+    "email": _is_email,
+    "hostname": _is_hostname,
+    "ipv4": lambda text: text.isascii() and IPv4Address(text),
+    "ipv6": lambda text: "%" not in text and IPv6Address(text),
+    "uuid": re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch,
+    "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*").fullmatch,
+}
+
+
+def has_format(text: str, name: str) -> bool:
+    """Whether the text has the format; true of any that is an annotation only."""
+    judge = JUDGES.get(name)
+    if judge is None:
+        return True
+    try:
+        return bool(judge(text))
+    except ValueError:
+        return False

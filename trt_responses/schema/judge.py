@@ -1,0 +1,337 @@
+"""The judge of a whole value: whether it follows a JSON schema, and where it does not.
+
+It reads the client's own schema and shares nothing with the guide but the translation of patterns.
+Each pair of a schema and a value is judged once, and all of it within a number of steps. Formats
+are judged as `formats.JUDGES` says; keywords that are unknown allow anything.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from trt_responses.schema.documents import Document
+from trt_responses.schema.formats import has_format
+from trt_responses.schema.patterns import PatternFault
+from trt_responses.schema.refusals import Departure, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from trt_responses.schema.matching import Expression
+
+MAX_STEPS = 300_000
+"""Pairs of a schema and a value: a few of them take a microsecond or two each."""
+MAX_NESTED = 150
+"""Values in values. Readers of JSON stop at some depth of their own."""
+
+Schema = dict[str, Any]
+
+
+class Unreadable(ValueError):
+    """The text is no JSON that all readers take; says why, as the end of a sentence."""
+
+
+class _OutOfSteps(Exception):
+    """The value is too much to judge."""
+
+
+class Number(float):
+    """A number that is no whole one by its spelling; `exact` is what was written."""
+
+    exact: Fraction
+
+    def __new__(cls, text: str) -> Number:
+        number = super().__new__(cls, text)
+        if not isfinite(number):
+            raise Unreadable(f"the number {shown(text)} is larger than a number may be")
+        number.exact = Fraction(Decimal(text)) if number else Fraction(0)
+        return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > 310 or not isfinite(float(text)):
+        raise Unreadable(f"the number {shown(text)} is larger than a number may be")
+    return int(text)
+
+
+def _constant(name: str) -> object:
+    raise Unreadable(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=Number, parse_int=_whole, parse_constant=_constant)
+
+
+def read(text: str) -> Any:
+    """The value of a text, with its numbers exact; of a name that comes twice, the last, as readers
+    take it. Raises `Unreadable`."""
+    try:
+        return _DECODER.decode(text)
+    except Unreadable:
+        raise
+    except RecursionError:
+        raise Unreadable("it is nested too deep") from None
+    except ValueError as error:
+        raise Unreadable(f"it is no JSON ({error})") from None
+
+
+class Judge:
+    """One schema's. May be used by several threads."""
+
+    def __init__(self, schema: Schema, expression: Callable[[str], Expression]) -> None:
+        self._document = Document(schema)
+        self._expression = expression
+        self._patterns: dict[str, Expression | None] = {}
+        self._allowed: dict[int, frozenset[object]] = {}
+
+    def departure(self, value: Any, steps: int = MAX_STEPS) -> Departure | None:
+        try:
+            return _Trial(self, steps).follow(self._document.root, value)
+        except (_OutOfSteps, RecursionError):
+            return Departure((), "it is too large or too deep to be judged")
+
+    def target(self, reference: object) -> object | None:
+        return self._document.target(reference)
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Whether a pattern is found in a text; one that cannot be followed is in every text."""
+        if pattern not in self._patterns:
+            try:
+                self._patterns[pattern] = self._expression(pattern)
+            except PatternFault:
+                self._patterns[pattern] = None
+        expression = self._patterns[pattern]
+        return expression is None or expression.matches(text)
+
+    def allowed(self, schema: Schema) -> frozenset[object]:
+        """The values of an `enum`, as they are compared."""
+        known = self._allowed.get(id(schema))
+        if known is None:
+            known = frozenset(map(canonical, schema["enum"]))
+            self._allowed[id(schema)] = known
+        return known
+
+
+class _Trial:
+    """One value's."""
+
+    def __init__(self, judge: Judge, steps: int) -> None:
+        self._judge = judge
+        self._left = steps
+        self._verdicts: dict[tuple[int, int], Departure | None] = {}
+        self._path: list[str | int] = []
+        self._under_way: set[tuple[int, int]] = set()
+
+    def follow(self, schema: Any, value: Any) -> Departure | None:
+        if isinstance(schema, bool):
+            return None if schema else self._departs(f"{_told(value)} is not allowed here")
+        pair = (id(schema), id(value))
+        if pair in self._verdicts:
+            known = self._verdicts[pair]
+            # A small value may be one object in many places: each has a departure of its own.
+            if known is None or isinstance(value, dict | list):
+                return known
+        if pair in self._under_way:
+            return None  # a schema that refers to itself says nothing new of the same value
+        self._left -= 1
+        if self._left < 0 or len(self._path) > MAX_NESTED:
+            raise _OutOfSteps
+        self._under_way.add(pair)
+        try:
+            found = next(filter(None, self._departures(schema, value)), None)
+        finally:
+            self._under_way.discard(pair)
+        self._verdicts[pair] = found
+        return found
+
+    def _departs(self, why: str) -> Departure:
+        return Departure(tuple(self._path), why)
+
+    def _inside(self, step: str | int, schema: Any, value: Any) -> Departure | None:
+        self._path.append(step)
+        try:
+            return self.follow(schema, value)
+        finally:
+            self._path.pop()
+
+    def _departures(self, schema: Schema, value: Any) -> Iterator[Departure | None]:
+        if value is None and schema.get("nullable") is True and "type" in schema:
+            return
+        if "$ref" in schema and (target := self._judge.target(schema["$ref"])) is not None:
+            yield self.follow(target, value)
+        if "type" in schema:
+            types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            if not any(is_type(value, kind) for kind in types):
+                yield self._departs(f"{_told(value)} is not of type {'/'.join(map(str, types))}")
+        if "enum" in schema and canonical(value) not in self._judge.allowed(schema):
+            yield self._departs(f"{_told(value)} is none of the values of 'enum'")
+        if "const" in schema and canonical(value) != canonical(schema["const"]):
+            yield self._departs(f"{_told(value)} is not {_told(schema['const'])}")
+        yield from self._combined(schema, value)
+        if isinstance(value, str):
+            yield from self._text(schema, value)
+        elif isinstance(value, dict):
+            yield from self._members(schema, value)
+        elif isinstance(value, list):
+            yield from self._elements(schema, value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield from self._number(schema, value)
+
+    def _combined(self, schema: Schema, value: Any) -> Iterator[Departure | None]:
+        for part in schema.get("allOf", ()):
+            yield self.follow(part, value)
+        if "anyOf" in schema:
+            found = [d for part in schema["anyOf"] if (d := self.follow(part, value))]
+            if len(found) == len(schema["anyOf"]):
+                yield self._deepest(found)
+        if "oneOf" in schema:
+            found = [d for part in schema["oneOf"] if (d := self.follow(part, value))]
+            if len(found) == len(schema["oneOf"]):
+                yield self._deepest(found)
+            elif len(found) < len(schema["oneOf"]) - 1:
+                yield self._departs(f"{_told(value)} follows several alternatives of 'oneOf'")
+        if "not" in schema and self.follow(schema["not"], value) is None:
+            yield self._departs(f"{_told(value)} is what 'not' forbids")
+        if "if" in schema:
+            branch = "then" if self.follow(schema["if"], value) is None else "else"
+            yield self.follow(schema.get(branch, True), value)
+
+    def _deepest(self, found: Sequence[Departure]) -> Departure:
+        """The alternative that got furthest is most likely the one that was meant."""
+        if not found:
+            return self._departs("no alternative is allowed")
+        return max(found, key=lambda departure: len(departure.path))
+
+    def _text(self, schema: Schema, value: str) -> Iterator[Departure | None]:
+        if len(value) < schema.get("minLength", 0):
+            yield self._departs(f"{_told(value)} is shorter than {schema['minLength']} characters")
+        if (most := schema.get("maxLength")) is not None and len(value) > most:
+            yield self._departs(f"{_told(value)} is longer than {most} characters")
+        if "pattern" in schema and not self._judge.matches(schema["pattern"], value):
+            yield self._departs(f"{_told(value)} does not match {shown(schema['pattern'])}")
+        if isinstance(name := schema.get("format"), str) and not has_format(value, name):
+            yield self._departs(f"{_told(value)} is no {name}")
+
+    def _number(self, schema: Schema, value: float) -> Iterator[Departure | None]:
+        exact = fraction(value)
+        low, high = schema.get("minimum"), schema.get("maximum")
+        above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+        if above is True:
+            low, above = None, low
+        if below is True:
+            high, below = None, high
+        if _is_number(low) and exact < fraction(low):
+            yield self._departs(f"{shown(value)} is less than {low}")
+        if _is_number(high) and exact > fraction(high):
+            yield self._departs(f"{shown(value)} is more than {high}")
+        if _is_number(above) and exact <= fraction(above):
+            yield self._departs(f"{shown(value)} is not more than {above}")
+        if _is_number(below) and exact >= fraction(below):
+            yield self._departs(f"{shown(value)} is not less than {below}")
+        step = schema.get("multipleOf")
+        if _is_number(step) and step > 0 and exact % fraction(step):
+            yield self._departs(f"{shown(value)} is no multiple of {step}")
+
+    def _members(self, schema: Schema, value: dict[str, Any]) -> Iterator[Departure | None]:
+        required = schema.get("required")
+        for name in required if isinstance(required, list) else ():
+            if name not in value:
+                yield self._departs(f"{shown(name)!r} is missing")
+        if len(value) < schema.get("minProperties", 0):
+            yield self._departs(f"it has fewer than {schema['minProperties']} members")
+        if (most := schema.get("maxProperties")) is not None and len(value) > most:
+            yield self._departs(f"it has more than {most} members")
+        listed, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+        rest = schema.get("additionalProperties", True)
+        for name, inner in value.items():
+            known = [listed[name]] if name in listed else []
+            known += [part for p, part in patterns.items() if self._judge.matches(p, name)]
+            for part in known or [rest]:
+                yield self._inside(name, part, inner)
+        if "propertyNames" in schema:
+            for name in value:
+                yield self._inside(name, schema["propertyNames"], name)
+        yield from self._dependent(schema, value)
+
+    def _dependent(self, schema: Schema, value: dict[str, Any]) -> Iterator[Departure | None]:
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name, needs in schema.get(keyword, {}).items():
+                if name not in value:
+                    continue
+                if not isinstance(needs, list):
+                    yield self.follow(needs, value)
+                elif missing := [other for other in needs if other not in value]:
+                    yield self._departs(f"{shown(name)!r} needs {shown(missing[0])!r}")
+
+    def _elements(self, schema: Schema, value: list[Any]) -> Iterator[Departure | None]:
+        if len(value) < schema.get("minItems", 0):
+            yield self._departs(f"it has fewer than {schema['minItems']} elements")
+        if (most := schema.get("maxItems")) is not None and len(value) > most:
+            yield self._departs(f"it has more than {most} elements")
+        first, rest = tuple_of(schema)
+        for place, inner in enumerate(value):
+            yield self._inside(place, first[place] if place < len(first) else rest, inner)
+        if schema.get("uniqueItems") is True:
+            self._left -= len(value)
+            if len(set(map(canonical, value))) < len(value):
+                yield self._departs("it holds an element twice ('uniqueItems')")
+        if "contains" in schema:
+            fits = sum(self.follow(schema["contains"], inner) is None for inner in value)
+            if not schema.get("minContains", 1) <= fits <= schema.get("maxContains", len(value)):
+                yield self._departs("its elements are not those that 'contains' asks for")
+
+
+def tuple_of(schema: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
+    """The schemas of an array's first elements, and that of the others; older drafts too."""
+    items = schema.get("items", True)
+    if isinstance(items, list):
+        return items, schema.get("additionalItems", True)
+    return schema.get("prefixItems", ()), items
+
+
+def fraction(number: float) -> Fraction:
+    """What was written, exactly: a number of a schema by its shortest spelling."""
+    if isinstance(number, Number):
+        return number.exact
+    return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(number)))
+
+
+def is_type(value: object, kind: object) -> bool:
+    match kind:
+        case "integer":
+            return _is_number(value) and (isinstance(value, int) or value.is_integer())
+        case "number":
+            return _is_number(value)
+        case "null":
+            return value is None
+        case "object" | "array" | "string" | "boolean":
+            types = {"object": dict, "array": list, "string": str, "boolean": bool}
+            return isinstance(value, types[kind])
+    return False
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def canonical(value: Any) -> object:
+    """Equal for values that JSON Schema calls equal: 1 and 1.0 are, true and 1 are not."""
+    match value:
+        case bool() | None:
+            return ("literal", value)
+        case int() | float():
+            return fraction(value)
+        case list():
+            return ("array", tuple(map(canonical, value)))
+        case dict():
+            return ("object", frozenset((name, canonical(v)) for name, v in value.items()))
+    return value
+
+
+def _told(value: object) -> str:
+    if isinstance(value, Number | float | int) and not isinstance(value, bool):
+        return shown(value)
+    return shown(json.dumps(value, ensure_ascii=False, default=str)[:400])

@@ -1,0 +1,131 @@
+"""llguidance over single bytes: grammars that text is matched with, byte by byte.
+
+The only file of this room that names llguidance. A grammar is made here, or it is not: its row of
+limits keeps one that is too large from being made.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import orjson
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+
+from trt_responses.schema.patterns import PatternFault, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BLANKS = 32
+"""White space in a row between two marks. Our own guides write none, other engines' may."""
+
+_END = 256
+LIMITS = LLParserLimits(
+    max_items_in_row=2_000,
+    initial_lexer_fuel=500_000,
+    step_lexer_fuel=100_000,
+    step_max_items=20_000,
+    max_lexer_states=20_000,
+    max_grammar_size=500_000,
+    precompute_large_lexemes=False,
+    verbose_errors=False,
+)
+"""Half a second at most for a step, and some 40 MB for a text; see docs/structured-output.md."""
+
+
+class _Bytes:
+    """A vocabulary of single bytes, as llguidance asks for one."""
+
+    eos_token_id = _END
+    bos_token_id = None
+    special_token_ids = (_END,)
+    tokens = (*(bytes([n]) for n in range(256)), b"<end>")
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return list(text if isinstance(text, bytes) else text.encode())
+
+
+@cache
+def _tokeniser() -> LLTokenizer:
+    return LLTokenizer(TokenizerWrapper(_Bytes()), n_vocab=257, eos_token=_END, slices=[])
+
+
+class GrammarFault(ValueError):
+    """llguidance's own word for why there is no such matcher, its first line."""
+
+
+class Matcher:
+    """A text so far."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: LLMatcher) -> None:
+        self._inner = inner
+
+    def copy(self) -> Matcher:
+        return Matcher(self._inner.deep_copy())
+
+    def take(self, piece: bytes) -> bool:
+        """Whether the text goes on lawfully with all of it."""
+        return self._inner.try_consume_tokens([*piece]) == len(piece)
+
+    @property
+    def broken(self) -> bool:
+        """It met a limit of its own: it says nothing of the text any more."""
+        return self._inner.is_error()
+
+    @property
+    def accepts(self) -> bool:
+        """The text may end here."""
+        return self._inner.is_accepting()
+
+    def may_begin(self) -> bool:
+        """Whether there is any first byte at all. What a mask breaks off, engines break off at."""
+        self._inner.compute_bitmask()
+        return not self._inner.is_error()
+
+
+def matcher(grammar: str) -> Matcher:
+    """Takes a while: for large grammars in a thread, where it lets the loop go on."""
+    inner = LLMatcher(_tokeniser(), grammar, log_level=0, limits=LIMITS)
+    if inner.is_error():
+        raise GrammarFault(inner.get_error().split("\n", 1)[0])
+    return Matcher(inner)
+
+
+def json_grammar(schema: Mapping[str, object]) -> str:
+    """Of the texts of a schema, with some white space between their marks."""
+    blanks = {"x-guidance": {"whitespace_pattern": f"[ \\t\\r\\n]{{0,{BLANKS}}}"}}
+    return f"%llguidance {{}}\nstart: %json {orjson.dumps({**schema, **blanks}).decode()}"
+
+
+def expression_grammar(source: str) -> str:
+    """Of the texts that an expression matches as a whole."""
+    return f"%llguidance {{}}\nstart: /{source}/"
+
+
+class Expression:
+    """A pattern of a schema, in linear time whatever the text."""
+
+    def __init__(self, pattern: str) -> None:
+        translated = translate(pattern)
+        self._whole = _expression(translated.source)
+        self._looks = [(_expression(source), negative) for source, negative in translated.looks]
+
+    def matches(self, text: str) -> bool:
+        return _fits(self._whole, text) and all(
+            _fits(look, text) is not negative for look, negative in self._looks
+        )
+
+
+def _expression(source: str) -> Matcher:
+    try:
+        return matcher(expression_grammar(source))
+    except GrammarFault as fault:
+        raise PatternFault(f"it is too much to follow ({fault})") from None
+
+
+def _fits(expression: Matcher, text: str) -> bool:
+    copy = expression.copy()
+    return copy.take(text.encode("utf-8", "replace")) and copy.accepts
