@@ -115,8 +115,7 @@ def test_of_a_name_that_comes_twice_the_last_counts() -> None:
 def test_steps_are_bounded_and_alternatives_judged_once() -> None:
     names = [f"d{n}" for n in range(40)]
     doubled: dict[str, Any] = {
-        name: {"allOf": [{"$ref": f"#/$defs/{after}"}] * 2}
-        for name, after in pairwise(names)
+        name: {"allOf": [{"$ref": f"#/$defs/{after}"}] * 2} for name, after in pairwise(names)
     }
     doubled["d39"] = {"type": "integer"}
     assert departs({"$defs": doubled, "$ref": "#/$defs/d0"}, "1") == ""
