@@ -12,9 +12,6 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
-from starlette.routing import Route
-
 from trt_responses import __version__, backends
 from trt_responses.access.audit import Audit
 from trt_responses.access.key_file import WatchedKeys
@@ -33,9 +30,10 @@ from trt_responses.telemetry.log import RunLog
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.arrival import Arrival
 from trt_responses.web.cors import Preflights
-from trt_responses.web.docs import Docs, openapi
-from trt_responses.web.endpoint import Endpoint, Unrouted
+from trt_responses.web.docs import Docs, hot_routes
+from trt_responses.web.endpoint import Endpoint, RoutingErrors
 from trt_responses.web.fields import Fields
+from trt_responses.web.framework import App
 from trt_responses.web.guard import Guard
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.health import HealthChecks
@@ -52,12 +50,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from fastapi import FastAPI
 
     from trt_responses.engine.base import Engine
     from trt_responses.store.base import Store
     from trt_responses.tokens.vocabulary import Vocabulary
-    from trt_responses.web.endpoint import Answer
 
 logger = logging.getLogger(__name__)
 
@@ -90,50 +87,51 @@ def create_app(
         ttl_s=settings.idempotency_ttl_s,
         clock_s=time.monotonic,
     )
-    app = _App(
+    app = App(
         title="trt_responses",
         version=__version__,
+        description="The OpenAI Responses API for gpt-oss style models.",
         lifespan=_lifespan(settings, engine, store, runs, background, keep_alive, repeats, watched),
     )
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
     app.state.engine = engine
-    app.router.redirect_slashes = False  # a redirect would go where an unchecked Host says
     origins = Origins(settings.allowed_origins)
     headers = ReplyHeaders(time.monotonic_ns, origins)
     terms = Terms(keep_alive, settings.max_backlog_bytes)
-    stored = Stored(
-        store,
+    dialect = DIALECTS[settings.dialect]
+    responses = Responses(
+        runs,
         background,
+        repeats,
+        model=model,
         headers=headers,
         terms=terms,
-        dialect=DIALECTS[settings.dialect],
-        sleep=sleep,
+        limits=_limits(settings),
+        dialect=dialect,
     )
-    app.router.routes[:] = _routes(
-        settings, engine, runs, background, repeats, stored, terms, headers, model, keys
+    stored = Stored(store, background, headers=headers, terms=terms, dialect=dialect, sleep=sleep)
+    guard = Guard(hosts=settings.hosts(), origins=settings.allowed_origins, keys=keys)
+    app.state.guard, app.state.reply_headers = guard, headers
+    app.state.anybody = Guard(hosts=("*",), origins=("*",), keys=KeyRing())
+    raw = partial(Endpoint, guard=guard, headers=headers)
+    app.router.routes += hot_routes(
+        model,
+        create=raw(responses.create),
+        count=raw(responses.count),
+        retrieve=raw(stored.retrieve),
     )
-    app.openapi = partial(openapi, model)  # type: ignore[method-assign]  # FastAPI's own way to replace it
-    app.add_middleware(Unrouted, headers=headers)
+    for cold in (
+        stored,
+        Fields(headers),
+        Models(model, int(time.time()), headers),
+        HealthChecks(engine, runs, headers),
+        Docs(headers),
+    ):
+        app.include_router(cold.router())
+    app.add_middleware(RoutingErrors, headers=headers)
     app.add_middleware(Preflights, origins=origins, headers=headers)
     app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
     return app
-
-
-class _App(FastAPI):
-    """FastAPI's, with nothing between a stream and the server's `send` but what was added."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self.middleware_stack is None:
-            await super().__call__(scope, receive, send)
-        else:  # its telemetry, asked for at each request, would wrap `send`
-            scope["app"] = self
-            await self.middleware_stack(scope, receive, send)
-
-    def build_middleware_stack(self) -> ASGIApp:
-        app: ASGIApp = self.router
-        for layer, args, kwargs in reversed(self.user_middleware):
-            app = layer(app, *args, **kwargs)
-        return app
 
 
 def mint(prefix: str) -> str:
@@ -254,53 +252,3 @@ def _lifespan(
             gc.unfreeze()  # a process may live on, and make another app
 
     return life
-
-
-def _routes(
-    settings: Settings,
-    engine: Engine,
-    runs: Runs,
-    background: Background,
-    repeats: Repeats,
-    stored: Stored,
-    terms: Terms,
-    headers: ReplyHeaders,
-    model: str,
-    keys: KeyRing,
-) -> list[Route]:
-    guard = Guard(hosts=settings.hosts(), origins=settings.allowed_origins, keys=keys)
-    anybody = Guard(hosts=("*",), origins=("*",), keys=KeyRing())
-    responses = Responses(
-        runs,
-        background,
-        repeats,
-        model=model,
-        headers=headers,
-        terms=terms,
-        limits=_limits(settings),
-        dialect=DIALECTS[settings.dialect],
-    )
-    models = Models(model, int(time.time()), headers)
-    health = HealthChecks(engine, runs, headers)
-    docs = Docs(headers, model)
-    fields = Fields(headers)
-
-    def route(method: str, path: str, answer: Answer, who: Guard = guard) -> Route:
-        endpoint = Endpoint(answer, guard=who, headers=headers)
-        return Route(path, endpoint, methods=[method])
-
-    return [
-        route("POST", "/v1/responses", responses.create),
-        route("POST", "/v1/responses/input_tokens", responses.count),
-        route("GET", "/v1/responses/{response_id}", stored.retrieve),
-        route("DELETE", "/v1/responses/{response_id}", stored.delete),
-        route("POST", "/v1/responses/{response_id}/cancel", stored.cancel),
-        route("GET", "/v1/responses/{response_id}/input_items", stored.input_items),
-        route("GET", "/v1/fields", fields.list),
-        route("GET", "/v1/models", models.list),
-        route("GET", "/v1/models/{model:path}", models.retrieve),
-        route("GET", "/health/live", health.live, anybody),
-        route("GET", "/health/ready", health.ready, anybody),
-        route("GET", "/openapi.json", docs.schema, anybody),
-        route("GET", "/docs", docs.page, anybody),
-    ]

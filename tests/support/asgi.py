@@ -209,7 +209,7 @@ class Client:
         sent = dict(headers)
         if whole and body:
             sent.setdefault("content-length", str(len(body)))
-        return Call(self._app, _scope(method, path, sent), parts, self._step)
+        return Call(self._app, scope_of(method, path, sent), parts, self._step)
 
     async def send(
         self,
@@ -235,7 +235,7 @@ def asked(**fields: object) -> Json:
     return {"model": "demo", "input": "Hello"} | fields
 
 
-def _scope(method: str, target: str, headers: Mapping[str, str | bytes]) -> Scope:
+def scope_of(method: str, target: str, headers: Mapping[str, str | bytes]) -> Scope:
     path, _, query = target.partition("?")
     return {
         "type": "http",

@@ -1,149 +1,91 @@
-"""The API described: OpenAPI from the wire models, and a page of it that needs no other server."""
+"""The API's description: OpenAPI, and a page of it that needs no other server.
+
+FastAPI describes its own routes; what it has to say of the hot ones stands here.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from starlette.responses import HTMLResponse
+from fastapi import APIRouter
+from pydantic import Field, create_model
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import HTMLResponse, Response
 
 from trt_responses import __version__
 from trt_responses.web.endpoint import json_reply
-from trt_responses.wire.judge import FIELDS
+from trt_responses.web.framework import Anybody, ColdRoute, HotRoute, replies
+from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from trt_responses.web.headers import ReplyHeaders
 
-REF = "#/components/schemas/{model}"
+STREAM = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
 @cache
-def openapi(model: str | None = None) -> dict[str, Any]:
-    """The OpenAPI document. Its body schema is made from the models that parse the body; `model`
-    is the one that is served."""
-    body = CreateRequest.model_json_schema(ref_template=REF, mode="validation")
-    if model is not None:
-        body["properties"]["model"] = {"type": "string", "enum": [model]}
-    schemas = {**body.pop("$defs", {}), "CreateResponse": body, "Error": _ERROR}
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "trt_responses",
-            "version": __version__,
-            "description": "The OpenAI Responses API for gpt-oss style models.",
-        },
-        "paths": _paths(),
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-        },
-    }
+def _body_model(model: str) -> type[CreateRequest]:
+    """The model that parses the body of `POST /v1/responses`, as it is described: with the id of
+    the one model that is served."""
+    only = Field(json_schema_extra={"enum": [model]})
+    return create_model("CreateResponse", __base__=CreateRequest, model=(str, only))
 
 
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
+def hot_routes(model: str, *, create: ASGIApp, count: ASGIApp, retrieve: ASGIApp) -> list[HotRoute]:
+    """The routes that are no functions of FastAPI's, with their descriptions."""
 
-_CREATED = {
-    "description": "The response, or with `stream: true` its events.",
-    "content": {
-        "application/json": {"schema": {"type": "object"}},
-        "text/event-stream": {"schema": {"type": "string"}},
-    },
-}
+    async def with_body(body: Any) -> None: ...
 
+    async def with_id(response_id: str) -> None: ...
 
-def _paths() -> dict[str, Any]:
-    by_id = [_in_path("response_id")]
-    create = _operation("Create a response", _CREATED, 400, 401, 403, 404, 413, 415, 429, 500, 503)
-    count = _operation("Count the tokens of an input", _OBJECT, 400, 401, 403, 404, 413, 415, 503)
-    create["requestBody"] = count["requestBody"] = {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": REF.format(model="CreateResponse")}}},
-    }
-    known = (401, 403, 404)
-    return {
-        "/v1/responses": {"post": create},
-        "/v1/responses/{response_id}": {
-            "get": _operation(
-                "Get a stored response, or stream a background one from any event on",
-                _CREATED,
-                400,
-                *known,
-                parameters=[
-                    *by_id,
+    with_body.__annotations__["body"] = _body_model(model)
+    refused = (400, 401, 403, 404, 413, 415, 503)
+    return [
+        HotRoute(
+            "/v1/responses",
+            with_body,
+            app=create,
+            methods=["POST"],
+            name="create",
+            summary="Create a response",
+            response_description="The response, or with `stream: true` its events.",
+            responses=replies(*refused, 429, 500),
+            openapi_extra={"responses": {"200": STREAM}},
+        ),
+        HotRoute(
+            "/v1/responses/input_tokens",
+            with_body,
+            app=count,
+            methods=["POST"],
+            name="count",
+            summary="Count the tokens of an input",
+            responses=replies(*refused),
+        ),
+        HotRoute(
+            "/v1/responses/{response_id}",
+            with_id,
+            app=retrieve,
+            methods=["GET"],
+            name="retrieve",
+            summary="Get a stored response, or stream a background one from any event on",
+            responses=replies(400, 401, 403, 404),
+            openapi_extra={
+                "responses": {"200": STREAM},
+                "parameters": [
                     _in_query("stream", {"type": "boolean"}),
                     _in_query("starting_after", {"type": "integer", "minimum": 0}),
                 ],
-            ),
-            "delete": _operation("Delete a stored response", _OBJECT, *known, parameters=by_id),
-        },
-        "/v1/responses/{response_id}/cancel": {
-            "post": _operation("Stop a background response", _OBJECT, 400, *known, parameters=by_id)
-        },
-        "/v1/responses/{response_id}/input_items": {
-            "get": _operation(
-                "List what a response was asked",
-                _OBJECT,
-                400,
-                *known,
-                409,
-                parameters=[
-                    *by_id,
-                    _in_query("after", {"type": "string"}),
-                    _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
-                    _in_query("order", {"enum": ["asc", "desc"]}),
-                ],
-            )
-        },
-        "/v1/responses/input_tokens": {"post": count},
-        "/v1/fields": {"get": _operation("What is done with each field", _OBJECT, 401, 403)},
-        "/v1/models": {"get": _operation("What is served", _OBJECT, 401, 403)},
-        "/v1/models/{model}": {
-            "get": _operation("One model", _OBJECT, *known, parameters=[_in_path("model")])
-        },
-        "/health/live": {"get": _operation("Is the process alive", _OBJECT, 503)},
-        "/health/ready": {"get": _operation("Does it take work", _OBJECT, 503)},
-    }
-
-
-_OBJECT = {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}
-
-
-def _operation(
-    summary: str, good: dict[str, Any], *faults: int, parameters: list[dict[str, Any]] | None = None
-) -> dict[str, Any]:
-    schema = {"$ref": REF.format(model="Error")}
-    bad = {"description": "Refused", "content": {"application/json": {"schema": schema}}}
-    return {
-        "summary": summary,
-        "parameters": parameters or [],
-        "responses": {"200": good, **{str(status): bad for status in faults}},
-    }
-
-
-def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            },
+        ),
+    ]
 
 
 def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -151,22 +93,28 @@ def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class Docs:
-    """`/openapi.json` and `/docs`."""
+    """The description for machines at `/openapi.json`, and for people at `/docs`."""
 
-    def __init__(self, headers: ReplyHeaders, model: str | None = None) -> None:
+    def __init__(self, headers: ReplyHeaders) -> None:
         self._headers = headers
-        self._model = model
 
-    async def schema(self, request: Request, owner: str) -> ASGIApp:
-        return json_reply(orjson.dumps(openapi(self._model)), self._headers(request))
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute, dependencies=[Anybody], include_in_schema=False)
+        router.get("/openapi.json")(self.schema)
+        router.get("/docs")(self.page)
+        return router
 
-    async def page(self, request: Request, owner: str) -> ASGIApp:
-        return HTMLResponse(_page(), headers=self._headers(request))
+    async def schema(self, request: Request) -> Response:
+        document = await asyncio.to_thread(request.app.openapi)
+        return json_reply(orjson.dumps(document), self._headers(request))
+
+    async def page(self, request: Request) -> Response:
+        document = await asyncio.to_thread(request.app.openapi)
+        return HTMLResponse(page_of(document), headers=self._headers(request))
 
 
-@cache
-def _page() -> str:
-    document = openapi()
+def page_of(document: dict[str, Any]) -> str:
+    """The page for people: calls, fields and schemas, with no script and nothing from elsewhere."""
     calls = "".join(
         f"<tr><td><code>{method.upper()}</code></td><td><code>{html.escape(path)}</code></td>"
         f"<td>{html.escape(operation['summary'])}</td></tr>"

@@ -1,18 +1,19 @@
-"""The table of fields, told: to machines at `/v1/fields`, to people in docs/api.md."""
+"""The table of fields: for machines at `/v1/fields`, for people in docs/api.md."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import orjson
+from fastapi import APIRouter
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.wire.fields import FIELDS
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
-
     from trt_responses.web.headers import ReplyHeaders
 
 
@@ -27,7 +28,13 @@ class Fields:
         self._body = orjson.dumps({"object": "list", "data": rows})
         self._headers = headers
 
-    async def list(self, request: Request, owner: str) -> ASGIApp:
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute)
+        text = "What is done with each field"
+        router.get("/v1/fields", summary=text, responses=replies(401, 403))(self.list)
+        return router
+
+    async def list(self, request: Request, owner: Owner) -> Response:
         return json_reply(self._body, self._headers(request))
 
 

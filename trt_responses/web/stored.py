@@ -6,15 +6,21 @@ What this server makes itself it reads from its own log; the rest is the store's
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
+from fastapi import APIRouter
+from pydantic import BeforeValidator, Field
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
 from trt_responses.response.background.lost import snapshot
 from trt_responses.response.background.replay import frames_of
 from trt_responses.store.base import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import dialect_of, ignored_header
 from trt_responses.web.stream.sse import Follow
 from trt_responses.web.stream.tail import Tail
@@ -23,7 +29,6 @@ from trt_responses.wire.listing import Order, Page, page_of, whole
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from trt_responses.response.background.background import Background
@@ -35,6 +40,24 @@ if TYPE_CHECKING:
 TRUTHS = {"true": True, "1": True, "false": False, "0": False, "": False}
 IGNORED = ("include", "include[]", "include_obfuscation")
 MAX_LIMIT = 100
+LARGEST = 2**53 - 1
+
+
+def _whole_number(value: object, least: int, most: int) -> int:
+    """A number as a query writes it. What is no text is a default, and stays."""
+    if isinstance(value, int):
+        return value
+    text = str(value)
+    if text.isascii() and text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
+        return int(text)
+    raise ValueError(f"it must be an integer from {least} to {most}")
+
+
+Limit = Annotated[
+    int,
+    Field(ge=1, le=MAX_LIMIT),
+    BeforeValidator(partial(_whole_number, least=1, most=MAX_LIMIT)),
+]
 
 
 class Stored:
@@ -57,9 +80,25 @@ class Stored:
         self._dialect = dialect
         self._sleep = sleep
 
+    def router(self) -> APIRouter:
+        """The routes that write no stream; `retrieve` may, and is mounted as a hot one."""
+        router = APIRouter(route_class=ColdRoute, prefix="/v1/responses/{response_id}")
+        router.delete("", summary="Delete a stored response", responses=replies(401, 403, 404))(
+            self.delete
+        )
+        router.post(
+            "/cancel", summary="Stop a background response", responses=replies(400, 401, 403, 404)
+        )(self.cancel)
+        router.get(
+            "/input_items",
+            summary="List what a response was asked",
+            responses=replies(400, 401, 403, 404, 409),
+        )(self.input_items)
+        return router
+
     async def retrieve(self, request: Request, owner: str) -> ASGIApp:
-        found = await self._found(request, owner)
-        headers = self._headers(request) | _told(request)
+        found = await self._found(request.path_params["response_id"], owner)
+        headers = self._headers(request) | _ignored(request)
         if _truth(request, "stream"):
             return await self._replay(found, request, owner, headers)
         if "starting_after" in request.query_params:
@@ -69,7 +108,7 @@ class Stored:
     async def _replay(
         self, found: Record | Job, request: Request, owner: str, headers: dict[str, str]
     ) -> ASGIApp:
-        after = _number(request, "starting_after", -1, least=0)
+        after = _number(request, "starting_after", -1)
         if isinstance(found, Record) and not orjson.loads(found.body)["background"]:
             raise InvalidRequest(
                 f"Response '{found.id}' was not made in the background, and only those can be "
@@ -86,16 +125,15 @@ class Stored:
         )
         return await tail.over(frames, ready=isinstance(found, Record) or found.lost)
 
-    async def delete(self, request: Request, owner: str) -> ASGIApp:
-        response_id = request.path_params["response_id"]
+    async def delete(self, request: Request, response_id: str, owner: Owner) -> Response:
         if not await self._store.delete(response_id, owner):
             raise unknown(response_id)
         self._background.drop(response_id, owner)
         gone = {"id": response_id, "object": "response", "deleted": True}
         return json_reply(orjson.dumps(gone), self._headers(request))
 
-    async def cancel(self, request: Request, owner: str) -> ASGIApp:
-        found = await self._found(request, owner)
+    async def cancel(self, request: Request, response_id: str, owner: Owner) -> Response:
+        found = await self._found(response_id, owner)
         if isinstance(found, Record) and not orjson.loads(found.body)["background"]:
             raise InvalidRequest(
                 f"Response '{found.id}' was not made in the background: hang up to end such a one.",
@@ -106,9 +144,17 @@ class Stored:
             found = _there(found.id, await self._background.cancel(found.id, owner))
         return json_reply(self._snapshot(found, owner), self._headers(request))
 
-    async def input_items(self, request: Request, owner: str) -> ASGIApp:
-        page = _page(request)
-        found = await self._found(request, owner)
+    async def input_items(
+        self,
+        request: Request,
+        response_id: str,
+        owner: Owner,
+        after: str | None = None,
+        limit: Limit = 20,
+        order: Order = "desc",
+    ) -> Response:
+        page = Page(order, limit, after)
+        found = await self._found(response_id, owner)
         if isinstance(found, Job):
             raise InvalidRequest(
                 f"Response '{found.id}' has not ended, and its items are kept at its end.",
@@ -120,10 +166,9 @@ class Stored:
         listed = page_of([whole(orjson.loads(block.item)) for block in brought], page)
         if listed is None:
             raise _wrong("after", f"no item of the list has the id {page.after!r:.100}")
-        return json_reply(orjson.dumps(listed), self._headers(request) | _told(request))
+        return json_reply(orjson.dumps(listed), self._headers(request) | _ignored(request))
 
-    async def _found(self, request: Request, owner: str) -> Record | Job:
-        response_id = request.path_params["response_id"]
+    async def _found(self, response_id: str, owner: str) -> Record | Job:
         return _there(response_id, await self._store.get(response_id, owner))
 
     def _snapshot(self, found: Record | Job, owner: str) -> bytes:
@@ -153,16 +198,8 @@ def unknown(response_id: str, expired: Expired | None = None) -> NotFound:
     )
 
 
-def _told(request: Request) -> dict[str, str]:
+def _ignored(request: Request) -> dict[str, str]:
     return ignored_header([name for name in IGNORED if name in request.query_params])
-
-
-def _page(request: Request) -> Page:
-    order = request.query_params.get("order", "desc")
-    if order not in get_args(Order):
-        raise _wrong("order", f"it must be 'asc' or 'desc', got {order!r:.60}")
-    limit = _number(request, "limit", 20, least=1, most=MAX_LIMIT)
-    return Page("asc" if order == "asc" else "desc", limit, request.query_params.get("after"))
 
 
 def _truth(request: Request, name: str) -> bool:
@@ -172,13 +209,12 @@ def _truth(request: Request, name: str) -> bool:
     return truth
 
 
-def _number(request: Request, name: str, default: int, *, least: int, most: int = 2**53 - 1) -> int:
+def _number(request: Request, name: str, default: int) -> int:
     value = request.query_params.get(name)
-    if value is None:
-        return default
-    if value.isascii() and value.isdecimal() and len(value) <= 16 and least <= int(value) <= most:
-        return int(value)
-    raise _wrong(name, f"it must be an integer from {least} to {most}, got {value!r:.60}")
+    try:
+        return default if value is None else _whole_number(value, 0, LARGEST)
+    except ValueError as error:
+        raise _wrong(name, f"{error}, got {value!r:.60}") from None
 
 
 def _wrong(name: str, why: str) -> ApiError:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tests.support.served import SETTINGS
+import pytest
+
+from tests.support.served import SETTINGS, served
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
-from trt_responses.web.docs import _page, openapi
+from trt_responses.web.docs import page_of
 from trt_responses.wire.judge import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+ERROR = "#/components/schemas/Error"
+
+
+@cache
+def document() -> dict[str, Any]:
+    return create_app(Settings(**SETTINGS), engine=ScriptedEngine([])).openapi()
 
 
 def references(node: Any) -> Iterator[str]:
@@ -29,30 +41,66 @@ def references(node: Any) -> Iterator[str]:
 
 
 def test_every_reference_resolves() -> None:
-    document = json.loads(json.dumps(openapi()))
-    found = list(references(document))
+    whole = json.loads(json.dumps(document()))
+    found = list(references(whole))
     assert found
     for reference in found:
-        node = document
+        node = whole
         for step in reference.removeprefix("#/").split("/"):
             node = node[step]
 
 
-def test_every_route_is_described_and_no_other() -> None:
-    app = create_app(Settings(**SETTINGS), engine=ScriptedEngine([]))
-    served = {
-        (re.sub(r":\w+}", "}", route.path), method.lower())  # type: ignore[attr-defined]
-        for route in app.routes
-        for method in route.methods  # type: ignore[attr-defined]
-        if method != "HEAD"
+CALLS = {
+    *{("/v1/responses", "post"), ("/v1/responses/input_tokens", "post"), ("/v1/models", "get")},
+    *{("/v1/responses/{response_id}", "get"), ("/v1/responses/{response_id}", "delete")},
+    *{("/v1/responses/{response_id}/cancel", "post"), ("/v1/models/{model}", "get")},
+    *{("/v1/responses/{response_id}/input_items", "get"), ("/v1/fields", "get")},
+    *{("/health/live", "get"), ("/health/ready", "get")},
+}
+
+
+def test_every_call_is_described_and_served_and_no_other() -> None:
+    described = {(path, method) for path, calls in document()["paths"].items() for method in calls}
+    assert described == CALLS
+
+    async def story() -> None:
+        async with served() as s:
+            for path, method in sorted(described):
+                call = await s.client.send(method.upper(), re.sub("{.*?}", "x", path))
+                assert call.status != 405, (method, path)
+                assert call.status == 200 or call.error["code"] != "unknown_url", (method, path)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("call", sorted(CALLS))
+def test_a_call_is_described_with_what_it_takes_and_how_it_refuses(call: tuple[str, str]) -> None:
+    path, method = call
+    operation = document()["paths"][path][method]
+    assert operation["summary"]
+    named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+    assert named == set(re.findall("{(.*?)}", path))
+    assert "422" not in operation["responses"], "a wrong parameter is a 400 here"
+    for status, said in operation["responses"].items():
+        schema = said["content"]["application/json"]["schema"]
+        assert schema == ({"type": "object"} if status == "200" else {"$ref": ERROR}), status
+    queries = {
+        p["name"]: p["schema"] for p in operation.get("parameters", []) if p["in"] == "query"
     }
-    described = {(path, method) for path, calls in openapi()["paths"].items() for method in calls}
-    assert served - described == {("/docs", "get"), ("/openapi.json", "get")}
-    assert described <= served
+    if path.endswith("input_items"):
+        limit = queries["limit"]
+        assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 100, 20)
+        assert queries["order"]["enum"] == ["asc", "desc"]
+        assert set(queries) == {"limit", "order", "after"}
+    elif call == ("/v1/responses/{response_id}", "get"):
+        assert set(queries) == {"stream", "starting_after"}
+        assert "text/event-stream" in operation["responses"]["200"]["content"]
+    else:
+        assert not queries
 
 
 def test_the_body_is_described_with_the_types_and_bounds_that_are_enforced() -> None:
-    body = openapi()["components"]["schemas"]["CreateResponse"]
+    body = document()["components"]["schemas"]["CreateResponse"]
     assert set(body["required"]) == {"model", "input"}
     assert {"minimum": 0, "maximum": 2}.items() <= body["properties"]["temperature"]["anyOf"][
         0
@@ -64,7 +112,7 @@ def test_the_body_is_described_with_the_types_and_bounds_that_are_enforced() -> 
 
 
 def test_the_page_needs_no_other_server_and_names_every_field() -> None:
-    page = _page()
+    page = page_of(document())
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
     assert "<script" not in page
     for field in FIELDS:

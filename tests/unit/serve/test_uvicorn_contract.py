@@ -1,0 +1,120 @@
+"""What `serve/` uses of uvicorn that uvicorn does not promise: each name, in the pinned version.
+
+uvicorn is pinned exactly. When the pin moves, this test names what has to be looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import uvicorn
+from uvicorn.protocols.http import flow_control, httptools_impl
+
+import trt_responses.serve as serve
+from trt_responses.serve.protocol import Protocol
+from trt_responses.serve.server import Server
+from trt_responses.serve.silence import Flow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONNECTION = {
+    *("answered", "cycle", "flow", "headers", "loop", "parser", "pipeline", "transport", "url"),
+}
+"""Attributes of a connection that we read or set; `answered` is ours."""
+CYCLE = {
+    *("disconnected", "keep_alive", "message_event", "response_complete", "response_started"),
+}
+"""Attributes of a request and its reply."""
+FLOW = {"read_paused", "resume_reading"}
+OVERRIDDEN = {
+    Protocol: {
+        *("_start_asgi_task", "_unsupported_upgrade_warning", "connection_lost", "connection_made"),
+        *("data_received", "on_body", "on_headers_complete", "on_message_begin"),
+        *("on_message_complete", "on_response_complete", "send_400_response"),
+    },
+    Flow: {"__init__", "resume_reading"},
+    Server: {"__init__", "on_tick", "shutdown", "startup"},
+}
+"""Methods of uvicorn's that ours take the place of, or come before."""
+BASES = {
+    Protocol: httptools_impl.HttpToolsProtocol,
+    Flow: flow_control.FlowControl,
+    Server: uvicorn.Server,
+}
+
+
+def test_the_version_is_pinned_and_is_the_one_that_is_tested() -> None:
+    root = Path(serve.__path__[0]).parents[1]
+    wanted = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"uvicorn[standard]=={version('uvicorn')}" in wanted
+    constraints = (root / "constraints.txt").read_text().split()
+    assert f"uvicorn=={version('uvicorn')}" in constraints
+
+
+@pytest.mark.parametrize("ours", OVERRIDDEN, ids=lambda ours: ours.__name__)
+def test_what_ours_override_is_there_and_takes_the_same(ours: type) -> None:
+    base = BASES[ours]
+    lines = [kind for kind in ours.__mro__ if kind.__module__.startswith("trt_responses")]
+    overridden = {
+        name
+        for kind in lines
+        for name, value in vars(kind).items()
+        if inspect.isfunction(value) and name in vars(base)
+    }
+    overridden -= {"__init__"} if ours is Protocol else set()
+    assert overridden == OVERRIDDEN[ours]
+    for name in overridden - {"__init__"}:
+        assert _parameters(getattr(ours, name)) == _parameters(getattr(base, name)), name
+
+
+def _parameters(method: Callable[..., object]) -> list[str]:
+    return list(inspect.signature(method).parameters)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (httptools_impl.HttpToolsProtocol, CONNECTION - {"answered"}),
+        (httptools_impl.RequestResponseCycle, CYCLE),
+        (flow_control.FlowControl, FLOW),
+        (uvicorn.Server, {"servers", "started"}),
+    ],
+)
+def test_what_ours_read_and_set_is_there(kind: type, names: set[str]) -> None:
+    source = inspect.getsource(kind)
+    for name in names:
+        assert re.search(rf"self\.{name}\b|def {name}\b", source), name
+
+
+def test_no_other_name_of_a_connection_a_cycle_or_a_flow_is_used() -> None:
+    """Read from the files themselves, so that a name cannot come in unnoticed."""
+    used: dict[str, set[str]] = {"cycle": set(), "flow": set(), "self": set()}
+    defined: set[str] = set()
+    for name in ("protocol.py", "silence.py"):
+        tree = ast.parse((Path(serve.__path__[0]) / name).read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                defined.add(node.target.id)
+            elif isinstance(node, ast.Assign):
+                defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.Attribute):
+                owner = node.value
+                held = owner.attr if isinstance(owner, ast.Attribute) else ""
+                held = owner.id if isinstance(owner, ast.Name) else held
+                if held in used:
+                    used[held].add(node.attr)
+    ours = {name for name in defined if name not in CONNECTION} | {"_now", "resumed"}
+    assert used["cycle"] <= CYCLE
+    assert used["flow"] <= FLOW | {"resumed"}
+    theirs = used["self"] - ours - FLOW
+    assert theirs <= CONNECTION | OVERRIDDEN[Protocol], theirs

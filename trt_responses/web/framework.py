@@ -1,0 +1,131 @@
+"""FastAPI as this server uses it, and the one place where it is bent.
+
+Most routes are FastAPI's own: routers, parameters, dependencies and their OpenAPI (`ColdRoute`).
+Those that may write a stream are described to FastAPI in the same way and run as raw ASGI apps
+(`HotRoute`), for a stream's `send` is called for every engine step, and each layer that wraps it
+costs 0.5 µs a token. For the same reason `App` has no layers of FastAPI's own: what they do for a
+request that breaks is done before its reply begins, by the routes and by `RoutingErrors`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from fastapi.routing import APIRoute
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+
+from trt_responses.web.endpoint import reply_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from fastapi.telemetry import TelemetryConfig
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+"""FastAPI's own would wrap each `send`, once a process sets a tracer for something else."""
+
+ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+class App(FastAPI):
+    """FastAPI without its layers, and with an OpenAPI document that has our shape of errors."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            openapi_url=None,  # it is a cold route of ours, with the headers of every reply
+            redirect_slashes=False,  # a redirect would go where an unchecked Host says
+            telemetry=NO_TELEMETRY,
+            **options,
+        )
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = AsyncExitStackMiddleware(self.router)  # which FastAPI's routes ask for
+        for layer, args, kwargs in reversed(self.user_middleware):
+            app = layer(app, *args, **kwargs)
+        return app
+
+    def openapi(self) -> dict[str, Any]:
+        """FastAPI's document. A parameter that is wrong is a 400 here, and never its 422."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            for operations in document["paths"].values():
+                for operation in operations.values():
+                    operation["responses"].pop("422", None)
+            components = document.setdefault("components", {})
+            schemas = components.setdefault("schemas", {})
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            schemas["Error"] = ERROR
+            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        return self.openapi_schema or {}
+
+
+class ColdRoute(APIRoute):
+    """A route of FastAPI's whose faults are told in the API's shape."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except Exception as error:
+                return reply_of(error, request, request.app.state.reply_headers(request))
+
+        return answered
+
+
+class HotRoute(APIRoute):
+    """A route that FastAPI describes from a function's signature and options, and never calls:
+    `app` answers its requests."""
+
+    def __init__(
+        self, path: str, described: Callable[..., Any], *, app: ASGIApp, **options: Any
+    ) -> None:
+        super().__init__(path, described, **options)
+        self.app = app
+
+
+async def _owner(request: Request) -> str:
+    owner: str = request.app.state.guard.owner(request)
+    return owner
+
+
+async def _anybody(request: Request) -> None:
+    request.app.state.anybody.owner(request)
+
+
+Owner = Annotated[str, Depends(_owner)]
+"""A parameter of a cold route: whose key came with the request, which the guard has let in."""
+Anybody = Depends(_anybody)
+"""A dependency of routes that need no key and no host of ours."""
+
+
+def replies(*refused: int) -> dict[int | str, dict[str, Any]]:
+    """What a route's description says of its statuses: 200, and those with which it refuses."""
+    statuses: dict[int | str, dict[str, Any]] = {200: _said("OK", {"type": "object"})}
+    error = _said("Refused", {"$ref": "#/components/schemas/Error"})
+    return statuses | dict.fromkeys(refused, error)
+
+
+def _said(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
