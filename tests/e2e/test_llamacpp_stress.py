@@ -21,15 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+from openai_harmony import load_harmony_encoding
 
 from tests.support.gather import Gather, begin, generated
-from trt_responses.engine.base import GenerateOptions, Guide
+from trt_responses.engine.base import CONTINUATION_PRIORITY, GenerateOptions, Guide
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.llamacpp.keeper import Patience
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
+from trt_responses.frozen import replace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
     from trt_responses.engine.llamacpp.process import Child
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -41,7 +43,9 @@ CONTEXT = 32_768
 PROMPT = list(range(300, 340))
 FREE = GenerateOptions(CONTEXT, (), temperature=1.0, seed=5)
 SHORT = GenerateOptions(4, (), temperature=0.0)
-PATIENCE_S = 60.0
+LONG_GUIDED = GenerateOptions(CONTEXT, (), seed=5, guide=Guide("regex", "[a-z ]*!"))
+BOOLEAN = GenerateOptions(20, (), guide=Guide("json_schema", '{"type":"boolean"}'))
+PATIENCE_S = 110.0
 
 T = TypeVar("T")
 
@@ -89,6 +93,9 @@ class Bench:
     def run(self, claim: Coroutine[None, None, T]) -> T:
         return self.runner.run(asyncio.wait_for(claim, PATIENCE_S))
 
+    def ask(self, prompt_ids: Sequence[int], options: GenerateOptions) -> Gather:
+        return self.run(generated(self.engine, prompt_ids, options))
+
 
 @pytest.fixture(scope="module")
 def bench(random_gguf: Path) -> Iterator[Bench]:
@@ -109,16 +116,22 @@ async def kill(engine: LlamaCppEngine) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_killed_child_fails_what_runs_and_the_next_child_serves(random_gguf: Path) -> None:
+def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_what_is_free(
+    random_gguf: Path,
+) -> None:
     async def claim() -> None:
         delays: list[float] = []
         async with running(make(random_gguf, delays=delays)) as engine:
-            told, _ = begin(engine, PROMPT, FREE)
+            told, handle = begin(engine, PROMPT, FREE)
+            guided, _ = begin(engine, PROMPT, LONG_GUIDED)
+            await guided.some(3)
             await told.some(3)
             first = child_of(engine).pid
             await kill(engine)
-            assert told.end.finish == "error"
-            assert told.end.error
+            assert guided.end.finish == "error"
+            assert guided.end.error
+            assert not told.finished
+            before = len(told.token_ids)
             assert not engine.health().ready
             with pytest.raises(EngineUnavailable) as refused:
                 begin(engine, PROMPT, SHORT)
@@ -127,6 +140,9 @@ def test_a_killed_child_fails_what_runs_and_the_next_child_serves(random_gguf: P
             assert (health.alive, health.ready) == (True, True)
             assert child_of(engine).pid != first
             assert (await generated(engine, PROMPT, SHORT)).end.finish == "length"
+            await told.some(before + 3)
+            assert [chunk.cached_tokens for chunk in told.chunks if chunk.cached_tokens] == []
+            handle.abort()
             assert delays == [0.1]
 
     run(claim())
@@ -139,12 +155,12 @@ def test_a_prompt_that_kills_twice_is_quarantined_and_the_engine_that_keeps_dyin
         delays: list[float] = []
         engine = make(random_gguf, patience=Patience(max_failures=3), delays=delays)
         async with running(engine):
+            told, _ = begin(engine, PROMPT, FREE)
             for _ in range(2):
-                told, _ = begin(engine, PROMPT, FREE)
-                await told.some(1)
+                await told.some(len(told.token_ids) + 1)
                 await kill(engine)
-                assert told.end.finish == "error"
                 assert (await engine.settled()).ready
+            assert "digest" in (told.end.error or "")
             with pytest.raises(InvalidRequest, match="digest") as refused:
                 begin(engine, PROMPT, SHORT)
             assert refused.value.code == "prompt_quarantined"
@@ -159,6 +175,126 @@ def test_a_prompt_that_kills_twice_is_quarantined_and_the_engine_that_keeps_dyin
                 begin(engine, PROMPT, SHORT)
 
     run(claim())
+
+
+def test_a_free_run_ends_as_if_its_child_had_never_died(demo_gguf: Path) -> None:
+    """Greedy, by a trained model: its next id hangs on no rounding."""
+    question = "<|start|>user<|message|>Count from 1 to 9.<|end|><|start|>assistant"
+    prompt = load_harmony_encoding("HarmonyGptOss").encode(question, allowed_special="all")
+
+    async def claim() -> None:
+        async with running(make(demo_gguf)) as engine:
+            wish = GenerateOptions(40, (), temperature=0.0)
+            whole = await generated(engine, prompt, wish)
+            told, _ = begin(engine, prompt, wish)
+            await told.some(2)
+            await kill(engine)
+            assert not told.finished
+            await told.done()
+            assert told.token_ids == whole.token_ids
+            assert told.end == whole.end
+
+    run(claim())
+
+
+DEADLY = ["-9223372036854775807", "-9223372036854775808", "-9.223372036854775808e18"]
+
+
+def deadly(number: str) -> GenerateOptions:
+    """A guide that ends llama.cpp's process, written so that the engine cannot see it."""
+    return GenerateOptions(20, (), guide=Guide("json_schema", f'{{"const":"deadly {number}"}}'))
+
+
+def careless(gguf: Path, **options: object) -> LlamaCppEngine:
+    """An engine that writes deadly guides as they are."""
+    engine = make(gguf, **options)  # type: ignore[arg-type]
+    engine._spelled = lambda text: re.sub('"deadly ([^"]*)"', r"\1", text)
+    return engine
+
+
+def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(random_gguf: Path) -> None:
+    """Three first steps at once, of which one kills; a fourth request has long been speaking."""
+
+    async def claim() -> None:
+        async with running(careless(random_gguf, slots=4)) as engine:
+            speaking, handle = begin(engine, PROMPT, FREE)
+            await speaking.some(1)
+            innocent, _ = begin(engine, [*PROMPT, 1], SHORT)
+            killer, _ = begin(engine, [*PROMPT, 2], deadly(DEADLY[0]))
+            guided, _ = begin(engine, [*PROMPT, 3], BOOLEAN)
+            assert (await killer.done()).end.finish == "error"
+            assert "guide" in (killer.end.error or "")
+            assert (await innocent.done()).end.finish == "length"
+            assert (await guided.done()).end.finish == "stop"
+            await speaking.some(len(speaking.token_ids) + 3)
+            handle.abort()
+            with pytest.raises(InvalidRequest) as refused:
+                begin(engine, [*PROMPT, 4], deadly(DEADLY[0]))
+            assert refused.value.code == "guide_quarantined"
+            assert (await generated(engine, [*PROMPT, 2], BOOLEAN)).end.finish == "stop"
+
+    run(claim())
+
+
+def test_one_owners_deadly_requests_never_end_the_engine(random_gguf: Path) -> None:
+    """Each guide kills twice; an engine that died twice by itself would give up."""
+
+    async def claim() -> None:
+        engine = careless(random_gguf, patience=Patience(max_failures=2))
+        async with running(engine):
+            for number in DEADLY[:2]:
+                assert (await generated(engine, PROMPT, deadly(number))).end.finish == "error"
+                assert (await engine.settled()).ready
+            assert (await generated(engine, PROMPT, SHORT)).end.finish == "length"
+
+    run(claim())
+
+
+def test_a_run_that_has_begun_waits_for_the_next_child(random_gguf: Path) -> None:
+    async def claim() -> None:
+        async with running(make(random_gguf)) as engine:
+            await kill(engine)
+            assert not engine.health().ready
+            with pytest.raises(EngineUnavailable):
+                begin(engine, PROMPT, SHORT)
+            wish = replace(SHORT, priority=CONTINUATION_PRIORITY)
+            assert (await generated(engine, PROMPT, wish)).end.finish == "length"
+
+    run(claim())
+
+
+@pytest.mark.parametrize("number", DEADLY)
+def test_a_number_that_kills_is_refused_before_the_child_hears_of_it(
+    bench: Bench, number: str
+) -> None:
+    child = child_of(bench.engine).pid
+    with pytest.raises(InvalidRequest, match="number"):
+        guided(bench, Guide("json_schema", f'{{"enum":[[{number}]]}}'))
+    assert bench.ask(PROMPT, SHORT).end.finish == "length"
+    assert child_of(bench.engine).pid == child
+
+
+ODD = {
+    "presence": replace(SHORT, presence_penalty=2.0),
+    "frequency": replace(SHORT, frequency_penalty=-2.0),
+    "huge penalty": replace(SHORT, presence_penalty=1e308),
+    "cold": replace(SHORT, temperature=1e-300),
+    "hot": replace(SHORT, temperature=1e300),
+    "no nucleus": replace(SHORT, temperature=1.0, top_p=0.0),
+    "min_p of all": replace(SHORT, temperature=1.0, min_p=1.0),
+    "huge top_k": replace(SHORT, temperature=1.0, top_k=2**31 - 1),
+    "seed beyond 64 bits": replace(SHORT, temperature=1.0, seed=-(2**70)),
+    "an id that is not": replace(SHORT, banned_ids=(-1, 201_088)),
+    "all logprobs, guided": replace(SHORT, logprobs=20, guide=Guide("regex", "[ab]{99}")),
+}
+
+
+@pytest.mark.parametrize("wish", ODD.values(), ids=ODD)
+def test_odd_options_are_obeyed_and_kill_nothing(bench: Bench, wish: GenerateOptions) -> None:
+    child = child_of(bench.engine).pid
+    told = bench.ask(PROMPT, wish)
+    assert (told.end.finish, len(told.token_ids)) == ("length", SHORT.max_tokens)
+    assert child_of(bench.engine).pid == child
 
 
 def test_a_child_that_stands_still_is_replaced_and_the_line_is_served(random_gguf: Path) -> None:

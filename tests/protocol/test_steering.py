@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.served import Served, script, served
 from tests.support.steering import GUIDES
-from trt_responses.response.generation import CONTINUATION_PRIORITY
+from trt_responses.engine.base import CONTINUATION_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

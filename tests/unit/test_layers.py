@@ -88,7 +88,6 @@ SHARED = {"store.at_rest", "prepare.checkpoint", "prepare.graph"}
 folders that all of them share."""
 
 NOT_YET: set[Edge] = {
-    ("engine.ask", "engine.trtllm.api"),
     ("prepare.card", "prepare.chain"),
     ("prepare.chain", "prepare.tensorrt.binding"),
     ("prepare.chain", "prepare.tensorrt.plan_file"),

@@ -1,13 +1,11 @@
-"""Small requests of our own: does the engine live, do its guides guide. And its end, bounded.
+"""Small requests of the server's own: does an engine live, and do its guides guide.
 
-Knows how to wait with a deadline; knows neither the package nor other requests.
+Knows how to wait with a deadline; knows no concrete engine.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.engine.base import Handle, Sink
-    from trt_responses.engine.trtllm.api import LLM
-
-logger = logging.getLogger(__name__)
 
 PROBE_IDS = (CONTROL.start,)
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0, priority=1.0)
@@ -40,8 +35,8 @@ class Answer:
             self.end.set_result(chunk)
 
 
-async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float) -> Chunk:
-    """How a request ends; one that is refused or too late ends with an error."""
+async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float | None) -> Chunk:
+    """The chunk with which a request ends; one that is refused or too late ends with an error."""
     answer = Answer()
     try:
         handle = begin(answer)
@@ -53,21 +48,3 @@ async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float) -> Chun
         return Chunk(finish="error", error=f"no token within {deadline_s:g} s")
     finally:
         handle.abort()
-
-
-async def shut_down(llm: LLM, deadline_s: float) -> None:
-    """In a thread of its own: with a dead worker it may never return, and must not hold us."""
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-
-    def shut() -> None:
-        try:
-            llm.shutdown()
-        finally:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(done.set)
-
-    threading.Thread(target=shut, daemon=True).start()
-    try:
-        await asyncio.wait_for(done.wait(), deadline_s)
-    except TimeoutError:
-        logger.warning("TensorRT-LLM did not shut down within %g s.", deadline_s)

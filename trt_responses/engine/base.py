@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Finish = Literal["stop", "length", "error"]
 GuideKind = Literal["json_schema", "regex"]
 
+CONTINUATION_PRIORITY = 1.0
+"""Later requests of a run go ahead of new ones: a run is never left waiting half-way."""
+
 
 class Logprob(NamedTuple):
     """The chosen id, and the likeliest ids beside it, best first."""

@@ -12,6 +12,9 @@ from trt_responses.errors import InvalidRequest
 if TYPE_CHECKING:
     from trt_responses.engine.base import Guide
 
+DEADLY = -(2.0**63)
+"""llguidance ends the whole process where a schema has it as a constant."""
+
 
 def grammar(guide: Guide) -> str:
     if guide.kind == "regex":
@@ -20,10 +23,32 @@ def grammar(guide: Guide) -> str:
         schema = orjson.loads(guide.source)
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The guide's JSON schema is not JSON: {error}.") from None
+    if _holds(schema, DEADLY):
+        raise InvalidRequest(
+            f"The guide's JSON schema holds a number that no engine can take, {DEADLY:.0f}: leave "
+            "it out, or give it as a string."
+        )
     # Free whitespace is a place where a model can stay for ever.
     strict = {"x-guidance": {"whitespace_flexible": False}}
     schema = {**schema, **strict} if isinstance(schema, dict) else strict
-    return f"%llguidance {{}}\nstart: %json {orjson.dumps(schema).decode()}"
+    try:
+        return f"%llguidance {{}}\nstart: %json {orjson.dumps(schema).decode()}"
+    except TypeError:  # what it reads it does not always write
+        raise InvalidRequest("The guide's JSON schema is nested too deep.") from None
+
+
+def _holds(value: object, number: float) -> bool:
+    """Whether a JSON value holds a number that is this one as a double."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case dict() as members:
+                waiting.extend(members.values())
+            case list() as items:
+                waiting.extend(items)
+            case int() | float() as found if float(found) == number:
+                return True
+    return False
 
 
 def _between_slashes(pattern: str) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from trt_responses.engine.base import CONTINUATION_PRIORITY
 from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_TEXT: Callable[[int], bytes | None] = dict[int, bytes]().get
-
-CONTINUATION_PRIORITY = 1.0
-"""Later segments of a run go ahead of new requests: a run is never left waiting half-way."""
 
 
 class Generation:

@@ -10,12 +10,11 @@ import pytest
 
 from tests.support import lawful
 from tests.support.replay import PROMPT, Part, Stage, followed, ids_of, plain
-from trt_responses.engine.base import Chunk, Health, Limits
+from trt_responses.engine.base import CONTINUATION_PRIORITY, Chunk, Health, Limits
 from trt_responses.errors import ApiError, EngineUnavailable
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.steer.gate import Gate
 from trt_responses.harmony.steer.plans import Segment
-from trt_responses.response.generation import CONTINUATION_PRIORITY
 from trt_responses.response.log.log import Cursor
 from trt_responses.tokens.vocabulary import CONTROL
 

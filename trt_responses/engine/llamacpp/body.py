@@ -68,13 +68,27 @@ def words(
         "presence_penalty": options.presence_penalty,
         "frequency_penalty": options.frequency_penalty,
         "repeat_penalty": 1.0,
-        "repeat_last_n": -1 if penalised else 0,
+        "repeat_last_n": len(prompt_ids) + left if penalised else 0,
         "seed": seed % OWN_SEED,
         "n_probs": 0 if options.logprobs is None else max(1, options.logprobs),
         "logit_bias": [(token_id, False) for token_id in banned],
         "ignore_eos": False,
         "stop": (),
         "grammar": "" if options.guide is None else spelled(grammar(options.guide)),
+    }
+
+
+def resumed(words: Words, ids: Sequence[int]) -> Words:
+    """The same request for another child, which goes on behind these ids."""
+    prompt, left, seed = words["prompt"], words["n_predict"], words["seed"]
+    assert isinstance(prompt, list)
+    assert isinstance(left, int)
+    assert isinstance(seed, int)
+    return {
+        **words,
+        "prompt": [*prompt, *ids],
+        "n_predict": left - len(ids),
+        "seed": (seed + len(ids)) % OWN_SEED,  # or it would draw the same numbers again
     }
 
 

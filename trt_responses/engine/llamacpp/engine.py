@@ -1,7 +1,8 @@
 """The embedded engine: llama.cpp in a child process, which may die without taking the server.
 
-Knows the line before the slots, and which requests run; the child's life is in
-`keeper`, the words spoken with it in `body` and `events`.
+When it dies, what killed it is blamed, and the innocent go on in the next child. Knows the line
+before the slots, and which requests run; the child's life is in `keeper`, whom to blame in
+`blame`, the words spoken with it in `body` and `events`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,26 @@ import asyncio
 import heapq
 import itertools
 import logging
+import math
 import random
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.admission import room
-from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Health, Limits
+from trt_responses.engine.ask import last_chunk
+from trt_responses.engine.base import (
+    CONTINUATION_PRIORITY,
+    Chunk,
+    GenerateOptions,
+    Guide,
+    Health,
+    Limits,
+)
 from trt_responses.engine.llamacpp import body
+from trt_responses.engine.llamacpp.blame import Blame
 from trt_responses.engine.llamacpp.keeper import Keeper, Patience
 from trt_responses.engine.llamacpp.process import Child, Model, check_file, spare_cores
-from trt_responses.engine.llamacpp.quarantine import Quarantine
-from trt_responses.engine.llamacpp.stream import Answer, Stream
+from trt_responses.engine.llamacpp.request import Request
 from trt_responses.engine.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError
 
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from trt_responses.engine.base import Sink
+    from trt_responses.engine.base import Handle, Sink
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +52,10 @@ CANARY = GenerateOptions(
 )
 """Forced letters beyond ASCII are where a guide breaks off when a model file lacks its merges."""
 PROBE_IDS = (0,)
+LAST_MOMENT_S = 0.5
+"""So long a child that broke off may take to be gone by itself, and to say why."""
+ABOVE_ALL = math.inf
+"""The priority of a request that another child has begun."""
 
 
 class LlamaCppEngine:
@@ -69,6 +82,7 @@ class LlamaCppEngine:
             self._model,
             self._patience,
             prove=self._prove,
+            excused=self._excused,
             on_up=self._up,
             on_down=self._fell,
             sleep=sleep,
@@ -76,15 +90,17 @@ class LlamaCppEngine:
         self._now_ns = now_ns
         self._seeds = seeds or random.Random()
         self._spelled = spelled
-        self._quarantine = Quarantine()
-        self._suspects: deque[Sequence[int]] = deque(maxlen=slots)
+        self._blame = Blame()
         self._slots = Slots(slots)
-        self._line: list[tuple[float, int, Stream]] = []
+        self._line: list[tuple[float, int, Request]] = []
         self._arrivals = itertools.count()
-        self._running: dict[Stream, None] = {}
+        self._running: dict[Request, None] = {}
+        self._adrift: dict[Request, str] = {}
+        """Broken off, and why: their child is asked whether it lives."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._probing = False
+        self._restarting = False
         self._down: str | None = "The engine has not been started."
         self._changed = asyncio.Event()
         self._last_progress_ns = now_ns()
@@ -93,23 +109,37 @@ class LlamaCppEngine:
         check_file(self._model.path)
         await self._keeper.start()
 
-    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Stream:
-        if self._down is not None:
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
+        if self._down is not None and not self._will_go_on(options):
             raise EngineUnavailable(self._down, retry_after_s=1 if self._keeper.alive else None)
         left = room(len(prompt_ids), options, self._limits)
-        self._quarantine.check(prompt_ids)
+        if (refusal := self._blame.refusal(prompt_ids, options)) is not None:
+            raise refusal
         seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
         words = body.words(prompt_ids, options, left, seed, self._spelled)
-        stream = Stream(prompt_ids, options, words, sink, self._over, self._now_ns)
+        request = Request(
+            prompt_ids,
+            options,
+            words,
+            sink,
+            now_ns=self._now_ns,
+            on_over=self._over,
+            on_begun=self._begun,
+            on_broken=self._broken,
+        )
         if left <= 0:
-            asyncio.get_running_loop().call_soon(stream.end, Chunk(finish="length"))
+            asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
         else:
-            heapq.heappush(self._line, (-options.priority, next(self._arrivals), stream))
+            self._queue(request, options.priority)
             self._dispatch()
-        return stream
+        return request
+
+    def _will_go_on(self, options: GenerateOptions) -> bool:
+        """While a new child is made, only a run that has begun may wait for it."""
+        return self._restarting and options.priority >= CONTINUATION_PRIORITY
 
     def health(self) -> Health:
-        heard = (stream.last_byte_ns for stream in self._running)
+        heard = (request.last_byte_ns for request in self._running)
         last = max(self._last_progress_ns, *heard, 0)
         return Health(self._keeper.alive, self._down is None, last, self._down)
 
@@ -129,23 +159,33 @@ class LlamaCppEngine:
 
     def _up(self) -> None:
         self._down = None
+        self._restarting = False
         self._probing = False
         self._changed.set()
         self._last_progress_ns = self._now_ns()
         self._watch_on()
         self._dispatch()
 
+    def _excused(self) -> bool:
+        """The child is gone. Whether that is laid to a request, and not to the engine."""
+        return self._blame.judge((*self._adrift, *self._running))
+
     def _fell(self, reason: str) -> None:
-        """The child is gone: whatever it was at work on is a suspect."""
+        """What it was at work on goes on in the next child, unless it is to blame."""
         if self._watch is not None:
             self._watch.cancel()
         self._down = reason
+        self._restarting = True
         self._changed.clear()
-        for prompt_ids in (*self._suspects, *(stream.prompt_ids for stream in self._running)):
-            self._quarantine.blame(prompt_ids)
-        self._suspects.clear()
-        for stream in tuple(self._running):
-            stream.fail(reason)
+        for request in (*self._adrift, *self._running):
+            request.break_off()
+            request.slot = None
+            if (why := self._blame.why_not(request)) is None:
+                self._queue(request, ABOVE_ALL)
+            else:
+                request.fail(self._adrift.get(request, reason) if why == "" else why)
+        self._adrift.clear()
+        self._running.clear()
         self._slots = Slots(self._model.slots)
         if not self._keeper.alive:
             self._end_all(reason)
@@ -154,92 +194,128 @@ class LlamaCppEngine:
         if self._watch is not None:
             self._watch.cancel()
         self._down = reason
+        self._restarting = False
         self._changed.set()
-        for stream in (*self._running, *(entry[2] for entry in self._line)):
-            stream.fail(reason)
+        waiting = (entry[2] for entry in self._line)
+        for request in (*self._adrift, *self._running, *waiting):
+            request.fail(reason)
         self._line.clear()
+
+    def _queue(self, request: Request, priority: float) -> None:
+        heapq.heappush(self._line, (-priority, next(self._arrivals), request))
 
     def _dispatch(self) -> None:
         """Give free slots to those who wait, by priority and then by arrival."""
         while self._line and self._slots and self._down is None and not self._probing:
-            stream = heapq.heappop(self._line)[2]
-            if not stream.over:
-                self._connect(stream)
+            request = self._line[0][2]
+            if not request.over and not self._blame.allows(request, self._running):
+                return
+            heapq.heappop(self._line)
+            if request.is_full:
+                request.end(Chunk(finish="length"))
+            elif not request.over:
+                self._connect(request)
 
-    def _connect(self, stream: Stream, child: Child | None = None) -> None:
-        child = child or self._keeper.child
+    def _connect(self, request: Request) -> None:
+        child = self._keeper.child
         assert child is not None
-        stream.slot = self._slots.take(stream.prompt_ids, stream.options.cache_salt)
-        self._running[stream] = None
-        self._own(stream.connect(child))
+        slot = self._slots.take(request.read_ids, request.options.cache_salt)
+        self._running[request] = None
+        self._own(request.connect(child, slot))
 
     def _own(self, task: asyncio.Task[None]) -> None:
         """A task that `stop` awaits."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _over(self, stream: Stream) -> None:
-        if stream.slot is None:  # it never ran
-            return
-        self._freed(stream)
-        if stream.answered:
-            self._quarantine.acquit(stream.prompt_ids)
-            self._keeper.praise()
-        elif stream.broken:
-            self._suspects.append(stream.prompt_ids)
+    def _begun(self, request: Request) -> None:
+        self._blame.begun(request)
         self._dispatch()
 
-    def _freed(self, stream: Stream) -> None:
-        assert stream.slot is not None
-        self._last_progress_ns = max(self._last_progress_ns, stream.last_byte_ns)
-        self._running.pop(stream, None)
-        self._slots.give_back(stream.slot, stream.ids)
+    def _broken(self, request: Request, reason: str) -> None:
+        """Why, the child will tell: it has died, or it answers."""
+        self._free(request)
+        self._adrift[request] = reason
+        self._probe_soon()
+
+    def _over(self, request: Request) -> None:
+        self._adrift.pop(request, None)
+        if request.slot is None:  # no child works on it
+            return
+        self._free(request)
+        if request.answered:
+            self._blame.answered(request)
+            self._keeper.praise()
+        self._dispatch()
+
+    def _free(self, request: Request) -> None:
+        assert request.slot is not None
+        self._last_progress_ns = max(self._last_progress_ns, request.last_byte_ns)
+        self._running.pop(request, None)
+        self._slots.give_back(request.slot, request.given_ids)
+        request.slot = None
 
     def _watch_on(self) -> None:
         pause_s = self._patience.idle_timeout_s / 4
         self._watch = asyncio.get_running_loop().call_later(pause_s, self._look)
 
     def _look(self) -> None:
-        """Fail every request that has got no byte for too long; then ask the child for one."""
+        """Break off every request that has got no byte for too long, and ask the child for one."""
         limit_ns = self._now_ns() - int(self._patience.idle_timeout_s * 1e9)
-        stalled = [stream for stream in self._running if stream.last_byte_ns <= limit_ns]
-        self._probing = self._probing or bool(stalled)  # the line keeps off the probe's slot
-        for stream in stalled:
-            stream.broken = True
-            stream.fail(f"The engine gave nothing for {self._patience.idle_timeout_s:g} s.")
-        if stalled and self._keeper.child is not None:
-            self._own(asyncio.create_task(self._probe(self._keeper.child)))
+        for request in tuple(self._running):
+            if request.last_byte_ns <= limit_ns:
+                request.stalled = True
+                request.break_off()
+                why = f"The engine gave nothing for {self._patience.idle_timeout_s:g} s."
+                self._broken(request, why)
         self._watch_on()
+
+    def _probe_soon(self) -> None:
+        """The line keeps off the probe's slot."""
+        if not self._probing and self._keeper.child is not None:
+            self._probing = True
+            self._own(asyncio.create_task(self._probe(self._keeper.child)))
 
     async def _probe(self, child: Child) -> None:
         """One token within the deadline, or the child is replaced."""
-        try:
-            end = await asyncio.wait_for(self._ask(child, PROBE), self._patience.probe_timeout_s)
-        except TimeoutError:
-            end = Chunk(finish="error")
-        if end.finish == "error":
-            child.kill()  # the line waits for the next one
-        else:
-            self._suspects.clear()
-            self._probing = False
-            self._dispatch()
+        end = await self._ask(child, PROBE, self._patience.probe_timeout_s)
+        if child is not self._keeper.child:
+            return  # what it was asked about has been judged
+        if end.finish == "error":  # the line waits for the next one
+            if not await child.ends_within(LAST_MOMENT_S):
+                child.kill()
+            return
+        for request, reason in tuple(self._adrift.items()):
+            request.fail(reason)
+        self._probing = False
+        self._dispatch()
 
     async def _prove(self, child: Child) -> None:
         """A canary: a new child answers, and its guides guide. It also loads them."""
-        end = await self._ask(child, CANARY)
+        end = await self._ask(child, CANARY, None)
         if end.finish == "error":
             raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
         if end.stop_id not in body.GUIDES["json_schema"]:
             logger.warning("This model does not follow guides: requests with one are refused.")
             self._limits = Limits(self._model.context_tokens, self._model.slots, {}, MAX_LOGPROBS)
 
-    async def _ask(self, child: Child, options: GenerateOptions) -> Chunk:
+    async def _ask(self, child: Child, options: GenerateOptions, deadline_s: float | None) -> Chunk:
         """The last chunk of a small request of our own."""
-        answer = Answer()
-        words = body.words(PROBE_IDS, options, options.max_tokens, seed=0)
-        stream = Stream(PROBE_IDS, options, words, answer, self._freed, self._now_ns)
-        self._connect(stream, child)
-        try:
-            return await answer.end
-        finally:
-            stream.abort()
+
+        def begin(sink: Sink) -> Handle:
+            slots = self._slots
+            slot = slots.take(PROBE_IDS, None)
+            request = Request(
+                PROBE_IDS,
+                options,
+                body.words(PROBE_IDS, options, options.max_tokens, seed=0),
+                sink,
+                now_ns=self._now_ns,
+                on_over=lambda request: slots.give_back(slot, request.given_ids),
+                on_begun=lambda request: None,
+                on_broken=lambda request, reason: request.fail(reason),
+            )
+            self._own(request.connect(child, slot))
+            return request
+
+        return await last_chunk(begin, deadline_s)

@@ -1,6 +1,7 @@
 """Keeps one child alive: spawns it, proves it, and begins again with backoff when it dies.
 
-Knows the child's life; knows no request. `alive` turns false after too many deaths in a row.
+Knows the child's life; knows no request. `alive` turns false after too many deaths in a row that
+no request is to blame for.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ class Patience:
 
 
 class Keeper:
+    """`excused` is asked at each death whether a request is to blame: such a death is no failure
+    of the engine's. `on_down` hears of each death afterwards."""
+
     def __init__(
         self,
         model: Model,
         patience: Patience,
         *,
         prove: Callable[[Child], Awaitable[None]],
+        excused: Callable[[], bool],
         on_up: Callable[[], None],
         on_down: Callable[[str], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -48,6 +53,7 @@ class Keeper:
         self._model = model
         self._patience = patience
         self._prove = prove
+        self._excused = excused
         self._on_up = on_up
         self._on_down = on_down
         self._sleep = sleep
@@ -81,7 +87,7 @@ class Keeper:
 
     async def _again(self) -> Child | None:
         while self.alive:
-            await self._sleep(self._patience.first_backoff_s * 2 ** (self._failures - 1))
+            await self._sleep(self._patience.first_backoff_s * 2 ** max(0, self._failures - 1))
             try:
                 return await self._spawn()
             except StartupError as error:
@@ -103,7 +109,10 @@ class Keeper:
         return child
 
     def _fell(self, reason: str) -> None:
-        self._failures += 1
-        self.alive = self._failures < self._patience.max_failures
-        logger.warning("%s Failure %d in a row.", reason, self._failures)
+        if self._excused():
+            logger.warning("%s A request is to blame.", reason)
+        else:
+            self._failures += 1
+            self.alive = self._failures < self._patience.max_failures
+            logger.warning("%s Failure %d in a row.", reason, self._failures)
         self._on_down(reason)

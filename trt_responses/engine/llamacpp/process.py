@@ -83,6 +83,14 @@ class Child:
         words = next((line for line in self.lines if "GGML_ASSERT" in line), None)
         return f"{how}; {words}" if words else how
 
+    async def ends_within(self, seconds: float) -> bool:
+        """Whether it ends by itself."""
+        try:
+            await asyncio.wait_for(self._process.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
     def kill(self) -> None:
         if self._process.returncode is None:
             self._process.kill()

@@ -1,6 +1,6 @@
-"""Prompts that were at work when an engine died: twice, and they are refused.
+"""What was at work when the engine died: a prompt or a guide that did so twice is refused.
 
-Knows digests of ids; keeps no prompt.
+Knows digests and counts; keeps no prompt and no guide.
 """
 
 from __future__ import annotations
@@ -8,43 +8,84 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from trt_responses.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_responses.engine.base import Guide
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Charge(NamedTuple):
+    """The prompt or the guide that a death is laid to."""
+
+    kind: Literal["prompt", "guide"]
+    digest: str
+
 
 class Quarantine:
+    """Counts the deaths that each prompt or guide is charged with.
+
+    A guide that has once given an id does compile: a death beside it is laid to the prompt.
+    """
+
     def __init__(self, *, deaths: int = 2, kept: int = 1024) -> None:
         self._deaths = deaths
         self._kept = kept
-        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._counts: OrderedDict[Charge, int] = OrderedDict()
+        self._proven: OrderedDict[str, None] = OrderedDict()
 
-    def blame(self, prompt_ids: Sequence[int]) -> None:
-        name = digest(prompt_ids)
-        self._counts[name] = self._counts.pop(name, 0) + 1
-        if len(self._counts) > self._kept:
-            self._counts.popitem(last=False)
+    def __bool__(self) -> bool:
+        """Whether anything is under suspicion."""
+        return bool(self._counts)
 
-    def acquit(self, prompt_ids: Sequence[int]) -> None:
+    def charge(self, prompt_ids: Sequence[int], guide: Guide | None) -> Charge:
+        """What a death of this request would be laid to. Costs a digest of the prompt."""
+        if guide is not None and (name := _name(guide)) not in self._proven:
+            return Charge("guide", name)
+        return Charge("prompt", _digest(array("q", prompt_ids).tobytes()))
+
+    def blame(self, charge: Charge) -> None:
+        self._put(self._counts, charge, self._counts.pop(charge, 0) + 1)
+
+    def acquit(self, charge: Charge) -> None:
         """It has been answered: it was only near."""
-        if self._counts:
-            self._counts.pop(digest(prompt_ids), None)
+        self._counts.pop(charge, None)
 
-    def check(self, prompt_ids: Sequence[int]) -> None:
-        if not self._counts:
-            return
-        name = digest(prompt_ids)
-        if self._counts.get(name, 0) >= self._deaths:
-            raise InvalidRequest(
-                f"This prompt ended the engine {self._deaths} times and is refused from now on "
-                f"(digest {name}).",
-                code="prompt_quarantined",
-                param="input",
-            )
+    def prove(self, guide: Guide) -> None:
+        """The guide has given an id."""
+        name = _name(guide)
+        self._proven.pop(name, None)
+        self._put(self._proven, name, None)
+
+    def suspects(self, charge: Charge) -> bool:
+        return charge in self._counts
+
+    def refusal(self, charge: Charge) -> InvalidRequest | None:
+        """Why it is refused, when it has died too often."""
+        if self._counts.get(charge, 0) < self._deaths:
+            return None
+        return InvalidRequest(
+            f"This {charge.kind} ended the engine {self._deaths} times and is refused from now on "
+            f"(digest {charge.digest}).",
+            code=f"{charge.kind}_quarantined",
+            param="input" if charge.kind == "prompt" else None,
+        )
+
+    def _put(self, kept: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+        kept[key] = value
+        if len(kept) > self._kept:
+            kept.popitem(last=False)
 
 
-def digest(prompt_ids: Sequence[int]) -> str:
-    return hashlib.blake2b(array("q", prompt_ids).tobytes(), digest_size=8).hexdigest()
+def _name(guide: Guide) -> str:
+    return _digest(f"{guide.kind} {guide.source}".encode("utf-8", "surrogatepass"))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -1,6 +1,6 @@
-"""One request to the child: one connection, made, read and cut. Also the request's handle.
+"""One connection to the child: made, read and cut.
 
-Knows bytes on a socket and when to stop; what the events mean is read in `llamacpp_events`.
+Knows bytes on a socket and when to stop; what the events mean is read in `events`.
 """
 
 from __future__ import annotations
@@ -11,48 +11,33 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from trt_responses.engine.base import Chunk
-from trt_responses.engine.llamacpp import body
 from trt_responses.engine.llamacpp.events import Events, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from trt_responses.engine.base import GenerateOptions, Sink
-    from trt_responses.engine.llamacpp.body import Words
+    from trt_responses.engine.base import GenerateOptions
     from trt_responses.engine.llamacpp.process import Child
-    from trt_responses.engine.slots import Slot
 
 BROKEN = "The engine's process broke the connection before the answer was complete."
 
 
 class Stream(asyncio.Protocol):
-    """Waits until it is told to `connect`; then each read of the socket is at most one push.
-
-    `on_over` is called once, before the last push, when the request is over in whatever way.
-    """
+    """Each read of the socket is at most one call of `on_chunk`. The last call is of `on_chunk`
+    with a finish, or of `on_break` with a reason; after `leave` there is none."""
 
     def __init__(
         self,
-        prompt_ids: Sequence[int],
         options: GenerateOptions,
-        words: Words,
-        sink: Sink,
-        on_over: Callable[[Stream], None],
+        on_chunk: Callable[[Chunk], None],
+        on_break: Callable[[str], None],
         now_ns: Callable[[], int],
     ) -> None:
-        self.prompt_ids = prompt_ids
-        self.options = options
-        self.slot: Slot | None = None
-        self.ids: list[int] = []
-        self.over = False
-        self.answered = False
-        self.broken = False
-        """Ended by the engine's process, not by anything the engine said."""
         self.last_byte_ns = now_ns()
-        self._words = words
-        self._sink = sink
-        self._on_over = on_over
+        self._on_chunk = on_chunk
+        self._on_break = on_break
         self._now_ns = now_ns
+        self._over = False
         self._events = Events(options)
         self._parser = httptools.HttpResponseParser(self)
         self._request = b""
@@ -60,37 +45,28 @@ class Stream(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
 
-    def connect(self, child: Child) -> asyncio.Task[None]:
-        assert self.slot is not None
-        content = body.body(self._words, self.slot)
+    def connect(self, child: Child, content: bytes) -> asyncio.Task[None]:
+        """Send this body to the child."""
         head = (
             f"POST {child.path} HTTP/1.1\r\nHost: {child.host}:{child.port}\r\n"
             f"Authorization: Bearer {child.api_key}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
         )
         self._request = head.encode() + content
-        self.last_byte_ns = self._now_ns()
         self._task = asyncio.create_task(self._open(child.host, child.port))
         return self._task
 
-    def abort(self) -> None:
-        if not self.over:
-            self._leave()
-
-    def fail(self, reason: str) -> None:
-        self.end(Chunk(finish="error", error=reason))
-
-    def end(self, chunk: Chunk) -> None:
-        """Push the last chunk, unless the request is over already."""
-        if not self.over:
-            self.ids += chunk.token_ids
-            self.answered = chunk.finish != "error"
-            self._leave()
-            self._sink.push(chunk)
+    def leave(self) -> None:
+        """Cut the connection, which frees the child's slot. Idempotent."""
+        self._over = True
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._task is not None:
+            self._task.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if self.over:
+        if self._over:
             self._transport.abort()
         else:
             self._transport.write(self._request)
@@ -102,16 +78,13 @@ class Stream(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             return self._break(BROKEN)
-        if self.over or self._parser.get_status_code() != 200:
+        if self._over or self._parser.get_status_code() != 200:
             return None
         chunk = self._events.feed(bytes(self._body))
         self._body.clear()
         if chunk is None:
             return None
-        if chunk.finish is not None:
-            return self.end(chunk)
-        self.ids += chunk.token_ids
-        return self._sink.push(chunk)
+        return self._on_chunk(chunk)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._break(BROKEN)
@@ -121,8 +94,8 @@ class Stream(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status != 200:
-            self.fail(fault(bytes(self._body), status))
+        if status != 200 and not self._over:
+            self._on_chunk(Chunk(finish="error", error=fault(bytes(self._body), status)))
 
     async def _open(self, host: str, port: int) -> None:
         try:
@@ -131,24 +104,6 @@ class Stream(asyncio.Protocol):
             self._break(f"The engine's process does not answer: {error.strerror or error}.")
 
     def _break(self, reason: str) -> None:
-        self.broken = not self.over
-        self.fail(reason)
-
-    def _leave(self) -> None:
-        self.over = True
-        if self._transport is not None:
-            self._transport.abort()
-        elif self._task is not None:
-            self._task.cancel()
-        self._on_over(self)
-
-
-class Answer:
-    """A sink that waits for the end."""
-
-    def __init__(self) -> None:
-        self.end: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
-
-    def push(self, chunk: Chunk, /) -> None:
-        if chunk.finish is not None and not self.end.done():
-            self.end.set_result(chunk)
+        if not self._over:
+            self.leave()
+            self._on_break(reason)

@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.admission import room
-from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk, shut_down
+from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk
 from trt_responses.engine.base import Chunk, Health
 from trt_responses.engine.trtllm import words
 from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of
 from trt_responses.engine.trtllm.pulse import Patience, Pulse
 from trt_responses.engine.trtllm.request import Request
+from trt_responses.engine.trtllm.shutdown import shut_down
 from trt_responses.errors import (
     ApiError,
     EngineUnavailable,

@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.gather import Gather
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Logprob
 from trt_responses.engine.grammar import grammar
 from trt_responses.engine.llamacpp import body
+from trt_responses.engine.llamacpp.blame import Blame
 from trt_responses.engine.llamacpp.body import Words, words
 from trt_responses.engine.llamacpp.events import Events, fault
-from trt_responses.engine.llamacpp.quarantine import Quarantine, digest
+from trt_responses.engine.llamacpp.quarantine import Charge, Quarantine
+from trt_responses.engine.llamacpp.request import Request
 from trt_responses.engine.slots import Slot, Slots, common_prefix
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import replace
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
@@ -58,7 +62,7 @@ def test_everything_that_samples_is_said() -> None:
         "presence_penalty": 0.2,
         "frequency_penalty": 0.3,
         "repeat_penalty": 1.0,
-        "repeat_last_n": -1,
+        "repeat_last_n": 7,
         "seed": 9,
         "n_probs": 0,
         "logit_bias": [],
@@ -224,23 +228,163 @@ def test_another_owner_may_not_use_the_cache() -> None:
     assert reusable == [False, True, False, False, False, True]
 
 
+def prompts(quarantine: Quarantine, count: int) -> list[Charge]:
+    return [quarantine.charge([n], None) for n in range(count)]
+
+
 def test_two_deaths_quarantine_a_prompt_and_an_answer_acquits_it() -> None:
     quarantine = Quarantine()
-    for prompt in ([1], [2], [2]):
-        quarantine.blame(prompt)
-    quarantine.check([1])
-    with pytest.raises(InvalidRequest, match=digest([2])):
-        quarantine.check([2])
-    quarantine.acquit([1])
-    quarantine.blame([1])
-    quarantine.check([1])
+    one, two = prompts(quarantine, 2)
+    for charge in (one, two, two):
+        quarantine.blame(charge)
+    assert quarantine.refusal(one) is None
+    refusal = quarantine.refusal(two)
+    assert refusal is not None
+    assert refusal.code == "prompt_quarantined"
+    assert two.digest in refusal.message
+    quarantine.acquit(one)
+    quarantine.blame(one)
+    assert quarantine.refusal(one) is None
 
 
 def test_the_quarantine_forgets_the_oldest() -> None:
     quarantine = Quarantine(deaths=1, kept=2)
-    for prompt in ([1], [2], [3]):
-        quarantine.blame(prompt)
-    quarantine.check([1])
-    for prompt in ([2], [3]):
-        with pytest.raises(InvalidRequest):
-            quarantine.check(prompt)
+    first, *others = prompts(quarantine, 3)
+    for charge in (first, *others):
+        quarantine.blame(charge)
+    assert quarantine.refusal(first) is None
+    assert all(quarantine.refusal(charge) for charge in others)
+
+
+def test_a_guide_is_charged_whatever_the_prompt_until_it_has_given_an_id() -> None:
+    quarantine, guide = Quarantine(), Guide("regex", "a")
+    assert quarantine.charge([1], guide) == quarantine.charge([2], guide)
+    assert quarantine.charge([1], guide) != quarantine.charge([1], Guide("json_schema", "a"))
+    for _ in range(2):
+        quarantine.blame(quarantine.charge([1], guide))
+    refusal = quarantine.refusal(quarantine.charge([2], guide))
+    assert refusal is not None
+    assert (refusal.code, refusal.param) == ("guide_quarantined", None)
+    quarantine.prove(guide)
+    assert quarantine.charge([1], guide) == quarantine.charge([1], None)
+
+
+class Asked(Gather):
+    """One request that no child works on yet."""
+
+    def __init__(self, owner: str | None = None, guide: Guide | None = None, *ids: int) -> None:
+        super().__init__()
+        options = GenerateOptions(10, (), cache_salt=owner, guide=guide)
+        prompt = ids or (id(self),)
+        self.request = Request(
+            prompt,
+            options,
+            words(prompt, options, 10, 0),
+            self,
+            now_ns=lambda: 0,
+            on_over=lambda request: None,
+            on_begun=lambda request: None,
+            on_broken=lambda request, reason: None,
+        )
+
+    def spoke(self) -> Asked:
+        self.request.silent = False
+        self.request.ids.append(1)
+        return self
+
+
+def judged(blame: Blame, *asked: Asked) -> tuple[bool, list[bool]]:
+    """Whether the engine is excused, and which requests go on."""
+    requests = [each.request for each in asked]
+    excused = blame.judge(requests)
+    return excused, [blame.why_not(request) is None for request in requests]
+
+
+GUIDE = Guide("regex", "a")
+
+
+def test_the_silent_are_blamed_and_those_that_spoke_go_on_for_ever() -> None:
+    blame, free, silent = Blame(), Asked("one").spoke(), Asked("two")
+    assert judged(blame, free, silent) == (False, [True, True])
+    assert judged(blame, free, silent) == (True, [True, False])
+    assert judged(blame, free, Asked("two")) == (True, [True, True])
+
+
+def test_a_guide_that_spoke_is_blamed_when_nobody_is_silent_and_cannot_go_on() -> None:
+    blame, free, guided = Blame(), Asked("one").spoke(), Asked("two", GUIDE).spoke()
+    assert judged(blame, free, guided) == (False, [True, False])
+    why = blame.refusal([5], replace(FREE, guide=GUIDE))
+    assert why is None
+    judged(blame, Asked("two", GUIDE))
+    assert blame.refusal([5], replace(FREE, guide=GUIDE)) is not None
+    assert blame.refusal([5], FREE) is None
+
+
+def test_each_owner_excuses_no_first_death_and_every_other_until_an_answer() -> None:
+    blame = Blame()
+    owners = ("a", "a", "b", "a", "b")
+    assert [judged(blame, Asked(owner))[0] for owner in owners] == [False, True, False, True, True]
+    blame.answered(Asked("c").request)
+    assert judged(blame, Asked("a"))[0] is False
+
+
+def test_deaths_of_an_idle_engine_or_of_free_runs_in_the_middle_are_its_own() -> None:
+    blame = Blame()
+    for _ in range(3):
+        assert judged(blame)[0] is False
+        assert judged(blame, Asked("a").spoke())[0] is False
+
+
+def test_who_stalled_and_is_to_blame_is_not_tried_again() -> None:
+    blame, stalled, free = Blame(), Asked("one"), Asked("two").spoke()
+    stalled.request.stalled = free.request.stalled = True
+    assert judged(blame, stalled, free)[1] == [False, True]
+
+
+def test_a_suspect_takes_its_first_step_alone() -> None:
+    blame, suspect, fresh = Blame(), Asked(None, None, 7), Asked()
+    assert blame.allows(suspect.request, [fresh.request])
+    judged(blame, suspect)
+    again = Asked(None, None, 7)
+    assert not blame.allows(again.request, [fresh.request])
+    assert not blame.allows(fresh.request, [again.request])
+    assert blame.allows(fresh.request, [Asked().request])
+    assert blame.allows(again.request, [fresh.spoke().request])
+    blame.answered(again.request)
+    assert blame.allows(again.request, [Asked().request])
+
+
+@pytest.mark.parametrize("number", ["-9223372036854775807", "-9223372036854775808", "-9.3e18"])
+@pytest.mark.parametrize(
+    "schema", ['{"const":%s}', '{"enum":[1,{"a":[%s]}]}', '{"not":{"const":%s}}']
+)
+def test_a_number_that_kills_never_reaches_an_engine(schema: str, number: str) -> None:
+    said = schema % number
+    if float(number) == -(2.0**63):
+        with pytest.raises(InvalidRequest, match="number"):
+            grammar(Guide("json_schema", said))
+    else:
+        assert "9.3e18" in grammar(Guide("json_schema", said)).replace("+", "")
+
+
+def test_a_schema_that_cannot_be_written_again_is_refused() -> None:
+    deep = '{"items":' * 500 + "{}" + "}" * 500
+    with pytest.raises(InvalidRequest, match="deep"):
+        grammar(Guide("json_schema", deep))
+
+
+def test_a_penalty_looks_at_the_prompt_and_all_that_may_follow() -> None:
+    assert said(GenerateOptions(10, (), frequency_penalty=0.5))["repeat_last_n"] == 2 + 5
+
+
+def test_another_child_goes_on_behind_what_was_pushed() -> None:
+    first = words((1, 2), FREE, 10, seed=9)
+    again = body.resumed(first, [3, 4, 5])
+    assert (again["prompt"], again["n_predict"]) == ([1, 2, 3, 4, 5], 7)
+    assert again["seed"] != first["seed"]
+    assert {**again, "prompt": 0, "n_predict": 0, "seed": 0} == {
+        **first,
+        "prompt": 0,
+        "n_predict": 0,
+        "seed": 0,
+    }

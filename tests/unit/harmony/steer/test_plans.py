@@ -21,12 +21,12 @@ from tests.support.golden import compact
 from tests.support.replay import PROMPT
 from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated, refused
+from trt_responses.engine.base import CONTINUATION_PRIORITY
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.harmony.schema import ANY_OBJECT
 from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words
 from trt_responses.harmony.steer.plans import RESERVE, Language, header_pattern
-from trt_responses.response.generation import CONTINUATION_PRIORITY
 from trt_responses.response.steering.steering import Steering
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 

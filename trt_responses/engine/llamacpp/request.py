@@ -1,0 +1,133 @@
+"""One request to the embedded engine: what it was asked, what it has given. Also its handle.
+
+It outlives the child that works on it: another child goes on where the first broke off. Knows no
+bytes and no other request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.engine.base import Chunk
+from trt_responses.engine.llamacpp import body
+from trt_responses.engine.llamacpp.stream import Stream
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.engine.base import GenerateOptions, Sink
+    from trt_responses.engine.llamacpp.body import Words
+    from trt_responses.engine.llamacpp.process import Child
+    from trt_responses.engine.slots import Slot
+
+
+class Request:
+    """`on_over` is called once, before the last push; `on_begun` after each child's first push of
+    ids; `on_broken` with a reason when a child breaks off, and the request is not over then."""
+
+    def __init__(
+        self,
+        prompt_ids: Sequence[int],
+        options: GenerateOptions,
+        words: Words,
+        sink: Sink,
+        *,
+        now_ns: Callable[[], int],
+        on_over: Callable[[Request], None],
+        on_begun: Callable[[Request], None],
+        on_broken: Callable[[Request, str], None],
+    ) -> None:
+        self.prompt_ids = prompt_ids
+        self.options = options
+        self.slot: Slot | None = None
+        """The present child's; None while none works on it."""
+        self.ids: list[int] = []
+        """All that was pushed, whichever child gave it."""
+        self.over = False
+        self.answered = False
+        self.silent = True
+        """The present child has given no id yet."""
+        self.stalled = False
+        """A child has given nothing for too long."""
+        self._words = words
+        self._sink = sink
+        self._now_ns = now_ns
+        self._on_over = on_over
+        self._on_begun = on_begun
+        self._on_broken = on_broken
+        self._stream: Stream | None = None
+        self._before = 0
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another child can take it over: a guide cannot be entered half-way."""
+        return not self.ids or self.options.guide is None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has all the ids it may get: its child died before it could say so."""
+        return bool(self.ids) and self._words["n_predict"] == len(self.ids)
+
+    @property
+    def read_ids(self) -> Sequence[int]:
+        """What the next child reads: the prompt, and what was pushed."""
+        return [*self.prompt_ids, *self.ids] if self.ids else self.prompt_ids
+
+    @property
+    def given_ids(self) -> Sequence[int]:
+        """What the present child gave."""
+        return self.ids[self._before :]
+
+    @property
+    def last_byte_ns(self) -> int:
+        return 0 if self._stream is None else self._stream.last_byte_ns
+
+    def connect(self, child: Child, slot: Slot) -> asyncio.Task[None]:
+        """Have the child work on it in this slot, from where it stands."""
+        self.slot = slot
+        self.silent = True
+        self._before = len(self.ids)
+        words = body.resumed(self._words, self.ids) if self.ids else self._words
+        self._stream = Stream(self.options, self._push, self._break, self._now_ns)
+        return self._stream.connect(child, body.body(words, slot))
+
+    def abort(self) -> None:
+        if not self.over:
+            self._leave()
+
+    def fail(self, reason: str) -> None:
+        self.end(Chunk(finish="error", error=reason))
+
+    def end(self, chunk: Chunk) -> None:
+        """Push the last chunk, unless the request is over already."""
+        if not self.over:
+            self.ids += chunk.token_ids
+            self.answered = chunk.finish != "error"
+            self._leave()
+            self._sink.push(chunk)
+
+    def break_off(self) -> None:
+        """Let go of the child; the request itself is not over."""
+        if self._stream is not None:
+            self._stream.leave()
+
+    def _push(self, chunk: Chunk) -> None:
+        if self._before:  # what the first child found in its cache has been told
+            chunk = chunk._replace(cached_tokens=None)
+        if chunk.finish is not None:
+            return self.end(chunk)
+        self.ids += chunk.token_ids
+        self._sink.push(chunk)
+        if self.silent:
+            self.silent = False
+            self._on_begun(self)
+        return None
+
+    def _break(self, reason: str) -> None:
+        self._on_broken(self, reason)
+
+    def _leave(self) -> None:
+        self.over = True
+        self.break_off()
+        self._on_over(self)

@@ -1,0 +1,34 @@
+"""The end of TensorRT-LLM in this process, bounded.
+
+Knows one method of the package; knows no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trt_responses.engine.trtllm.api import LLM
+
+logger = logging.getLogger(__name__)
+
+
+async def shut_down(llm: LLM, deadline_s: float) -> None:
+    """In a thread of its own: with a dead worker it may never return, and must not hold us."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def shut() -> None:
+        try:
+            llm.shutdown()
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=shut, daemon=True).start()
+    try:
+        await asyncio.wait_for(done.wait(), deadline_s)
+    except TimeoutError:
+        logger.warning("TensorRT-LLM did not shut down within %g s.", deadline_s)
