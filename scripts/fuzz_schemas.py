@@ -12,8 +12,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tests.e2e.test_steering import SLOTS, completed, random_wish
 from tests.support.asgi import Client, living
+from tests.support.steering_bench import SLOTS, completed, random_wish
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint

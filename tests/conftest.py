@@ -11,6 +11,8 @@ from trt_responses.tokens import vocabulary as vocabularies
 if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
+pytest.register_assert_rewrite("tests.support")
+
 
 @pytest.fixture(scope="session")
 def vocabulary() -> Vocabulary:

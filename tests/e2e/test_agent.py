@@ -11,7 +11,7 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
-from tests.protocol.test_agents import FIRST, LAST, PATCH, SECOND, START, THIRD, body
+from tests.support.agent import FIRST, LAST, PATCH, SECOND, START, THIRD, body
 from tests.support.served import SETTINGS, script
 from tests.support.serving import serving
 from trt_responses.app import create_app

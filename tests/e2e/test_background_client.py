@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 
-from tests.e2e.test_client import client_of, listening
-from tests.protocol.test_stateless import KEYED, result, written
-from tests.support.served import ANSWER, CALL, THOUGHT, ids, script
+from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, ids, result, script, written
+from tests.support.serving import client_of, listening
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ About 15 s in all on one core, most of it the embedded engine's start.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -14,21 +13,19 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from tests.support.sdk_judge import SPECIFIED
-from tests.support.served import ANSWER, CALL, SETTINGS, THOUGHT, WEATHER, ids, script, squared
-from tests.support.serving import serving
-from trt_responses.app import create_app
+from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, squared
+from tests.support.serving import listening
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
-from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
     from openai.types.responses import FunctionToolParam
 
     from tests.support.serving import Address
-    from trt_responses.engine.base import Engine
+from tests.support.serving import client_of
 
 TOOL: FunctionToolParam = {
     "type": "function",
@@ -40,19 +37,8 @@ TOOL: FunctionToolParam = {
 assert TOOL["name"] == WEATHER["name"]
 
 
-@asynccontextmanager
-async def listening(engine: Engine, **settings: Any) -> AsyncIterator[Address]:
-    app = create_app(Settings(**(SETTINGS | settings)), engine=engine)
-    async with serving(app) as address:
-        yield address
-
-
 def scripted(*texts: str | Script) -> ScriptedEngine:
     return ScriptedEngine([script(t) if isinstance(t, str) else t for t in texts])
-
-
-def client_of(address: Address, **options: Any) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{address.url}/v1", api_key="none", max_retries=0, **options)
 
 
 async def in_thread(address: Address, story: Callable[[OpenAI], None]) -> None:

@@ -6,37 +6,25 @@ Budget: 30 s on one core, most of it llama.cpp loading the random model three ti
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.double.llm import Double
 from tests.support.double.results import Script as Said
-from tests.support.gather import Gather, begin, generated
-from trt_responses.engine.base import Chunk, GenerateOptions, Guide
+from tests.support.engine_claims import CLAIMS, CONTEXT, SLOTS, Bench
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.errors import EngineUnavailable, InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.support.double.words import SamplingParams
     from tests.support.graphs import Graph
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine.base import Engine, GenerateOptions
     from trt_responses.tokens.vocabulary import Vocabulary
-
-CONTEXT = 512
-SLOTS = 2
-PROMPT = list(range(300, 340))
-LONG = 10_000
-"""More than the context: such a request runs until it is aborted or the context is full."""
-PATIENCE_S = 60.0
-
-T = TypeVar("T")
 
 
 def echo(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
@@ -44,26 +32,6 @@ def echo(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
     return Script(
         tuple((prompt_ids[n % len(prompt_ids)] + n,) for n in range(CONTEXT)), cached_tokens=0
     )
-
-
-@dataclass(frozen=True)
-class Bench:
-    """An engine that runs, the loop it runs on, and how to make another one like it."""
-
-    name: str
-    engine: Engine
-    make: Callable[[], Engine]
-    runner: asyncio.Runner
-
-    def run(self, claim: Coroutine[None, None, T]) -> T:
-        return self.runner.run(asyncio.wait_for(claim, PATIENCE_S))
-
-    def warm(self) -> None:
-        """From here on the prompt is cached: a cold one is computed in another float order."""
-        self.ask(PROMPT, greedy(1))
-
-    def ask(self, prompt_ids: Sequence[int], options: GenerateOptions) -> Gather:
-        return self.run(generated(self.engine, prompt_ids, options))
 
 
 def scripted() -> Engine:
@@ -105,239 +73,4 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
         runner.run(bench.engine.stop(5))
 
 
-def greedy(
-    max_tokens: int = 8, stop_ids: tuple[int, ...] = (), logprobs: int | None = None
-) -> GenerateOptions:
-    return GenerateOptions(max_tokens, stop_ids, temperature=0.0, logprobs=logprobs)
-
-
-def sampled(seed: int, max_tokens: int = 16) -> GenerateOptions:
-    return GenerateOptions(max_tokens, (), temperature=1.0, seed=seed)
-
-
-def test_ids_go_in_and_as_many_as_asked_come_out(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(8))
-    assert len(told.token_ids) == 8
-    assert all(isinstance(token_id, int) for token_id in told.token_ids)
-    assert (told.end.finish, told.end.stop_id, told.end.error) == ("length", None, None)
-    assert told.cached_tokens is not None
-
-
-def test_greedy_is_deterministic(bench: Bench) -> None:
-    bench.warm()
-    first, second = (bench.ask(PROMPT, greedy(24)).token_ids for _ in range(2))
-    assert first == second
-
-
-def test_another_prompt_gives_another_answer(bench: Bench) -> None:
-    other = [token_id + 500 for token_id in PROMPT]
-    assert bench.ask(PROMPT, greedy()).token_ids != bench.ask(other, greedy()).token_ids
-
-
-def test_a_seed_at_temperature_1_is_repeatable(bench: Bench) -> None:
-    bench.warm()
-    first, again = (bench.ask(PROMPT, sampled(7)).token_ids for _ in range(2))
-    assert first == again
-    if bench.name in ("llamacpp", "onnx"):
-        assert bench.ask(PROMPT, sampled(8)).token_ids != first
-
-
-@pytest.mark.parametrize("place", [0, 3, 7])
-def test_a_stop_id_is_the_last_id_and_is_named(bench: Bench, place: int) -> None:
-    bench.warm()
-    free = bench.ask(PROMPT, greedy(8)).token_ids
-    wanted = free.index(free[place])
-    told = bench.ask(PROMPT, greedy(8, stop_ids=(free[place],)))
-    assert told.token_ids == free[: wanted + 1]
-    assert (told.end.finish, told.end.stop_id) == ("stop", free[place])
-    assert told.chunks[-1].token_ids[-1] == free[place]
-
-
-def test_no_tokens_wanted_is_a_length_finish_that_comes_later(bench: Bench) -> None:
-    async def claim() -> Gather:
-        told, _ = begin(bench.engine, PROMPT, greedy(0))
-        assert not told.chunks
-        return await told.done()
-
-    told = bench.run(claim())
-    assert told.token_ids == []
-    assert told.end.finish == "length"
-
-
-def test_a_full_context_is_a_length_finish(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(LONG, stop_ids=()))
-    assert told.end.finish in ("length", "stop")  # a random model may end by itself
-    if told.end.finish == "length":
-        assert len(PROMPT) + len(told.token_ids) == CONTEXT
-
-
-@pytest.mark.parametrize("length", [CONTEXT, CONTEXT + 1])
-def test_a_prompt_over_the_context_is_refused_before_a_token(bench: Bench, length: int) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        begin(bench.engine, range(300, 300 + length), greedy())
-    assert refused.value.code == "context_length_exceeded"
-
-
-def test_a_prompt_that_leaves_room_for_one_token_gets_one(bench: Bench) -> None:
-    told = bench.ask(range(300, 300 + CONTEXT - 1), greedy())
-    assert len(told.token_ids) == 1
-
-
-def test_an_empty_prompt_is_refused(bench: Bench) -> None:
-    with pytest.raises(InvalidRequest, match="empty"):
-        begin(bench.engine, [], greedy())
-
-
-def test_what_the_limits_do_not_name_is_refused(bench: Bench) -> None:
-    limits = bench.engine.limits()
-    assert (limits.context_tokens, limits.max_batch) == (CONTEXT, SLOTS)
-    with pytest.raises(Unsupported, match="logprobs"):
-        begin(bench.engine, PROMPT, greedy(logprobs=limits.max_logprobs + 1))
-    if "json_schema" not in limits.guides:
-        guided = GenerateOptions(8, (), guide=Guide("json_schema", "{}"))
-        with pytest.raises(Unsupported, match="json_schema"):
-            begin(bench.engine, PROMPT, guided)
-
-
-def test_each_id_has_its_logprob_in_order(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(6, logprobs=1))
-    assert [entry.token_id for entry in told.logprobs] == told.token_ids
-    for chunk in told.chunks:
-        assert len(chunk.logprobs) == len(chunk.token_ids)
-    for entry in told.logprobs:
-        assert entry.top == ((entry.token_id, entry.logprob),)  # greedy takes the likeliest
-        assert entry.logprob <= 0
-
-
-def test_logprobs_without_others_are_of_the_chosen_id_only(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(3, logprobs=0))
-    assert [entry.token_id for entry in told.logprobs] == told.token_ids
-    assert all(entry.top == () for entry in told.logprobs)
-
-
-def test_no_logprobs_come_unasked(bench: Bench) -> None:
-    assert bench.ask(PROMPT, greedy()).logprobs == []
-
-
-def test_more_at_once_than_the_batch_give_what_each_gives_alone(bench: Bench) -> None:
-    prompts = [[token_id + 50 * n for token_id in PROMPT] for n in range(SLOTS + 1)]
-    wish = greedy(12, logprobs=8)
-    alone = [bench.ask(prompt, wish) for prompt in prompts]
-
-    async def together() -> list[Gather]:
-        sinks = [begin(bench.engine, prompt, wish)[0] for prompt in prompts]
-        return [await sink.done() for sink in sinks]
-
-    for one, other in zip(alone, bench.run(together()), strict=True):
-        if bench.name == "scripted":
-            assert other.token_ids == one.token_ids
-            assert other.end == one.end
-        else:  # a batch adds floats in another order, and a random model's ids hang on that
-            assert one.token_ids[0] in [token_id for token_id, _ in other.logprobs[0].top]
-            assert len(other.token_ids) == 12 or other.end.finish == "stop"
-
-
-def test_abort_is_silent_and_idempotent(bench: Bench) -> None:
-    async def claim() -> None:
-        told, handle = begin(bench.engine, PROMPT, sampled(1, LONG))
-        await told.some(3)
-        handle.abort()
-        seen = len(told.chunks)
-        handle.abort()
-        await generated(bench.engine, PROMPT, greedy())  # time passes, and steps with it
-        handle.abort()
-        assert len(told.chunks) == seen
-        assert not told.finished
-
-    bench.run(claim())
-
-
-def test_abort_before_the_first_chunk_is_silent(bench: Bench) -> None:
-    async def claim() -> None:
-        at_once, handle = begin(bench.engine, PROMPT, greedy())
-        handle.abort()
-        later, handle = begin(bench.engine, PROMPT, greedy())
-        await asyncio.sleep(0)
-        handle.abort()
-        seen = len(later.chunks)  # a scripted engine may have made its first step
-        nothing, handle = begin(bench.engine, PROMPT, greedy(0))
-        handle.abort()
-        await generated(bench.engine, PROMPT, greedy())
-        assert at_once.chunks == nothing.chunks == []
-        assert len(later.chunks) == seen < 2
-
-    bench.run(claim())
-
-
-def test_abort_after_the_end_does_nothing(bench: Bench) -> None:
-    async def claim() -> None:
-        told, handle = begin(bench.engine, PROMPT, greedy())
-        await told.done()
-        handle.abort()
-        assert told.end.finish == "length"
-
-    bench.run(claim())
-
-
-def test_a_sink_may_abort_its_own_request(bench: Bench) -> None:
-    async def claim() -> None:
-        first = asyncio.Event()
-
-        class Once(Gather):
-            def push(self, chunk: Chunk, /) -> None:
-                super().push(chunk)
-                handle.abort()
-                first.set()
-
-        told = Once()
-        handle = bench.engine.generate(PROMPT, sampled(2, LONG), told)
-        await first.wait()
-        await generated(bench.engine, PROMPT, greedy())
-        assert len(told.chunks) == 1
-        assert not told.finished
-
-    bench.run(claim())
-
-
-def test_an_aborted_request_in_line_never_runs_and_the_next_one_does(bench: Bench) -> None:
-    async def claim() -> None:
-        running = [begin(bench.engine, PROMPT, sampled(n, LONG)) for n in range(SLOTS)]
-        waiting, handle = begin(bench.engine, PROMPT, greedy())
-        behind, _ = begin(bench.engine, PROMPT, greedy())
-        handle.abort()
-        for _, runs in running:
-            runs.abort()
-        await behind.done()
-        assert not waiting.chunks
-
-    bench.run(claim())
-
-
-def test_progress_is_told(bench: Bench) -> None:
-    before = bench.engine.health()
-    bench.ask(PROMPT, greedy())
-    after = bench.engine.health()
-    assert (after.alive, after.ready, after.reason) == (True, True, None)
-    assert after.last_progress_ns > before.last_progress_ns
-
-
-def test_an_engine_is_ready_between_start_and_stop_which_fails_what_runs(bench: Bench) -> None:
-    async def claim() -> None:
-        engine = bench.make()
-        assert not engine.health().ready
-        assert engine.health().reason
-        with pytest.raises(EngineUnavailable):
-            begin(engine, PROMPT, greedy())
-        await engine.start()
-        assert engine.health().ready
-        told = [begin(engine, PROMPT, sampled(n, LONG))[0] for n in range(SLOTS + 1)]
-        await told[0].some(2)
-        await engine.stop(5)
-        assert [sink.end.finish for sink in told] == ["error"] * (SLOTS + 1)
-        assert all(sink.end.error for sink in told)
-        health = engine.health()
-        assert (health.ready, bool(health.reason)) == (False, True)
-        with pytest.raises(EngineUnavailable):
-            begin(engine, PROMPT, greedy())
-
-    bench.run(claim())
+globals().update(CLAIMS)

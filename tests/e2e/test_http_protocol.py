@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from tests.e2e.test_hangup import STALLED, Wire
 from tests.support.asgi import PATIENCE_S, asked, until
-from tests.support.served import ANSWER, SETTINGS, script, vocabulary
+from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, refused
+from tests.support.served import ANSWER, SETTINGS, STALLED, script, vocabulary
 from tests.support.serving import serving
 from trt_responses.app import create_app, mint
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
@@ -23,9 +23,6 @@ from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-HEADER_BYTES = 2_000
-ASK = b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
 
 @asynccontextmanager
@@ -47,23 +44,6 @@ async def begun(engine: ScriptedEngine, wire: Wire, *, stream: bool) -> None:
     wire.ask(stream=stream)
     await until(lambda: bool(engine.requests))
     await engine.clock.step(5)
-
-
-async def refused(wire: Wire) -> tuple[int, str]:
-    """The status and the code of the one reply, behind which the connection is closed."""
-    head, _, body = (await wire.reader.read()).partition(b"\r\n\r\n")
-    status, *lines = head.decode().split("\r\n")
-    headers = dict(line.split(": ", 1) for line in lines)
-    assert headers["content-type"] == "application/json"
-    assert headers["connection"] == "close"
-    assert headers["x-request-id"].startswith("req_")
-    assert headers["cache-control"] == "no-store"
-    assert "openai-processing-ms" in headers
-    assert int(headers["content-length"]) == len(body)
-    error = orjson.loads(body)["error"]
-    assert error["type"] == "invalid_request_error"
-    assert error["message"]
-    return int(status.split()[1]), error["code"]
 
 
 @pytest.mark.parametrize(
@@ -167,19 +147,6 @@ def test_an_upgrade_is_not_made_and_the_request_is_answered(
             assert not caplog.records
 
     asyncio.run(story())
-
-
-OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
-"""As Java's client makes it with the first request of each connection."""
-
-
-def ask(body: bytes, more: bytes, *, chunked: bool) -> tuple[bytes, bytes]:
-    """Head and body of a request."""
-    head = ASK + b"content-type: application/json\r\n" + more
-    if chunked:
-        framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-        return head + b"transfer-encoding: chunked\r\n\r\n", framed
-    return head + b"content-length: %d\r\n\r\n" % len(body), body
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])

@@ -21,12 +21,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from tests.e2e.test_hangup import STALLED, Wire, _news_has_come, wide
-from tests.e2e.test_http_protocol import ASK, HEADER_BYTES, OFFER, ask, refused
-from tests.e2e.test_lifecycle import our_server
 from tests.support.asgi import PATIENCE_S, asked, events_of, living, until
-from tests.support.served import ANSWER, SETTINGS, script
-from tests.support.serving import Address
+from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, news_has_come, refused
+from tests.support.served import ANSWER, SETTINGS, STALLED, script, wide
+from tests.support.serving import Address, our_server
 from trt_responses.app import create_app, mint
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol
@@ -102,12 +100,12 @@ class Line:
     async def send(self, data: bytes) -> None:
         """When it returns, the server has read it."""
         self.wire.send(data)
-        await _news_has_come(self.address)
+        await news_has_come(self.address)
 
     async def open_after(self, seconds: float) -> None:
         """Let time pass; the connection lives, and nothing was said."""
         self.clock.pass_(seconds)
-        await _news_has_come(self.address)
+        await news_has_come(self.address)
         assert not self.wire.reader.at_eof()
         assert not self.wire.reader._buffer  # type: ignore[attr-defined]
 
@@ -139,7 +137,7 @@ async def line_to(app: ASGIApp) -> AsyncIterator[Line]:
     async with asyncio.timeout(PATIENCE_S), living(app), heard(app, http) as address:
         async with Wire.to(address) as wire:
             line = Line(wire, address, clock)
-            await _news_has_come(address)
+            await news_has_come(address)
             yield line
         await line.left_nothing()
 
@@ -582,7 +580,7 @@ def test_a_closing_connection_does_not_wait_for_a_client_that_takes_nothing() ->
             await engine.clock.step(100)
             await opened.send(b"\0 no HTTP\r\n\r\n")
             opened.clock.pass_(WITHIN_S)
-            await _news_has_come(opened.address)
+            await news_has_come(opened.address)
             assert busy(engine)
             opened.clock.pass_(WITHIN_S)
             await until(lambda: not busy(engine))
@@ -604,7 +602,7 @@ def test_a_silent_client_that_has_not_taken_its_reply_is_let_go_too() -> None:
             await opened.send(OWN + b"content-length: 0\r\n\r\n")
             for _ in range(4):
                 opened.clock.pass_(WITHIN_S)
-                await _news_has_come(opened.address)
+                await news_has_come(opened.address)
             await opened.left_nothing()
             with pytest.raises(asyncio.IncompleteReadError):
                 await opened.wire.reader.readexactly(3 * PORTION)
@@ -621,7 +619,7 @@ def test_a_last_reply_is_waited_for_while_the_client_takes_of_it() -> None:
             assert b"\r\nconnection: close\r\n" in await opened.wire.reader.readuntil(b"\r\n\r\n")
             for _ in range(3):
                 opened.clock.pass_(WITHIN_S)
-                await _news_has_come(opened.address)
+                await news_has_come(opened.address)
                 assert len(await opened.wire.reader.readexactly(PORTION)) == PORTION
             assert await opened.wire.reader.read() == b""
 

@@ -10,29 +10,24 @@ import os
 import shlex
 import shutil
 import signal
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
-from tests.e2e.test_hangup import STALLED, Wire
 from tests.support import lawful
-from tests.support.asgi import PATIENCE_S, events_of, until
-from tests.support.served import ANSWER, SETTINGS, script
-from tests.support.serving import Address, child
+from tests.support.asgi import events_of, until
+from tests.support.raw_http import Wire
+from tests.support.served import ANSWER, SETTINGS, STALLED, script
+from tests.support.serving import Address, child, our_server
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.errors import StartupError
-from trt_responses.serve.server import Server, bound
+from trt_responses.serve.server import bound
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from fastapi import FastAPI
-
 
 embedded = pytest.mark.xdist_group("embedded")
 
@@ -95,20 +90,6 @@ def test_a_run_that_is_not_over_at_the_deadline_is_failed_with_the_reason(
             assert "Traceback" not in err
 
     asyncio.run(story())
-
-
-@asynccontextmanager
-async def our_server(app: FastAPI, settings: Settings) -> AsyncIterator[Server]:
-    """The very server that `serve` runs, on this event loop and on the address it would take."""
-    server = Server(app, settings)
-    life = asyncio.create_task(server.serve(sockets=[bound(settings)]))
-    await until(lambda: server.started)
-    try:
-        yield server
-    finally:
-        server.should_exit = True
-        async with asyncio.timeout(PATIENCE_S):
-            await life
 
 
 def test_a_stalled_run_is_failed_at_the_deadline_and_new_work_is_refused_meanwhile() -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.e2e.test_store_kill import Servers, asked
 from tests.support import redis_server
 from tests.support.asgi import JSON, PATIENCE_S
 from tests.support.dying_server import LEASE_S
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
+from tests.support.server_processes import Servers, asked
 from trt_responses.backends import store_of
 from trt_responses.serve.server import _lasting
 from trt_responses.settings import Settings

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tests.e2e.test_client import listening
 from tests.support.asgi import asked
 from tests.support.served import ids
+from tests.support.serving import listening
 from tests.support.ticks import settled
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 

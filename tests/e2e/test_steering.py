@@ -1,6 +1,7 @@
-"""Steering where nothing is scripted: a random model that is guided, and the SDK as the client.
+"""Steering where nothing is scripted: a random model, on which whatever is completed is so because
+of the guide. On the embedded engine and on the engine over static slots.
 
-Budget: 60 s on one core, most of it the random model's.
+Budget: 75 s on one core, most of it the random model's.
 """
 
 from __future__ import annotations
@@ -8,18 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support import random_schemas
 from tests.support.asgi import Client, living
 from tests.support.gather import generated
+from tests.support.keyword_cases import CASES
 from tests.support.replay import ids_of
 from tests.support.schema_judge import valid
 from tests.support.steering import Noting, Play
-from tests.unit.schema.test_schema import CASES
+from tests.support.steering_bench import (
+    NO_THOUGHT,
+    SLOTS,
+    Bench,
+    answer,
+    completed,
+    formatted,
+    random_wish,
+)
 from trt_responses.app import create_app
 from trt_responses.backends import llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
@@ -28,20 +37,13 @@ from trt_responses.settings import Settings
 from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tests.support.asgi import Call
+    from tests.support.graphs import Graph
     from trt_responses.engine.base import Engine, Handle, Sink
     from trt_responses.tokens.vocabulary import Vocabulary
 
-Json = dict[str, Any]
-T = TypeVar("T")
-
-SLOTS = 8
-STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
-BLANK = re.compile(r"\s")
-NO_THOUGHT = {"effort": "none"}
 GET = {"type": "function", "name": "get"}
 NAMES = ("get", "get_it", "get_item", "go")
 FLAG = {
@@ -52,84 +54,60 @@ FLAG = {
 }
 
 
-def formatted(schema: Json) -> Json:
-    return {"format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}}
-
-
-def answer(call: Call) -> str:
-    told: Json = call.json()
-    text: str = told["output"][-1]["content"][0]["text"]
-    return text
-
-
-class Bench:
-    """An app over an engine that runs, and the loop they run on."""
-
-    def __init__(self, client: Client, engine: Noting, runner: asyncio.Runner) -> None:
-        self.client = client
-        self.engine = engine
-        self._runner = runner
-
-    def ask(self, *asked: Json) -> list[Call]:
-        """At once."""
-        self.engine.asked.clear()
-        self.engine.cached.clear()
-
-        async def all_of_them() -> list[Call]:
-            return await asyncio.gather(*(self.client.create(**fields) for fields in asked))
-
-        return self.run(all_of_them())
-
-    def run(self, story: Coroutine[None, None, T]) -> T:
-        return self._runner.run(asyncio.wait_for(story, 100))
-
-
-@pytest.fixture(scope="module")
-def bench(random_gguf: Path) -> Iterator[Bench]:
-    served = Settings(context_tokens=2560, slots=SLOTS, threads=1)
-    engine = Noting(llamacpp_over(random_gguf, served))
+@contextmanager
+def living_with(made: Engine, schemas: int) -> Iterator[Bench]:
+    """An app over the engine, which has time to answer so many random schemas."""
+    engine = Noting(made)
     app = create_app(Settings(date="2026-02-03", model="demo"), engine=engine)
     with asyncio.Runner() as runner:
         life = living(app)
         runner.run(life.__aenter__())
-        yield Bench(Client(app), engine, runner)
+        yield Bench(Client(app), engine, runner, schemas)
         runner.run(life.__aexit__(None, None, None))
 
 
-def random_wish(seed: int) -> tuple[Json, Json]:
-    """A schema, and a request for it."""
-    schema = random_schemas.schema(Random(seed))
-    asked = {"text": formatted(schema), "reasoning": NO_THOUGHT, "max_output_tokens": 160}
-    return schema, asked | {"seed": seed}
+@pytest.fixture(scope="module")
+def embedded(random_gguf: Path) -> Iterator[Bench]:
+    served = Settings(context_tokens=2560, slots=SLOTS, threads=1)
+    with living_with(llamacpp_over(random_gguf, served), schemas=60) as bench:
+        yield bench
 
 
-def completed(schema: Json, call: Call) -> bool:
-    """Whether the answer is called completed; if so, it is compact and follows its schema."""
-    if call.status != 200 or call.json()["status"] != "completed":
-        return False
-    text = answer(call)
-    assert valid(json.loads(text), schema, schema), (schema, text)
-    assert not BLANK.search(STRINGS.sub("", text)), text
-    return True
+@pytest.fixture(scope="module")
+def static_slots(steered_graph: Graph, vocabulary: Vocabulary) -> Iterator[Bench]:
+    with living_with(steered_graph.engine(vocabulary), schemas=12) as bench:
+        yield bench
+
+
+@pytest.fixture(
+    params=[
+        "embedded",
+        pytest.param("static_slots", marks=pytest.mark.xdist_group("static slots")),
+    ]
+)
+def bench(request: pytest.FixtureRequest) -> Bench:
+    """What is claimed of one engine is claimed of each."""
+    found: Bench = request.getfixturevalue(request.param)
+    return found
 
 
 def test_what_is_completed_follows_its_random_schema(bench: Bench) -> None:
     """`make fuzz` does it with 200; what is not completed held bytes that are no character."""
-    wishes = [random_wish(seed) for seed in range(60)]
+    wishes = [random_wish(seed) for seed in range(bench.schemas)]
     calls = bench.ask(*(asked for _, asked in wishes))
     count = sum(completed(schema, call) for (schema, _), call in zip(wishes, calls, strict=True))
     assert count >= 0.8 * len(wishes)
 
 
 @pytest.mark.parametrize("keyword", sorted(CASES))
-def test_the_embedded_engines_guide_honours_every_keyword(keyword: str, bench: Bench) -> None:
+def test_the_embedded_engines_guide_honours_every_keyword(keyword: str, embedded: Bench) -> None:
     """It never departs from what the check follows; a text that finds no end is cut, not wrong."""
     schemas = [schema for schema, _, _ in CASES[keyword][:3]]
     asked = [
         {"text": formatted(schema), "reasoning": NO_THOUGHT, "max_output_tokens": 40, "seed": 3}
         for schema in schemas
     ]
-    for schema, call in zip(schemas, bench.ask(*asked), strict=True):
+    for schema, call in zip(schemas, embedded.ask(*asked), strict=True):
         if call.status == 200 and call.json()["status"] == "completed":
             text = answer(call)
             assert valid(json.loads(text), schema, schema), (schema, text)
@@ -256,13 +234,13 @@ class Nothing:
 
 @pytest.mark.parametrize("channel", ["commentary", "analysis"])
 def test_the_body_of_a_strict_call_is_guided_behind_a_header_that_the_model_wrote(
-    channel: str, bench: Bench, vocabulary: Vocabulary
+    channel: str, embedded: Bench, vocabulary: Vocabulary
 ) -> None:
     tools = [GET | {"name": name, "parameters": FLAG, "strict": True} for name in NAMES]
     header = f"<|channel|>{channel} to=functions.get_it <|constrain|>json<|message|>"
-    engine = Opened(bench.engine, ids_of(header, vocabulary))
+    engine = Opened(embedded.engine, ids_of(header, vocabulary))
     played = Play(vocabulary, Tables.of(vocabulary), {"tools": tools}, engine)
-    bench.run(played.make())
+    embedded.run(played.make())
     told = played.snapshot()
     assert [(item["type"], item["name"]) for item in told["output"]] == [
         ("function_call", "get_it")
@@ -275,7 +253,7 @@ def test_the_body_of_a_strict_call_is_guided_behind_a_header_that_the_model_wrot
     assert guided.guide is not None
 
 
-def test_the_embedded_engine_stops_at_message_and_names_the_id(bench: Bench) -> None:
+def test_the_engine_stops_at_message_and_names_the_id(bench: Bench) -> None:
     """Every other id is banned, so that this one comes."""
     others = tuple(n for n in range(VOCABULARY_SIZE) if n != CONTROL.message)
     options = GenerateOptions(4, (CONTROL.message,), banned_ids=others)

@@ -8,9 +8,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from tests.protocol.test_background import AT_ONCE, STALLED, got
-from tests.protocol.test_replay import LONG, frames, replay
-from tests.support.served import CALL, WEATHER, served
+from tests.support.background import AT_ONCE, frames, got, replay
+from tests.support.served import CALL, LONG, STALLED, WEATHER, served
 from tests.support.ticks import settled
 from trt_responses.store.limits import Bounds
 from trt_responses.store.sqlite.store import SqliteStore

@@ -1,4 +1,4 @@
-"""The one suite over every engine, on the real package: its tests are e2e/test_engines' own."""
+"""The one suite over every engine, on the real package: what the seam promises, on a GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e import test_engines as suite
+from tests.support.engine_claims import CLAIMS, CONTEXT, SLOTS, Bench
 from tests.support.needs import missing
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.hardware import visible_gpus
@@ -26,22 +26,22 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")
-def bench(checkpoint: Path) -> Iterator[suite.Bench]:
+def bench(checkpoint: Path) -> Iterator[Bench]:
     gpu_class = class_of(visible_gpus()[0][0].sm)
     arguments = {
-        **arguments_for("latency", gpu_class, 1, suite.CONTEXT),
-        "max_batch_size": suite.SLOTS,
-        "cuda_graph_config": {"max_batch_size": suite.SLOTS, "enable_padding": True},
+        **arguments_for("latency", gpu_class, 1, CONTEXT),
+        "max_batch_size": SLOTS,
+        "cuda_graph_config": {"max_batch_size": SLOTS, "enable_padding": True},
     }
 
     def make() -> Engine:
         return TrtLlmEngine(checkpoint, arguments)
 
     with asyncio.Runner() as runner:
-        bench = suite.Bench("trtllm", make(), make, runner)
+        bench = Bench("trtllm", make(), make, runner)
         runner.run(bench.engine.start())
         yield bench
         runner.run(bench.engine.stop(60))
 
 
-globals().update({name: test for name, test in vars(suite).items() if name.startswith("test_")})
+globals().update(CLAIMS)

@@ -7,7 +7,6 @@ Budget: 6 s on one core.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,7 +18,7 @@ from tests.support.asgi import JSON, asked
 from tests.support.served import ANSWER, THOUGHT, script, served
 from tests.support.stores import BrokenStore
 from tests.support.ticks import Ticks, settled
-from trt_responses.engine.scripted.engine import Die, Stall
+from trt_responses.engine.scripted.engine import Die
 from trt_responses.errors import ApiError, StoreUnavailable
 from trt_responses.response.background.lost import LOST
 from trt_responses.store.limits import Bounds
@@ -27,68 +26,10 @@ from trt_responses.store.memory.store import MemoryStore
 from trt_responses.wire.response import Response as OurResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.support.asgi import Call
-    from tests.support.served import Served
     from trt_responses.store.base import Job
-
-STALLED = script("<|channel|>final<|message|>Hold on", Stall())
-AT_ONCE: dict[str, Any] = {"drain_s": 0}
-"""A stalled run would else be waited for at the end of its app."""
-
-
-class Two:
-    """Two servers over one store. The store's clock is the time of both; each sleeps by its own,
-    so that one of them can stand still while time passes."""
-
-    def __init__(self, store: MemoryStore, one: Served, other: Served, ticks: list[Ticks]) -> None:
-        self.store = store
-        self.one = one
-        self.other = other
-        self._ticks = ticks
-
-    async def pass_(self, seconds: float, *, dead: int | None = None) -> None:
-        for _ in range(int(seconds)):
-            for place, ticks in enumerate(self._ticks):
-                if place != dead:
-                    await ticks.pass_(1)
-
-
-@asynccontextmanager
-async def two(*written: Any, manual: bool = True) -> AsyncIterator[Two]:
-    ticks = [Ticks(), Ticks(), Ticks()]
-    store = MemoryStore(Bounds(lease_s=30), clock_s=ticks[-1])
-    async with (
-        served(*written, store=store, manual=manual, sleep=ticks[0].sleep, **AT_ONCE) as one,
-        served(*written, store=store, manual=manual, sleep=ticks[1].sleep, **AT_ONCE) as other,
-    ):
-        yield Two(store, one, other, ticks)
-
-
-async def started(s: Served, **more: Any) -> dict[str, Any]:
-    call = await s.client.create(background=True, **more)
-    assert call.status == 200, call.body
-    body: dict[str, Any] = call.json()
-    return body
-
-
-async def got(s: Served, response_id: str) -> dict[str, Any]:
-    call = await s.client.get(f"/v1/responses/{response_id}")
-    assert call.status == 200, call.body
-    body: dict[str, Any] = call.json()
-    Response.model_validate_json(call.body)
-    return body
-
-
-async def cancelled(s: Served, response_id: str) -> Call:
-    return await s.client.send("POST", f"/v1/responses/{response_id}/cancel")
-
-
-async def ended(s: Served, response_id: str) -> dict[str, Any]:
-    while (body := await got(s, response_id))["status"] in ("queued", "in_progress"):
-        await s.clock.step()
-    return body
+from tests.support.background import AT_ONCE, cancelled, ended, got, started, two
+from tests.support.served import STALLED
 
 
 def test_it_is_queued_in_progress_and_completed_and_says_so_in_every_snapshot() -> None:

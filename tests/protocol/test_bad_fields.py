@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.test_bad_input import INVALID, MISSING, Row, bad, body, item, raw, tool
-from tests.protocol.test_replies import check_told
+from tests.support.bad_bodies import INVALID, MISSING, Row, bad, body, item, raw, tool
+from tests.support.replies import check_told
 from tests.support.served import WEATHER, served
 
 USER = {"role": "user", "content": "hi"}

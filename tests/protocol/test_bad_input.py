@@ -4,82 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.protocol.test_replies import check_told
 from tests.support.asgi import JSON, asked
+from tests.support.bad_bodies import (
+    INVALID,
+    MISSING,
+    UNSUPPORTED,
+    Row,
+    bad,
+    body,
+    each,
+    gone,
+    item,
+    nested,
+    raw,
+    tool,
+    without,
+    wrong,
+)
+from tests.support.replies import check_told
 from tests.support.served import served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 F = {"type": "function", "name": "f"}
 USER = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 IMAGE = {"type": "input_image", "image_url": "data:x"}
-INVALID, MISSING, UNSUPPORTED = (
-    "invalid_value",
-    "missing_required_parameter",
-    "unsupported_parameter",
-)
-
-
-def body(**fields: Any) -> bytes:
-    return json.dumps(asked(**fields)).encode()
-
-
-def without(name: str) -> bytes:
-    return json.dumps({key: value for key, value in asked().items() if key != name}).encode()
-
-
-def raw(field: bytes) -> bytes:
-    return b'{"model": "demo", "input": "hi", ' + field + b"}"
-
-
-def nested(schema: str, end: str, times: int) -> bytes:
-    return raw(
-        b'"tools": [{"type": "function", "name": "f", "parameters": '
-        + (schema * times + "{}" + end * times).encode()
-        + b"}]"
-    )
 
 
 ROLES: list[Any] = ["tool", "User", 5, None]
 VALUES_OF_NO_TEXT: list[Any] = [5, None, {}, True]
 NO_SCHEMAS: list[Any] = [[], "{}", 5]
 NAMES_OF_NO_TOOL: list[Any] = ["", "a b", "a.b", "a\n", "é", "<|end|>", "x" * 65, 5, None]
-
-Row = tuple[bytes, int, str | None, str | None]
-
-
-def bad(param: str, code: str = INVALID, /, **fields: Any) -> Row:
-    return body(**fields), 400, param, code
-
-
-def gone(previous_response_id: str) -> Row:
-    sent = body(previous_response_id=previous_response_id)
-    return sent, 404, "previous_response_id", "previous_response_not_found"
-
-
-def wrong(param: str, *values: object, code: str = INVALID) -> list[Row]:
-    """A row for each value of a field, which may stand inside another."""
-    name, _, inner = param.partition(".")
-    return [bad(param, code, **{name: {inner: v} if inner else v}) for v in values]
-
-
-def each(kind: Callable[..., Row], place: str, *values: object) -> list[Row]:
-    return [kind(place, value) for value in values]
-
-
-def item(place: str, *items: Any, code: str = INVALID) -> Row:
-    return body(input=items), 400, f"input{place}", code
-
-
-def tool(place: str, *tools: Any, code: str = INVALID) -> Row:
-    return body(tools=tools), 400, f"tools{place}", code
 
 
 NOT_JSON: list[Row] = [

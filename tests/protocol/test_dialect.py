@@ -3,67 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import orjson
 import pytest
-from referencing import Registry, Resource
-from referencing.jsonschema import DRAFT202012
 
-from tests.protocol.test_replies import check_streamed, without_ids
 from tests.support.asgi import JSON, asked
+from tests.support.replies import check_streamed, without_ids
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, script, served
 from trt_responses.engine.scripted.engine import Die
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call, Client
+from tests.support.specification import RENAMED, check_body, check_event, schemas
 
-SPECIFICATION = Path(__file__).parents[1] / "data" / "openresponses.openapi.json"
-"""The Open Responses specification of 2026-04-24."""
 OPEN = JSON | {"x-trt-dialect": "open-responses"}
-RENAMED = {
-    "response.reasoning_text.delta": "response.reasoning.delta",
-    "response.reasoning_text.done": "response.reasoning.done",
-}
-
-
-@cache
-def schemas() -> tuple[dict[str, Any], Registry[Any]]:
-    document = json.loads(SPECIFICATION.read_text())
-    resource = Resource.from_contents(document, default_specification=DRAFT202012)
-    return document["components"]["schemas"], Registry().with_resource("urn:spec", resource)
-
-
-@cache
-def validator(name: str) -> jsonschema.Draft202012Validator:
-    _, registry = schemas()
-    schema = {"$ref": f"urn:spec#/components/schemas/{name}"}
-    return jsonschema.Draft202012Validator(schema, registry=registry)
-
-
-@cache
-def schema_of(event_type: str) -> str:
-    """The schema of an event, by the one value its `type` may have."""
-    found = [
-        name
-        for name, schema in schemas()[0].items()
-        if name.endswith("StreamingEvent")
-        and schema["properties"]["type"].get("enum") == [event_type]
-    ]
-    assert len(found) == 1, event_type
-    return found[0]
-
-
-def check_event(event: dict[str, Any]) -> None:
-    validator(schema_of(event["type"])).validate(event)
-
-
-def check_body(body: dict[str, Any]) -> None:
-    validator("ResponseResource").validate(body)
 
 
 async def ask(client: Client, headers: dict[str, str], **fields: Any) -> Call:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.protocol.test_replies import check_told
 from tests.support import lawful
 from tests.support.asgi import JSON, Client, turn, until
+from tests.support.replies import check_told
 from tests.support.served import ANSWER, CALL, SETTINGS, script, served, squared
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall

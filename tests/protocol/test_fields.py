@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.protocol.test_replies import check_told
+from tests.support.replies import check_told
 from tests.support.served import WEATHER, served
 from trt_responses.wire.fields import FIELDS
 

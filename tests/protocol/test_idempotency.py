@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.protocol.test_background import AT_ONCE, STALLED
 from tests.support.asgi import JSON, asked
-from tests.support.served import ANSWER, THOUGHT, script, served
+from tests.support.background import AT_ONCE
+from tests.support.served import ANSWER, STALLED, THOUGHT, script, served
 from tests.support.ticks import settled
 from trt_responses.engine.scripted.engine import Die
 from trt_responses.store.memory.store import MemoryStore

@@ -13,9 +13,9 @@ import pytest
 from openai.types.responses import InputTokenCountResponse, ResponseItemList
 from pydantic import TypeAdapter
 
-from tests.protocol.test_background import AT_ONCE, STALLED, started
 from tests.support.asgi import JSON, Call
-from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
+from tests.support.background import AT_ONCE, started
+from tests.support.served import ANSWER, CALL, STALLED, THOUGHT, WEATHER, ids, served
 
 LIST = TypeAdapter(ResponseItemList)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from openai_harmony import Conversation, RenderConversationConfig, Role
 
-from tests.protocol.test_replies import check_streamed, without_ids
 from tests.support import lawful
 from tests.support.asgi import asked
+from tests.support.replies import check_streamed, without_ids
 from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary

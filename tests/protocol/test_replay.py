@@ -6,36 +6,17 @@ Budget: 5 s on one core.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.protocol.test_background import AT_ONCE, STALLED, got, started, two
+from tests.support.background import AT_ONCE, frames, got, replay, started, two
 from tests.support.sdk_judge import refused
-from tests.support.served import ANSWER, THOUGHT, ids, served
+from tests.support.served import ANSWER, LONG, STALLED, THOUGHT, served
 from tests.support.ticks import Ticks, settled
-from trt_responses.engine.scripted.engine import Script
 from trt_responses.response.background.lost import LOST
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
-
-if TYPE_CHECKING:
-    from tests.support.asgi import Call
-    from tests.support.served import Served
-
-LONG = Script(tuple((i,) for i in ids("<|channel|>final<|message|>") + ids(" word") * 200))
-
-
-def replay(s: Served, response_id: str, after: int | None = None, **query: str) -> Call:
-    asked = {"stream": "true"} | query
-    if after is not None:
-        asked["starting_after"] = str(after)
-    text = "&".join(f"{name}={value}" for name, value in asked.items())
-    return s.client.open("GET", f"/v1/responses/{response_id}?{text}")
-
-
-def frames(body: bytes) -> list[bytes]:
-    return [frame + b"\n\n" for frame in body.split(b"\n\n")[:-1]]
 
 
 @pytest.mark.parametrize("dialect", ["openai", "open-responses"])

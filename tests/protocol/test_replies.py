@@ -9,21 +9,15 @@ import orjson
 import pytest
 
 from tests.support import lawful
-from tests.support.asgi import JSON, Call, asked
-from tests.support.sdk_judge import SPECIFIED, refused
+from tests.support.asgi import JSON, asked
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+from tests.support.replies import check_keys, check_streamed, check_told, without_ids
 
-RESPONSE_KEYS = SPECIFIED["response"]
-NEVER_NULL = {
-    *("tools", "tool_choice", "truncation", "parallel_tool_calls", "text", "top_p", "output"),
-    *("presence_penalty", "frequency_penalty", "top_logprobs", "temperature", "store", "id"),
-    *("background", "service_tier", "metadata", "created_at", "status", "model", "object"),
-}
 ODD = [
     *[("GET", "/", 404), ("GET", "/v1/nothing", 404), ("POST", "/v1/responses/", 404)],
     *[("GET", "/v1/responses", 405), ("PUT", "/v1/responses", 405), ("PUT", "/docs", 405)],
@@ -43,36 +37,6 @@ def said(response: dict[str, Any]) -> list[tuple[str, str]]:
         parts = item.get("content") or [{"text": item.get("arguments", "")}]
         texts.append((item["type"], "".join(part["text"] for part in parts)))
     return texts
-
-
-def check_told(call: Call) -> None:
-    """The headers that every reply has."""
-    assert call.headers["x-request-id"].startswith("req_")
-    assert int(call.headers["openai-processing-ms"]) >= 0
-    assert call.headers["cache-control"] == "no-store"
-
-
-def check_streamed(call: Call) -> dict[str, Any]:
-    """A whole stream as a strict client takes it; its last snapshot."""
-    assert call.status == 200
-    assert call.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert call.headers["x-accel-buffering"] == "no"
-    assert "content-length" not in call.headers
-    assert call.body.endswith(b"\n\ndata: [DONE]\n\n")
-    events = call.events
-    assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    for event in events:
-        assert refused(event) is None
-        if "response" in event:
-            check_keys(event["response"])
-    last: dict[str, Any] = events[-1]["response"]
-    return last
-
-
-def check_keys(response: dict[str, Any]) -> None:
-    assert len(RESPONSE_KEYS) == 31
-    assert response.keys() >= RESPONSE_KEYS
-    assert not [key for key in NEVER_NULL if response[key] is None]
 
 
 def test_a_plain_answer_has_every_key_and_the_models_words() -> None:
@@ -112,13 +76,6 @@ def test_a_stream_is_what_a_strict_client_takes_and_ends_in_the_plain_answer(tex
             assert kept.json() == last
 
     asyncio.run(story())
-
-
-def without_ids(value: Any) -> Any:
-    if isinstance(value, dict):
-        drop = ("id", "call_id", "created_at", "completed_at")
-        return {key: without_ids(inner) for key, inner in value.items() if key not in drop}
-    return [without_ids(inner) for inner in value] if isinstance(value, list) else value
 
 
 def test_each_step_of_the_engine_is_sent_in_the_step_in_which_it_came() -> None:

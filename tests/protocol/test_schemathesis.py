@@ -17,9 +17,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
-from tests.protocol.test_dialect import check_body
 from tests.support.asgi import JSON
 from tests.support.served import CALL, THOUGHT, served
+from tests.support.specification import check_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

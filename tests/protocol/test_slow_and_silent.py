@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.protocol.test_background import AT_ONCE, STALLED, ended
 from tests.support.asgi import Client, asked
-from tests.support.served import ANSWER, THOUGHT, ids, served
+from tests.support.background import AT_ONCE, ended
+from tests.support.served import ANSWER, STALLED, THOUGHT, ids, served
 from tests.support.ticks import Ticks, settled
 from trt_responses.engine.scripted.engine import Script
 

@@ -24,12 +24,10 @@ from trt_responses.store.memory.store import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
+from tests.support.served import KEY, KEYED, result, written
 
 SEALED: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
-KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER_KEY = base64.b64encode(bytes(range(1, 33))).decode()
-KEYED: dict[str, Any] = {"seal_keys": KEY}
 
 TWICE = (
     "<|channel|>commentary<|message|>One moment.<|end|><|start|>assistant"
@@ -45,14 +43,6 @@ def letters(text: str) -> Script:
     spelled = [vocabulary().encoding.encode(letter)[0] for letter in words]
     written = (*ids(f"{head}<|message|>"), *spelled, *ids(f"<|end|>{tail}"))
     return Script(tuple((token_id,) for token_id in written))
-
-
-def written(one: Script) -> list[int]:
-    return [token_id for step in one.steps if isinstance(step, tuple) for token_id in step]
-
-
-def result(call_id: str, text: str = "Sunny.") -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 
 def sealed(output: Sequence[dict[str, Any]]) -> list[Any]:

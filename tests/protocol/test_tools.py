@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.test_replies import check_streamed, without_ids
 from tests.support import lawful
+from tests.support.replies import check_streamed, without_ids
 from tests.support.served import WEATHER, ids, served
 from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import Script

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Commit = Callable[[Response, Run], Awaitable[None]]
+    from trt_responses.harmony.read.reader import Span
 
 Json = dict[str, Any]
 Ending = Literal["stop", "length", "error", "abort"]
@@ -250,3 +251,15 @@ def parsed(frames: bytes) -> list[Json]:
 def plain(value: object) -> Any:
     """One of our values as JSON has it."""
     return orjson.loads(orjson.dumps(value))
+
+
+AUTHOR = "<|start|>assistant"
+
+
+def normalised(kept: Sequence[int], spans: Sequence[Span]) -> list[int]:
+    """What was kept, as later prompts hold it: `<|call|>` behind a call, else `<|end|>`."""
+    ids: list[int] = []
+    for span in spans:
+        ids += kept[span.start : span.end - (span.terminator is not None)]
+        ids.append(CONTROL.call if span.recipient else CONTROL.end)
+    return ids

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.support.asgi import Client, living
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Written = str | Script | Callable[[Sequence[int], GenerateOptions], Script]
+    from collections.abc import Callable, Sequence
 
 ANSWER = "<|channel|>final<|message|>Hello there, friend.<|return|>"
 THOUGHT = (
@@ -128,3 +130,25 @@ def _scripts(
         return current if isinstance(current, Script) else current(prompt_ids, options)
 
     return next_script
+
+
+STALLED = script("<|channel|>final<|message|>Hold on", Stall())
+LONG = Script(tuple((i,) for i in ids("<|channel|>final<|message|>") + ids(" word") * 200))
+KEY = base64.b64encode(bytes(range(32))).decode()
+KEYED: dict[str, Any] = {"seal_keys": KEY}
+
+
+def written(one: Script) -> list[int]:
+    return [token_id for step in one.steps if isinstance(step, tuple) for token_id in step]
+
+
+def result(call_id: str, text: str = "Sunny.") -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+ENDLESS = Script(tuple((i,) for i in ids("<|channel|>final<|message|>") + ids(" word") * 5000))
+
+
+def wide(count: int) -> Script:
+    """Steps of many ids, so that a stream is larger than any socket's buffer."""
+    return Script((ids("<|channel|>final<|message|>"), *[ids(" word") * 600] * count))

@@ -10,17 +10,26 @@ import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import uvicorn
+from openai import AsyncOpenAI
 
-from tests.support.asgi import PATIENCE_S
+from tests.support.asgi import PATIENCE_S, until
+from tests.support.served import SETTINGS
+from trt_responses.app import create_app
+from trt_responses.serve.server import Server, bound
+from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator, Mapping
 
+    from fastapi import FastAPI
     from starlette.types import ASGIApp
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.store.base import Store
 
 
 class _Told(uvicorn.Server):
@@ -133,3 +142,30 @@ async def child(
         yield started
     finally:
         await started.kill()
+
+
+@asynccontextmanager
+async def listening(
+    engine: Engine, store: Store | None = None, **settings: Any
+) -> AsyncIterator[Address]:
+    app = create_app(Settings(**(SETTINGS | settings)), engine=engine, store=store)
+    async with serving(app) as address:
+        yield address
+
+
+def client_of(address: Address, **options: Any) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=f"{address.url}/v1", api_key="none", max_retries=0, **options)
+
+
+@asynccontextmanager
+async def our_server(app: FastAPI, settings: Settings) -> AsyncIterator[Server]:
+    """The very server that `serve` runs, on this event loop and on the address it would take."""
+    server = Server(app, settings)
+    life = asyncio.create_task(server.serve(sockets=[bound(settings)]))
+    await until(lambda: server.started)
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        async with asyncio.timeout(PATIENCE_S):
+            await life

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.imports import PACKAGE, imports, modules
+from tests.support.imports import PACKAGE, ROOT, imports, modules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 Edge = tuple[str, str]
+
+UNIT = ROOT / "tests" / "unit"
 
 LEAVES = "errors frozen"
 SEAMS = f"{LEAVES} engine.base store.base tools.base"
@@ -225,3 +228,30 @@ def test_a_circle_is_refused_however_long() -> None:
 def test_the_package_knows_nothing_of_its_tests_and_tools() -> None:
     ours = [name for m, path in modules(PACKAGE).items() for name in imports(m, path)]
     assert [name for name in ours if not name.startswith(PACKAGE)] == []
+
+
+def is_test(module: str) -> bool:
+    return module.rpartition(".")[2].startswith("test_")
+
+
+def test_no_test_is_imported_by_anyone() -> None:
+    found = {
+        (module, name)
+        for top in ("tests", "bench", "scripts")
+        for module, path in modules(top).items()
+        for name in imports(module, path)
+        if is_test(name)
+    }
+    assert sorted(found) == []
+
+
+def test_every_helper_stands_in_support() -> None:
+    rooms = ("unit", "protocol", "e2e", "live")
+    beside = [name for room in rooms for name in modules(f"tests/{room}") if not is_test(name)]
+    assert {name.rpartition(".")[2] for name in beside} <= {"conftest", "live"}
+
+
+def test_the_unit_tests_mirror_the_tree() -> None:
+    folders = {path.parent.relative_to(UNIT) for path in UNIT.rglob("test_*.py")}
+    rooms = {Path(*room.split(".")) for room in MAY_IMPORT}
+    assert [f for f in folders - rooms if not (ROOT / f).is_dir()] == []

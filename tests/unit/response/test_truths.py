@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tests.support.replay import Json, Transcript
     from trt_responses.harmony.read.reader import Span, Tables
     from trt_responses.tokens.vocabulary import Vocabulary
+from tests.support.replay import AUTHOR, normalised
 
 NAMES = names()
 every_transcript = pytest.mark.parametrize("name", NAMES)
@@ -377,17 +378,6 @@ def test_6_corrupting_any_token_gives_a_lawful_log_with_the_models_text(
 
 
 # --- 7: the kept ids of all segments are the stored ids ----------------------------------------
-
-AUTHOR = "<|start|>assistant"
-
-
-def normalised(kept: Sequence[int], spans: Sequence[Span]) -> list[int]:
-    """What was kept, as later prompts hold it: `<|call|>` behind a call, else `<|end|>`."""
-    ids: list[int] = []
-    for span in spans:
-        ids += kept[span.start : span.end - (span.terminator is not None)]
-        ids.append(CONTROL.call if span.recipient else CONTROL.end)
-    return ids
 
 
 @every_transcript

@@ -1,4 +1,4 @@
-"""The scripted engine's own claims; what it shares with every engine is in e2e/test_engines."""
+"""The scripted engine's own claims; what every engine promises is in support/engine_claims."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The engine around the batch: its thread, its deadlines, its guides, and how it fails.
 
-What every engine promises is in `e2e/test_engines.py`. Budget: 8 s on one core.
+What every engine promises is in `tests/support/engine_claims.py`. Budget: 8 s on one core.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The TensorRT-LLM adapter over the stand-in for its package: every trap of the contract.
 
-What it shares with every engine is in e2e/test_engines. Budget: 5 s on one core.
+What it shares with every engine is in tests/support/engine_claims. Budget: 5 s on one core.
 """
 
 from __future__ import annotations

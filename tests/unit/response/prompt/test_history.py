@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from tests.support.replay import Json, Mint, Part, Stage, ids_of, load, names, plain, staged
+from tests.support.replay import (
+    Json,
+    Mint,
+    Part,
+    Stage,
+    ids_of,
+    load,
+    names,
+    normalised,
+    plain,
+    staged,
+)
 from tests.support.requests import accepted
-from tests.unit.response.test_truths import normalised
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.harmony.read.logprobs import ScoredReader
