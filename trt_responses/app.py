@@ -22,7 +22,8 @@ from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.response.background.background import Background
-from trt_responses.response.runs import Parts, Runs
+from trt_responses.response.parts import Parts
+from trt_responses.response.runs import Runs
 from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings

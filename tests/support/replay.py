@@ -16,6 +16,7 @@ import orjson
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
+from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.steer.plans import Segment
 from trt_responses.response.generation import Generation
@@ -164,7 +165,7 @@ class Stage:
             for name in tools
             for prefix in ("", "functions.")
         }
-        self.machine = Machine(self.log, callees, Mint())
+        self.machine = Machine(self.log, callees, Mint(), Unwrapper)
         self.reader = reader or Reader(tables)
         self._aborts = bool(parts) and parts[-1].finish == "abort"
         self._segments = len(parts)

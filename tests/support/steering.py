@@ -24,6 +24,7 @@ from tests.support.requests import accepted
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Cursor, Log
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from tests.support.double.words import SamplingParams
     from tests.support.replay import Ending, Json
     from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
-    from trt_responses.harmony.steer.plans import Plan
+    from trt_responses.harmony.steer.plans import SteeringPlan
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 
@@ -181,7 +182,7 @@ class Play:
         self.tools = self._accepted.tools
         first = replace(self._accepted.echo, id="resp_0", created_at=1_700_000_000, model="gpt-oss")
         self.log = Log(first)
-        self.machine = Machine(self.log, callees(self.tools), Mint())
+        self.machine = Machine(self.log, callees(self.tools), Mint(), Unwrapper)
         self.reader = Reader(tables)
 
     async def play(self) -> Response:
@@ -194,7 +195,7 @@ class Play:
     async def make(self) -> Response:
         return await (await self.run()).make()
 
-    async def plan(self) -> Plan:
+    async def plan(self) -> SteeringPlan:
         guides = self.engine.limits().guides
         return (await self._steering.request(self._accepted, guides)).plan(self._tokens)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk, Engine, GenerateOptions, Handle
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.harmony.steer.gate import Gate
-    from trt_responses.harmony.steer.plans import Plan, Segment
+    from trt_responses.harmony.steer.plans import Segment, SteeringPlan
     from trt_responses.response.log.log import Log
     from trt_responses.response.log.machine import Machine
 
@@ -38,7 +38,7 @@ class Generation:
         self,
         *,
         prompt_ids: Sequence[int],
-        plan: Plan,
+        plan: SteeringPlan,
         options: GenerateOptions,
         engine: Engine,
         reader: Reader,
@@ -208,7 +208,7 @@ class Generation:
         return await self._segment_end
 
     def _note(self, segment: Segment, kept: int, end: End) -> None:
-        self._notes.append(f"{segment.told(kept)} {end.status}")
+        self._notes.append(f"{segment.summary(kept)} {end.status}")
 
     def _finish_segment(self, end: End) -> None:
         if self._segment_end is not None and not self._segment_end.done():

@@ -9,16 +9,17 @@ import itertools
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import EngineUnavailable, Overloaded, refuse_longer
-from trt_responses.frozen import dataclass, replace
+from trt_responses.frozen import replace
+from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
 from trt_responses.response.logprobs import ScoredGeneration, check_logprobs
-from trt_responses.response.prompt.history import output_blocks
+from trt_responses.response.output_blocks import output_blocks
 from trt_responses.response.prompt.prompt import prompt_of
 from trt_responses.response.prompt.references import item_id
 from trt_responses.response.run import Run
-from trt_responses.response.seal.sealed_items import Carried
+from trt_responses.response.seal.sealed_items import TurnSealer
 from trt_responses.response.steering.tools import callees
 from trt_responses.store.base import Record
 from trt_responses.wire.dialect import OPENAI
@@ -26,49 +27,16 @@ from trt_responses.wire.dialect import OPENAI
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from trt_responses.engine.base import Engine
     from trt_responses.errors import ApiError
-    from trt_responses.harmony.read.logprobs import ScoredReader
-    from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.write.render import Renderer
     from trt_responses.response.accepted import Accepted
     from trt_responses.response.log.machine import Mint
+    from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.prompt import Prompt
-    from trt_responses.response.run import Listener
-    from trt_responses.response.seal.sealer import Sealer
-    from trt_responses.response.steering.steering import Steering, SteeringRequest
-    from trt_responses.store.base import Store
+    from trt_responses.response.steering.steering import SteeringRequest
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
 
     Keep = Callable[[Record, Run, Response], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What every run is made of."""
-
-    engine: Engine
-    store: Store
-    renderer: Renderer
-    new_reader: Callable[..., Reader]
-    new_scored_reader: Callable[..., ScoredReader]
-    """Both take `call_ends`: whether the first call is the end of a turn."""
-    steering: Steering
-    model: str
-    identity: str
-    knowledge_cutoff: str
-    max_running: int
-    sealer: Sealer
-    mint: Mint
-    today: Callable[[], str]
-    clock_s: Callable[[], float]
-    clock_ns: Callable[[], int]
-    listener: Listener | None = None
-    max_calls: int = 1
-    """Calls in one turn, of those who do not ask for one alone."""
-    note_media: bool = False
-    """Whether a line stands for what a text model cannot read, or it is refused."""
 
 
 class Runs:
@@ -127,17 +95,17 @@ class Runs:
         steering = await self._steering(accepted)
         prompt = await prompt_of(accepted, parts, owner)
         budget = self._budget(accepted, len(prompt.ids))
-        several = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
+        parallel = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
         response = replace(
             accepted.echo,
             id=parts.mint("resp"),
             created_at=int(parts.clock_s()),
             model=parts.model,
-            parallel_tool_calls=several,
+            parallel_tool_calls=parallel,
         )
         log = Log(response, dialect)
         new_reader = parts.new_scored_reader if scored else parts.new_reader
-        reader = new_reader(call_ends=not several)
+        reader = new_reader(call_ends=not parallel)
         called = callees(accepted.tools)
         options = replace(
             accepted.sampling,
@@ -145,13 +113,13 @@ class Runs:
             arrival_ns=arrival_ns,
             request_id=response.id,
         )
-        carried = Carried(parts.sealer, owner, prompt.date, reader, parts.renderer)
+        sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
         kind: type[Generation] = ScoredGeneration if scored else Generation
         generation = kind(
             prompt_ids=prompt.ids,
             plan=(
-                steering.several(budget, called, parts.max_calls)
-                if several
+                steering.parallel_plan(budget, called, parts.max_calls)
+                if parallel
                 else steering.plan(budget)
             ),
             options=options,
@@ -161,7 +129,8 @@ class Runs:
                 log,
                 called,
                 _item_mint(response.id),
-                carried.thought if accepted.seals else None,
+                Unwrapper,
+                sealer.thought if accepted.seals else None,
                 scored=scored,
             ),
             log=log,
@@ -173,8 +142,8 @@ class Runs:
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,
             listener=parts.listener,
-            seal=carried.whole if accepted.seals else None,
-            truncated=prompt.dropped,
+            seal=sealer.whole if accepted.seals else None,
+            truncated=prompt.truncated,
         )
 
     async def make(self, run: Run) -> Response:

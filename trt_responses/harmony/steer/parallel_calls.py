@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trt_responses.harmony.steer.gate import Gate
-from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, Segment, Turn
+from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, Segment, StepwisePlan
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Finish, GuideKind
     from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.steer.plans import Budget, Language, Plan
+    from trt_responses.harmony.steer.plans import Budget, Language, SteeringPlan
 
 HEADER_TOKENS = 64
 """A header that is longer than any tool's name is none."""
@@ -62,12 +62,12 @@ class CallGate(Gate):
         return found is not None and found[1].decode("utf-8", "replace") in self._recipients
 
 
-class Several(Turn):
+class ParallelCalls(StepwisePlan):
     """A plan, and then calls for as long as the model makes them. `most` counts the first."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SteeringPlan,
         language: Language,
         guides: Mapping[GuideKind, frozenset[int]],
         bodies: Mapping[str, Body],

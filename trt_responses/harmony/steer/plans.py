@@ -47,7 +47,7 @@ class Segment:
     banned_ids: tuple[int, ...] = ()
     name: Name = "free"
 
-    def told(self, kept: int) -> str:
+    def summary(self, kept: int) -> str:
         """For the log: what was asked for and what came of it, without a word of it."""
         discarded = self.gate.discarded if self.gate else 0
         guide = self.guide.kind if self.guide else "none"
@@ -57,7 +57,7 @@ class Segment:
         )
 
 
-class Plan(Protocol):
+class SteeringPlan(Protocol):
     """Its `str` is for the log."""
 
     def next(self, reader: Reader) -> Segment | None:
@@ -118,7 +118,7 @@ class Budget(NamedTuple):
     thought: int | None = None
 
 
-class Turn(ABC):
+class StepwisePlan(ABC):
     """A plan that is written down as it goes: the segments are a generator's."""
 
     def __init__(self, language: Language, guides: Mapping[GuideKind, frozenset[int]]) -> None:
@@ -175,7 +175,7 @@ class Turn(ABC):
         )
 
 
-class Steered(Turn):
+class Steered(StepwisePlan):
     """A thought, a header out of those allowed, its body. One header is forced, not guided."""
 
     def __init__(
@@ -228,7 +228,7 @@ class Steered(Turn):
         return self._guided("header", guide, words, forced, (), left, "a header that is allowed")
 
 
-class Watched(Turn):
+class Watched(StepwisePlan):
     """Free, but where the header of a strict tool's call has just been written, its body is
     guided. Every `<|message|>` stops the engine, so that the header can be looked at."""
 

@@ -124,7 +124,7 @@ def _said(item: i.InputItem, callees: dict[str, str], place: str) -> Said:
             text = "\n".join(part.text for part in parts)
             return Said("reasoning", reasoning_message(text) if text else None)
         case _:
-            return _past_said(hosted_calls.told(item), callees, place)
+            return _past_said(hosted_calls.hosted_call_text(item), callees, place)
 
 
 def callee_of(name: str, namespace: str | None = None) -> str:
@@ -137,7 +137,7 @@ def wrapped(text: str) -> str:
     return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
 
 
-def _past_said(told: hosted_calls.Told, callees: dict[str, str], place: str) -> Said:
+def _past_said(told: hosted_calls.HostedCallText, callees: dict[str, str], place: str) -> Said:
     if told.callee is None:
         return Said("result", _result(told.call_id or "", told.result or "", callees, place))
     result = None if told.result is None else result_message(told.callee, told.result)

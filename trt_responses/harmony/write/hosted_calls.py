@@ -24,7 +24,7 @@ JSON_CONSTRAINT = "<|constrain|>json"
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class Told(NamedTuple):
+class HostedCallText(NamedTuple):
     """What an item comes to: a call, a result, or both."""
 
     callee: str | None = None
@@ -48,40 +48,46 @@ def result_message(callee: str, text: str) -> Message:
     return Message("tool", text, name=callee, recipient="assistant", channel="commentary")
 
 
-def told(item: p.HostedItem) -> Told:
+def hosted_call_text(item: p.HostedItem) -> HostedCallText:
     """One case for each kind."""
     match item:
         case p.WebSearchCall():
-            return Told(_callee("web_search"), _json(item.action or {}))
+            return HostedCallText(_callee("web_search"), _json(item.action or {}))
         case p.CodeInterpreterCall():
             code = _json({"code": item.code or ""})
-            return Told(_callee("code_interpreter"), code, _texts(item.outputs or (), "logs"))
+            return HostedCallText(
+                _callee("code_interpreter"), code, _texts(item.outputs or (), "logs")
+            )
         case p.McpCall():
             answer = item.output if item.error is None else f"Error: {_text(item.error)}"
-            return Told(_callee(f"{item.server_label}.{item.name}"), item.arguments, answer)
+            return HostedCallText(
+                _callee(f"{item.server_label}.{item.name}"), item.arguments, answer
+            )
         case p.McpListTools():
             names = [str(tool.get("name", "")) for tool in item.tools]
             answer = _json(names) if item.error is None else f"Error: {_text(item.error)}"
-            return Told(_callee(f"{item.server_label}.list_tools"), "{}", answer)
+            return HostedCallText(_callee(f"{item.server_label}.list_tools"), "{}", answer)
         case p.McpApprovalRequest():
             callee = _callee(f"{item.server_label}.{item.name}")
-            return Told(callee, item.arguments, None, item.id)
+            return HostedCallText(callee, item.arguments, None, item.id)
         case p.McpApprovalResponse():
             verdict = "Approved." if item.approve else "Not approved."
             reason = f" {item.reason}" if item.reason else ""
-            return Told(None, None, verdict + reason, item.approval_request_id)
+            return HostedCallText(None, None, verdict + reason, item.approval_request_id)
         case p.LocalShellCall():
-            return Told(_callee("local_shell"), _json(item.action), None, item.call_id)
+            return HostedCallText(_callee("local_shell"), _json(item.action), None, item.call_id)
         case p.LocalShellCallOutput():
-            return Told(None, None, item.output, item.call_id or item.id or "")
+            return HostedCallText(None, None, item.output, item.call_id or item.id or "")
         case p.ShellCall():
-            return Told(_callee("shell"), _json(item.action), None, item.call_id)
+            return HostedCallText(_callee("shell"), _json(item.action), None, item.call_id)
         case p.ShellCallOutput():
-            return Told(None, None, _texts(item.output, "stdout", "stderr"), item.call_id)
+            return HostedCallText(None, None, _texts(item.output, "stdout", "stderr"), item.call_id)
         case p.ApplyPatchCall():
-            return Told(_callee("apply_patch"), _json(item.operation), None, item.call_id)
+            return HostedCallText(_callee("apply_patch"), _json(item.operation), None, item.call_id)
         case p.ApplyPatchCallOutput():
-            return Told(None, None, item.output or item.status or "completed", item.call_id)
+            return HostedCallText(
+                None, None, item.output or item.status or "completed", item.call_id
+            )
         case _:
             assert_never(item)
 

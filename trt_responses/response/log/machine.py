@@ -1,16 +1,15 @@
-"""Fragments to events: which item a message of the model becomes, and what is said of it when.
+"""Fragments to events: which item a message of the model becomes, and which events say so.
 
-Two rules for the file: every legal move is in the table `OPENS` or in one shape of `shapes.py`, and
-no text is kept here; a text as a whole is read back from the log's fold. It knows no token and no
-HTTP.
+Two rules for the file: every legal move is in the table `OPENS` or in one shape of
+`item_events.py`, and no text is kept here; a text as a whole is read back from the log's fold. It
+knows no token and no HTTP.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
 from trt_responses.response.log.entries import ScoredDeltas
 from trt_responses.response.log.item_events import Call, CustomCall, Message, Reasoning
@@ -25,6 +24,15 @@ if TYPE_CHECKING:
     from trt_responses.response.log.log import Log
 
     Mint = Callable[[str], str]
+
+
+class InputText(Protocol):
+    """The text of a custom tool's call, out of the form in which the model writes it."""
+
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
+
+    def finish(self, *, whole: bool) -> Sequence[bytes]: ...
+
 
 Opens = Literal["reasoning", "commentary", "final_answer"]
 
@@ -45,6 +53,7 @@ class Machine:
         log: Log,
         callees: Mapping[str, Callee],
         mint: Mint,
+        input_text: Callable[[], InputText],
         seal: Seal | None = None,
         *,
         scored: bool = False,
@@ -56,7 +65,8 @@ class Machine:
         self._mint = mint
         self._open: Shape | None = None
         self._deltas: Deltas | None = None
-        self._unwrapper: Unwrapper | None = None
+        self._new_input_text = input_text
+        self._input_text: InputText | None = None
         self.pieces: list[bytes] | None = None
         """Where text of the open message goes as it is read: the last entry of the log. None when
         nothing is open, or the model's text is not yet the client's."""
@@ -77,8 +87,8 @@ class Machine:
     def _say(self, pieces: Sequence[bytes]) -> None:
         if self.pieces is not None:
             self.pieces += pieces
-        elif self._deltas is not None and self._unwrapper is not None:
-            self._deltas.pieces += self._unwrapper.feed(pieces)
+        elif self._deltas is not None and self._input_text is not None:
+            self._deltas.pieces += self._input_text.feed(pieces)
 
     def _say_scored(self, said: Scored) -> None:
         if isinstance(self._deltas, ScoredDeltas):
@@ -105,7 +115,7 @@ class Machine:
         self._open = shape
         self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
         if type(shape) is CustomCall:
-            self._unwrapper = Unwrapper()
+            self._input_text = self._new_input_text()
         else:
             self.pieces = self._deltas.pieces
 
@@ -113,10 +123,10 @@ class Machine:
         shape, deltas = self._open, self._deltas
         if shape is None or deltas is None:
             return
-        if self._unwrapper is not None:
-            deltas.pieces += self._unwrapper.finish(whole=status == "completed")
+        if self._input_text is not None:
+            deltas.pieces += self._input_text.finish(whole=status == "completed")
         elif status == "completed" and not deltas.pieces and shape.empty:
             deltas.pieces.append(shape.empty)
-        self._open = self._deltas = self._unwrapper = self.pieces = None
+        self._open = self._deltas = self._input_text = self.pieces = None
         for event in shape.end(self._log.settled()[shape.index], status):
             self._log.append(event)

@@ -1,32 +1,18 @@
-"""A run's place in its conversation: what came before it, and what it leaves behind.
+"""The conversation that a request continues, looked up by the id of its last response.
 
 Knows blocks and records; knows no HTTP and no concrete store.
 """
 
 from __future__ import annotations
 
-from array import array
-from typing import TYPE_CHECKING, assert_never
-
-import orjson
+from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.write import conversation as c
 from trt_responses.store.base import Block, Job, Record
-from trt_responses.tokens.vocabulary import CONTROL
-from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.harmony.read.reader import Reader, Span
-    from trt_responses.harmony.write.render import Renderer
-    from trt_responses.store.base import Expired, Kind, Store
-    from trt_responses.wire.response import Response
-
-
-CALLS = (o.OutputFunctionCall, o.OutputCustomCall)
+    from trt_responses.store.base import Expired, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,86 +72,3 @@ def _not_found(response_id: str, found: Expired | None) -> InvalidRequest:
         param="previous_response_id",
         code="previous_response_not_found",
     )
-
-
-async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
-    """The response's own items, with the ids that the model wrote.
-
-    A message that was written by Harmony's rules keeps its ids, so that the next prompt extends
-    what the engine has cached. Any other is rendered anew: the model must not learn from its own
-    slip, nor find a header in a text. A call that was cut is dropped, for nobody can answer it.
-    """
-    blocks = []
-    for item, span in zip(response.output, reader.messages, strict=True):
-        if not lasting(item):
-            continue
-        ids = (
-            own_ids(reader.kept, span, renderer.generation_prompt)
-            if _lawful(item, span)
-            else await _rendered(item, span, renderer)
-        )
-        call_id = item.call_id if isinstance(item, CALLS) else None
-        callee = _callee(item, span) if call_id else None
-        blocks.append(Block(_kind(item), orjson.dumps(item), ids.tobytes(), call_id, callee))
-    return blocks
-
-
-def lasting(item: o.OutputItem) -> bool:
-    """Whether an item stays in the conversation: nobody can answer a call that was cut."""
-    return not isinstance(item, CALLS) or item.status == "completed"
-
-
-def _lawful(item: o.OutputItem, span: Span) -> bool:
-    """Whether a message's own ids are what Harmony writes for its item."""
-    is_call = isinstance(item, CALLS)
-    return not span.repaired and is_call == (span.recipient is not None)
-
-
-def own_ids(kept: Sequence[int], span: Span, opening: Sequence[int]) -> array[int]:
-    """A message's ids as they stand in later prompts: author first, the lawful terminator last.
-
-    The author of the first message is not among the kept ids: the prompt ended with it.
-    """
-    ids = array("I", kept[span.start : span.end])
-    if not ids or ids[0] != CONTROL.start:
-        ids = array("I", opening) + ids
-    if span.terminator is not None:
-        ids.pop()
-    ids.append(CONTROL.call if span.recipient else CONTROL.end)
-    return ids
-
-
-def _kind(item: o.OutputItem) -> Kind:
-    match item:
-        case o.OutputReasoning():
-            return "reasoning"
-        case o.OutputMessage():
-            return "preamble" if item.phase == "commentary" else "final"
-        case o.OutputFunctionCall() | o.OutputCustomCall():
-            return "call"
-        case _:
-            assert_never(item)
-
-
-def _callee(item: o.OutputItem, span: Span) -> str:
-    assert isinstance(item, CALLS)
-    if span.recipient is not None:
-        return span.recipient
-    if isinstance(item, o.OutputNamespacedCall | o.OutputNamespacedCustomCall):
-        return c.callee_of(item.name, item.namespace)
-    return c.callee_of(item.name)
-
-
-async def _rendered(item: o.OutputItem, span: Span, renderer: Renderer) -> array[int]:
-    match item:
-        case o.OutputReasoning():
-            message = c.reasoning_message("".join(part.text for part in item.content))
-        case o.OutputMessage():
-            message = c.answer_message(item.phase, "".join(part.text for part in item.content))
-        case o.OutputFunctionCall():
-            message = c.call_message(_callee(item, span), item.arguments)
-        case o.OutputCustomCall():
-            message = c.call_message(_callee(item, span), c.wrapped(item.input))
-        case _:
-            assert_never(item)
-    return await renderer.message(message)

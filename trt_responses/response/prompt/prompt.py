@@ -15,7 +15,7 @@ from trt_responses.harmony.write.preface import Developer, ResponseFormat, Syste
 from trt_responses.harmony.write.render import kept
 from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.references import resolved
-from trt_responses.response.prompt.truncation import dropped
+from trt_responses.response.prompt.truncation import truncated_places
 from trt_responses.response.steering.tools import shown
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trt_responses.harmony.write.preface import Effort as HarmonyEffort
     from trt_responses.response.accepted import Accepted
-    from trt_responses.response.runs import Parts
+    from trt_responses.response.parts import Parts
     from trt_responses.store.base import Block
     from trt_responses.wire.request import Effort
 
@@ -52,14 +52,14 @@ class Prompt:
     blocks: tuple[Block, ...]
     prior_count: int
     date: str
-    dropped: tuple[str, ...] = ()
+    truncated: tuple[str, ...] = ()
     """The ids of items that were left out, for want of room."""
 
 
 async def prompt_of(accepted: Accepted, parts: Parts, owner: str) -> Prompt:
     context = parts.engine.limits().context_tokens
     prior = await prior_of(accepted.previous_response_id, parts.store, owner)
-    turns = parts.sealer.brought(accepted.input, owner)
+    turns = parts.sealer.opened_turns(accepted.input, owner)
     items = await resolved(accepted.input, prior.blocks, parts.store, owner)
     rendered = await conversation.input_blocks(
         items.items,
@@ -112,7 +112,7 @@ def _overflow(blocks: Sequence[Block], selected: Sequence[bool], room: int) -> f
         for block, keep in zip(blocks, selected, strict=True)
     ]
     excess = sum(sizes) - room
-    return dropped(blocks, sizes, excess) if excess > 0 else frozenset()
+    return truncated_places(blocks, sizes, excess) if excess > 0 else frozenset()
 
 
 def _system(accepted: Accepted, parts: Parts, date: str) -> System:

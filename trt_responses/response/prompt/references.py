@@ -20,7 +20,7 @@ from trt_responses.wire import items as i
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.response.seal.turn import Brought
+    from trt_responses.response.seal.turn import OpenedTurns
     from trt_responses.store.base import Block, Store
 
     Items = str | Sequence[i.InputItem]
@@ -51,7 +51,7 @@ class Resolved:
     standing: frozenset[int] = frozenset()
     """The places of those that the conversation holds already: they are not said twice."""
 
-    def blocks(self, rendered: Sequence[Block], brought: Brought) -> list[Block]:
+    def blocks(self, rendered: Sequence[Block], turns: OpenedTurns) -> list[Block]:
         """The items' blocks: with the ids that were generated, where they are known."""
         exact = []
         for place, block in enumerate(rendered):
@@ -60,7 +60,7 @@ class Resolved:
             if place in self.found:
                 exact.append(self.found[place])
             elif not isinstance(self.items, str) and (
-                written := brought.at(place, self.items[place])
+                written := turns.at(place, self.items[place])
             ):
                 exact.append(replace(block, ids=written.ids))
             else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.store.base import Block
 
 
-def dropped(blocks: Sequence[Block], sizes: Sequence[int], excess: int) -> frozenset[int]:
+def truncated_places(blocks: Sequence[Block], sizes: Sequence[int], excess: int) -> frozenset[int]:
     """The places that leave, as few turns as will do; all that may leave, when none will do.
 
     `sizes` are the blocks' tokens in the prompt, and `excess` is how many of them are too many.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass, replace
-from trt_responses.response.prompt.history import lasting, output_blocks, own_ids
-from trt_responses.response.seal.turn import Turn, Written, digest
+from trt_responses.response.output_blocks import lasting, output_blocks, own_ids
+from trt_responses.response.seal.turn import SealedTurn, TurnMessage, digest
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class TurnSealer:
     """Seals for one run."""
 
     sealer: Sealer
@@ -41,14 +41,14 @@ class Carried:
         if told is None or span.repaired or span.recipient is not None:
             return None
         ids = own_ids(self.reader.kept, span, self.renderer.generation_prompt)
-        return self._sealed((Written(told, ids.tobytes()),))
+        return self._sealed((TurnMessage(told, ids.tobytes()),))
 
     async def whole(self, last: Response, run: Run) -> Response:
         """The snapshot, with all that its thoughts can carry."""
         blocks = await output_blocks(last, run.reader, self.renderer)
         items = [item for item in last.output if lasting(item)]
         written = [
-            Written(told, block.ids) if (told := digest(item)) is not None else None
+            TurnMessage(told, block.ids) if (told := digest(item)) is not None else None
             for item, block in zip(items, blocks, strict=True)
         ]
         sealed = {item.id: self._sealed(turn) for item, turn in _turns(items, written)}
@@ -58,17 +58,17 @@ class Carried:
         )
         return replace(last, output=output)
 
-    def _sealed(self, messages: Sequence[Written]) -> str:
-        return self.sealer.seal(Turn(self.date, tuple(messages)), self.owner)
+    def _sealed(self, messages: Sequence[TurnMessage]) -> str:
+        return self.sealer.seal(SealedTurn(self.date, tuple(messages)), self.owner)
 
 
 def _turns(
-    items: Sequence[o.OutputItem], written: Sequence[Written | None]
-) -> list[tuple[o.OutputReasoning, list[Written]]]:
+    items: Sequence[o.OutputItem], written: Sequence[TurnMessage | None]
+) -> list[tuple[o.OutputReasoning, list[TurnMessage]]]:
     """Each thought with its own message first, then those up to the next thought; what stands
     before the first thought goes with it."""
-    turns: list[tuple[o.OutputReasoning, list[Written]]] = []
-    before: list[Written] = []
+    turns: list[tuple[o.OutputReasoning, list[TurnMessage]]] = []
+    before: list[TurnMessage] = []
     for item, message in zip(items, written, strict=True):
         if message is None:
             continue

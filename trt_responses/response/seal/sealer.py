@@ -19,14 +19,14 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError
-from trt_responses.response.seal.turn import Brought, packed, unpacked
+from trt_responses.response.seal.turn import OpenedTurns, packed, unpacked
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from trt_responses.response.seal.turn import Turn
+    from trt_responses.response.seal.turn import SealedTurn
 
 PREFIX = "trtr1_"
 """Whatever begins otherwise was made by somebody else, and is left alone."""
@@ -46,13 +46,13 @@ class Sealer:
         self._random = random
         self._ciphers: dict[bytes, AESGCM] = {}
 
-    def seal(self, turn: Turn, owner: str) -> str:
+    def seal(self, turn: SealedTurn, owner: str) -> str:
         key_id, cipher = next(iter(self._loaded().items()))
         nonce = self._random(NONCE_BYTES)
         sealed = cipher.encrypt(nonce, packed(turn), _bound(owner))
         return PREFIX + base64.urlsafe_b64encode(key_id + nonce + sealed).decode()
 
-    def open(self, text: str, owner: str, param: str) -> Turn | None:
+    def open(self, text: str, owner: str, param: str) -> SealedTurn | None:
         """None when it is not ours; an `InvalidRequest` when it is and cannot be opened."""
         if not text.startswith(PREFIX):
             return None
@@ -69,7 +69,7 @@ class Sealer:
                 code="invalid_encrypted_content",
             ) from None
 
-    def brought(self, items: str | Sequence[i.SentItem], owner: str) -> Brought:
+    def opened_turns(self, items: str | Sequence[i.SentItem], owner: str) -> OpenedTurns:
         """What a request's reasoning items carry."""
         turns = {}
         for place, item in enumerate(() if isinstance(items, str) else items):
@@ -78,7 +78,7 @@ class Sealer:
                 turn = self.open(item.encrypted_content, owner, param)
                 if turn is not None and turn.messages:
                     turns[place] = turn
-        return Brought(turns)
+        return OpenedTurns(turns)
 
     def _loaded(self) -> dict[bytes, AESGCM]:
         if not self._ciphers:

@@ -28,7 +28,7 @@ HEAD = struct.Struct(f"<{DIGEST_BYTES}sI")
 Texts = tuple[str, ...]
 
 
-class Written(NamedTuple):
+class TurnMessage(NamedTuple):
     """A message: the digest of what its item says, and its ids."""
 
     digest: bytes
@@ -36,12 +36,12 @@ class Written(NamedTuple):
     """Unsigned 32-bit, in this machine's byte order."""
 
 
-class Turn(NamedTuple):
+class SealedTurn(NamedTuple):
     """What a reasoning item carries: its own message first, then others of its turn."""
 
     date: str
     """In the system message when it was written, so that a prefix outlives a midnight."""
-    messages: tuple[Written, ...]
+    messages: tuple[TurnMessage, ...]
 
 
 def digest(item: i.InputItem | o.OutputItem) -> bytes | None:
@@ -81,7 +81,7 @@ def _texts(item: i.InputMessage) -> Texts | None:
     return texts if len(texts) == len(item.content) else None
 
 
-def packed(turn: Turn) -> bytes:
+def packed(turn: SealedTurn) -> bytes:
     """The same on every machine."""
     date = turn.date.encode()
     parts = [bytes((len(date),)), date]
@@ -90,7 +90,7 @@ def packed(turn: Turn) -> bytes:
     return zlib.compress(b"".join(parts), 6)
 
 
-def unpacked(data: bytes) -> Turn:
+def unpacked(data: bytes) -> SealedTurn:
     """What was packed; it has been authenticated, and so is not doubted."""
     raw = zlib.decompressobj().decompress(data, MAX_BYTES)
     at = 1 + raw[0]
@@ -98,9 +98,9 @@ def unpacked(data: bytes) -> Turn:
     while at < len(raw):
         told, size = HEAD.unpack_from(raw, at)
         at += HEAD.size
-        messages.append(Written(told, _swapped(raw[at : at + size])))
+        messages.append(TurnMessage(told, _swapped(raw[at : at + size])))
         at += size
-    return Turn(date, tuple(messages))
+    return SealedTurn(date, tuple(messages))
 
 
 def _swapped(ids: bytes) -> bytes:
@@ -112,12 +112,12 @@ def _swapped(ids: bytes) -> bytes:
     return turned.tobytes()
 
 
-class Brought:
+class OpenedTurns:
     """The turns that a request's items carry, asked for in the items' order."""
 
-    def __init__(self, turns: Mapping[int, Turn] | None = None) -> None:
+    def __init__(self, turns: Mapping[int, SealedTurn] | None = None) -> None:
         self._turns = turns or {}
-        self._known: dict[bytes, Written] = {}
+        self._known: dict[bytes, TurnMessage] = {}
         # A turn may begin with a message that stands before the item that carries it.
         for place in sorted(self._turns, reverse=True):
             self._learn(self._turns[place].messages)
@@ -127,7 +127,7 @@ class Brought:
         """The date of the conversation's first turn that is known."""
         return self._turns[min(self._turns)].date if self._turns else None
 
-    def at(self, place: int, item: i.InputItem) -> Written | None:
+    def at(self, place: int, item: i.InputItem) -> TurnMessage | None:
         """What the model wrote for the item at this place, unless its words are others now."""
         turn = self._turns.get(place)
         if turn is not None:
@@ -137,5 +137,5 @@ class Brought:
         told = digest(item)
         return self._known.get(told) if told is not None else None
 
-    def _learn(self, messages: Iterable[Written]) -> None:
+    def _learn(self, messages: Iterable[TurnMessage]) -> None:
         self._known.update((message.digest, message) for message in messages)

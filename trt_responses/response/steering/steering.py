@@ -17,7 +17,7 @@ from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.keywords import Allowance, SlowSchema
 from trt_responses.harmony.schema import ANY_OBJECT, Forms
-from trt_responses.harmony.steer.parallel_calls import Several
+from trt_responses.harmony.steer.parallel_calls import ParallelCalls
 from trt_responses.harmony.steer.plans import Body, Budget, Free, Language, Steered, Watched
 from trt_responses.response.steering.tools import schema_of, wrapped
 from trt_responses.tokens.vocabulary import CONTROL
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import GuideKind
     from trt_responses.harmony.schema import Form
-    from trt_responses.harmony.steer.plans import Plan
+    from trt_responses.harmony.steer.plans import SteeringPlan
     from trt_responses.response.accepted import Accepted, Tool
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -49,7 +49,7 @@ class SteeringRequest:
     strict: Mapping[str, Body]
     thought: int | None
 
-    def several(self, tokens: int, recipients: Collection[str], most: int) -> Plan:
+    def parallel_plan(self, tokens: int, recipients: Collection[str], most: int) -> SteeringPlan:
         """The same, with calls after the first. Where tools are chosen from, only those are."""
         bodies = {recipient: Body((), CONTROL.call) for recipient in recipients}
         if self.headers is not None:
@@ -57,9 +57,9 @@ class SteeringRequest:
             bodies = {r: replace(allowed[r], opening=()) for r in bodies if r in allowed}
         bodies |= self.strict.items()
         budget = Budget(tokens, self.thought)
-        return Several(self.plan(tokens), self.language, self.guides, bodies, most, budget)
+        return ParallelCalls(self.plan(tokens), self.language, self.guides, bodies, most, budget)
 
-    def plan(self, tokens: int) -> Plan:
+    def plan(self, tokens: int) -> SteeringPlan:
         budget = Budget(tokens, self.thought)
         if self.headers is not None:
             return Steered(self.language, self.guides, self.headers, budget)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.replay import Mint
+from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.language.fragments import Closed, Opened, Repaired, Text
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import OPENS, Callee, Machine
@@ -22,7 +23,7 @@ CALLEES = {"f": Callee("f"), "functions.f": Callee("f"), "functions.g": Callee("
 
 def made(*fragments: Fragment) -> tuple[list[e.Event], Machine, Log]:
     log = Log(Response("resp_0", 1, "gpt-oss"))
-    machine = Machine(log, CALLEES, Mint())
+    machine = Machine(log, CALLEES, Mint(), Unwrapper)
     for fragment in fragments:
         machine.take(fragment)
     return [event for _, event in log.events()], machine, log

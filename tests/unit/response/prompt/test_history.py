@@ -29,8 +29,9 @@ from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
-from trt_responses.response.prompt.history import output_blocks
-from trt_responses.response.runs import Parts, Runs
+from trt_responses.response.output_blocks import output_blocks
+from trt_responses.response.parts import Parts
+from trt_responses.response.runs import Runs
 from trt_responses.response.seal.sealer import Sealer
 from trt_responses.response.steering.steering import Steering
 from trt_responses.store.at_rest.blocks import pack, unpack

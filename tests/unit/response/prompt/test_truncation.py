@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_responses.response.prompt.truncation import dropped, turns
+from trt_responses.response.prompt.truncation import truncated_places, turns
 from trt_responses.store.base import Block, Kind
 
 LETTERS: dict[str, Kind] = {
@@ -54,7 +54,7 @@ def test_a_turn_begins_with_what_a_user_says(letters: str, starts: list[int]) ->
 )
 def test_as_few_turns_leave_as_will_do(letters: str, excess: int, left: str) -> None:
     made = blocks(letters)
-    gone = dropped(made, [1] * len(made), excess)
+    gone = truncated_places(made, [1] * len(made), excess)
     assert "".join(c for place, c in enumerate(letters) if place not in gone) == left
 
 
@@ -64,7 +64,7 @@ def test_whatever_the_conversation_its_last_turn_and_its_pairs_are_whole(
     letters: str, excess: int
 ) -> None:
     made = blocks(letters)
-    gone = dropped(made, [1] * len(made), excess)
+    gone = truncated_places(made, [1] * len(made), excess)
     kinds = [block.kind for block in made]
     assert not any(kinds[place] == "developer" for place in gone)
     if "user" in kinds:
@@ -85,4 +85,4 @@ def test_whatever_the_conversation_its_last_turn_and_its_pairs_are_whole(
 def test_many_turns_are_looked_at_once() -> None:
     """Linear: 60,000 messages in a moment, where squared would take minutes."""
     made = blocks("uf" * 30_000)
-    assert len(dropped(made, [1] * len(made), 59_000)) == 59_000
+    assert len(truncated_places(made, [1] * len(made), 59_000)) == 59_000

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.response.seal.sealer import PREFIX, Sealer, key_of, shared_keys
-from trt_responses.response.seal.turn import Brought, Turn, Written, digest, packed, unpacked
+from trt_responses.response.seal.turn import (
+    OpenedTurns,
+    SealedTurn,
+    TurnMessage,
+    digest,
+    packed,
+    unpacked,
+)
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 
@@ -23,14 +30,14 @@ if TYPE_CHECKING:
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 IDS = array("I", [200006, 1, 2**32 - 1]).tobytes()
-TURN = Turn("2026-02-03", (Written(b"d" * 16, IDS), Written(b"e" * 16, b"")))
+TURN = SealedTurn("2026-02-03", (TurnMessage(b"d" * 16, IDS), TurnMessage(b"e" * 16, b"")))
 
 written = st.builds(
-    Written,
+    TurnMessage,
     st.binary(min_size=16, max_size=16),
     st.lists(st.integers(0, 2**32 - 1), max_size=40).map(lambda ids: array("I", ids).tobytes()),
 )
-turns = st.builds(Turn, st.dates().map(str), st.lists(written, max_size=6).map(tuple))
+turns = st.builds(SealedTurn, st.dates().map(str), st.lists(written, max_size=6).map(tuple))
 
 
 def sealer(*keys: bytes) -> Sealer:
@@ -39,7 +46,7 @@ def sealer(*keys: bytes) -> Sealer:
 
 @settings(max_examples=60, deadline=None)
 @given(turn=turns, owner=st.text(max_size=8))
-def test_a_turn_comes_back_as_it_was(turn: Turn, owner: str) -> None:
+def test_a_turn_comes_back_as_it_was(turn: SealedTurn, owner: str) -> None:
     assert unpacked(packed(turn)) == turn
     assert sealer(KEY).open(sealer(KEY).seal(turn, owner), owner, "p") == turn
 
@@ -123,10 +130,10 @@ def call(arguments: str = "{}", call_id: str = "c") -> i.FunctionCall:
     return i.FunctionCall(type="function_call", call_id=call_id, name="f", arguments=arguments)
 
 
-def known(item: i.InputItem | o.OutputItem, number: int) -> Written:
+def known(item: i.InputItem | o.OutputItem, number: int) -> TurnMessage:
     told = digest(item)
     assert told is not None
-    return Written(told, bytes([number] * 4))
+    return TurnMessage(told, bytes([number] * 4))
 
 
 def said(text: str, **more: object) -> i.InputMessage:
@@ -167,9 +174,9 @@ def test_an_item_gets_the_ids_of_the_turn_that_it_stands_in() -> None:
         call(),
         thought("b"),
     ]
-    one = Turn("d1", (known(items[1], 1), known(items[2], 2), known(items[3], 3)))
-    two = Turn("d2", (known(thought("hidden"), 4), known(items[5], 5)))
-    brought = Brought({1: one, 4: two})
+    one = SealedTurn("d1", (known(items[1], 1), known(items[2], 2), known(items[3], 3)))
+    two = SealedTurn("d2", (known(thought("hidden"), 4), known(items[5], 5)))
+    brought = OpenedTurns({1: one, 4: two})
     found = [brought.at(place, item) for place, item in enumerate(items)]
     numbers = [entry and entry.ids[0] for entry in found]
     assert numbers == [3, 1, 2, 3, 4, 5, None]
@@ -177,6 +184,6 @@ def test_an_item_gets_the_ids_of_the_turn_that_it_stands_in() -> None:
 
 
 def test_nothing_is_known_when_nothing_was_brought() -> None:
-    brought = Brought()
+    brought = OpenedTurns()
     assert brought.at(0, thought("a")) is None
     assert brought.date is None

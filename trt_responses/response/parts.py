@@ -1,0 +1,50 @@
+"""The parts that every run is made of, put together once by the app.
+
+Names only: what is done with them is the business of `runs.py` and of the prompt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.harmony.read.logprobs import ScoredReader
+    from trt_responses.harmony.read.reader import Reader
+    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.response.log.machine import Mint
+    from trt_responses.response.run import Listener
+    from trt_responses.response.seal.sealer import Sealer
+    from trt_responses.response.steering.steering import Steering
+    from trt_responses.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every run is made of."""
+
+    engine: Engine
+    store: Store
+    renderer: Renderer
+    new_reader: Callable[..., Reader]
+    new_scored_reader: Callable[..., ScoredReader]
+    """Both take `call_ends`: whether the first call is the end of a turn."""
+    steering: Steering
+    model: str
+    identity: str
+    knowledge_cutoff: str
+    max_running: int
+    sealer: Sealer
+    mint: Mint
+    today: Callable[[], str]
+    clock_s: Callable[[], float]
+    clock_ns: Callable[[], int]
+    listener: Listener | None = None
+    max_calls: int = 1
+    """Calls in one turn, of those who do not ask for one alone."""
+    note_media: bool = False
+    """Whether a line stands for what a text model cannot read, or it is refused."""
