@@ -10,8 +10,8 @@ from pathlib import Path
 
 import orjson
 
-from tests.e2e.test_hangup import Wire
 from tests.support.asgi import PATIENCE_S, asked
+from tests.support.raw_http import Wire
 from tests.support.serving import Address
 
 ROOT = Path(__file__).parents[2]
