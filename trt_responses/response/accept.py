@@ -29,9 +29,10 @@ from trt_responses.wire.response import Response
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trt_responses.response.accepted import Effort
     from trt_responses.wire.choice import ToolChoice as AskedChoice
     from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.request import Effort, Request, TextFormat
+    from trt_responses.wire.request import Request, TextFormat
 
 FORMAT = "text.format"
 SEALED = "reasoning.encrypted_content"

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions
     from trt_responses.response.log.item_events import Callee
     from trt_responses.wire.items import SentItem
-    from trt_responses.wire.request import Effort
     from trt_responses.wire.response import Response
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 @dataclass(frozen=True, slots=True)

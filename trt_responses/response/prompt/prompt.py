@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.harmony.write.preface import Effort as HarmonyEffort
-    from trt_responses.response.accepted import Accepted
+    from trt_responses.response.accepted import Accepted, Effort
     from trt_responses.response.parts import Parts
     from trt_responses.store.base import Block
-    from trt_responses.wire.request import Effort
 
 EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
     None: "medium",
