@@ -29,7 +29,7 @@ from bench.check import Wrong
 from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
 from trt_responses.cli.engine import prepare_demo
-from trt_responses.prepare.llamacpp.build import MODEL
+from trt_responses.prepare.files import MODEL
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.tokenise import Tokeniser

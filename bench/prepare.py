@@ -20,12 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts.checkpoints import GPT_OSS_20B, Recipe, write_checkpoint
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, Recipe, write_checkpoint
-from trt_responses.prepare.demo import demo_checkpoint, is_trained
-from trt_responses.prepare.llamacpp.build import Means, build
+from trt_responses.prepare.demo import demo_checkpoint
+from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.llamacpp.gguf import convert, planned_bytes
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.shelf import SOURCE
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -75,15 +77,16 @@ def peak_bytes() -> int:
 
 def demo(folder: Path, source: Path) -> Figures:
     """From nothing but the compact source to a verified engine, and again when it is there."""
-    if is_trained(source.parent):
-        shutil.copytree(source, folder / SOURCE)
-    means = Means(vocabularies.load(), engine_for=LlamaCppEngine)
+    shutil.copytree(source, folder / SOURCE)
+    tools = BuildTools(
+        vocabularies.load(), engine_for=lambda directory, card: LlamaCppEngine(directory / MODEL)
+    )
     began = time.perf_counter()
     checkpoint = demo_checkpoint(folder)
     expanded = time.perf_counter()
-    card = build(checkpoint, folder, "demo", means, weight_type="q8_0").card
+    card = prepare(checkpoint, folder, "demo", tools, weight_type="q8_0").card
     built = time.perf_counter()
-    build(demo_checkpoint(folder), folder, "demo", means, weight_type="q8_0")
+    prepare(demo_checkpoint(folder), folder, "demo", tools, weight_type="q8_0")
     return {
         "expand": expanded - began,
         **card.seconds,

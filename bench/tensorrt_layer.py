@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.prepare import lines
+from scripts.checkpoints import GPT_OSS_20B, hf_config, write_json
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, write_tensors
-from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, hf_config, write_json
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.tensorrt.binding import binding
-from trt_responses.prepare.tensorrt.build import Means, prepare
-from trt_responses.prepare.tensorrt.job import compiled
-from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.build import Compiler, prepare
+from trt_responses.prepare.tensorrt.job import CompileResult, compiled
+from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from bench.prepare import Figures
     from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.tensorrt.job import Job, Result
+    from trt_responses.prepare.tensorrt.job import CompileJob
 
 TARGETS = ("sm120", "sm89")
 """4-bit experts, and exact 8-bit ones."""
@@ -44,9 +45,9 @@ LAYERS = GPT_OSS_20B.layers
 class Watched:
     """Compiles, and remembers what each plan took."""
 
-    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    results: dict[tuple[str, str], CompileResult] = field(default_factory=dict)
 
-    def __call__(self, job: Job) -> Result:
+    def __call__(self, job: CompileJob) -> CompileResult:
         result = compiled(job)
         plan = Path(job.plan)
         self.results[plan.parent.name, plan.stem] = result
@@ -92,9 +93,11 @@ def is_possible() -> bool:
 def measured() -> dict[str, Figures]:
     with tempfile.TemporaryDirectory() as name:
         watched = Watched()
-        means = Means(vocabularies.load(), compiled=watched)
+        tools = BuildTools(vocabularies.load())
         source = one_layer(Path(name) / "layer")
-        prepare(source, Path(name) / "engines", "layer", means, Wish(targets=TARGETS))
+        options = TensorRtOptions(targets=TARGETS)
+        compiler = Compiler(compiled=watched)
+        prepare(source, Path(name) / "engines", "layer", tools, options, compiler=compiler)
     return {
         f"TensorRT plans of a 20b for {target}: a layer, the ends, the sum": _figures(
             {plan: result for (family, plan), result in watched.results.items() if family == target}
@@ -103,7 +106,7 @@ def measured() -> dict[str, Figures]:
     }
 
 
-def _figures(plans: dict[str, Result]) -> Figures:
+def _figures(plans: dict[str, CompileResult]) -> Figures:
     layer, embed, head = (plans[name] for name in ("layers_00_00", "embed", "head"))
     return {
         "layer": layer.seconds,

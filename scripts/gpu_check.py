@@ -23,10 +23,10 @@ from scripts.gpu_steps import STEPS, Differs, Here, soak
 from trt_responses.engine.tensorrt.cuda import Cuda, runtime
 from trt_responses.engine.tensorrt.executor import ExecutorFault
 from trt_responses.errors import StartupError
-from trt_responses.prepare.card import library_versions
 from trt_responses.prepare.hardware import visible_gpus
+from trt_responses.prepare.machine import library_versions
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.tensorrt.binding import binding
-from trt_responses.prepare.tensorrt.build import Means
 from trt_responses.prepare.tensorrt.targets import TARGETS
 from trt_responses.tokens.vocabulary import load
 
@@ -82,7 +82,7 @@ def tried(name: str, step: Callable[[], Figures], limit_s: float) -> bool:
 def here_or_why(folder: Path) -> Here | str:
     try:
         found = runtime()
-        return Here(binding().module, found, Cuda(found).target(), folder, Means(load()))
+        return Here(binding().module, found, Cuda(found).target(), folder, BuildTools(load()))
     except (StartupError, ExecutorFault) as error:
         return str(error)
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from trt_responses.engine.tensorrt.cuda import Cuda
 from trt_responses.engine.tensorrt.plan import reasons
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.prepare import demo
-from trt_responses.prepare.chain import chain_of
+from trt_responses.prepare.card import chain_of
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.shelf import SOURCE
-from trt_responses.prepare.tensorrt.build import Means, prepare
-from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.build import Compiler, prepare
+from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from trt_responses.engine.tensorrt.executor import Executor
-    from trt_responses.prepare.llamacpp.build import Built
-    from trt_responses.prepare.tensorrt.targets import Format
+    from trt_responses.prepare.chain import Format
+    from trt_responses.prepare.pipeline import BuildTools, Built
 
 Figures = dict[str, object]
 
@@ -40,7 +40,7 @@ SMALL = replace(TINY, layers=3, experts=16)
 """Small enough to compile in seconds, with enough experts that a long chunk can overflow one."""
 PROMPTS = (37, 150, 5, 200)
 """Tokens: within and beyond the sliding window, and all in one batch."""
-WISH = Wish(slots=4, length=512, chunk=128, group=1)
+WISH = TensorRtOptions(slots=4, length=512, chunk=128, group=1)
 CLOSE = {"f32": 1e-2, "f16": 0.5, "bf16": 2.0, "int8": 2.0, "mxfp4": 2.0}
 """Largest difference of a logit from the float32 graph on the CPU that is still rounding: random
 weights amplify it, and the trained demo is compared token for token."""
@@ -53,7 +53,8 @@ class Here(NamedTuple):
     cuda: ModuleType
     target: str
     folder: Path
-    means: Means
+    tools: BuildTools
+    compiler: Compiler = Compiler()
 
     def formats(self) -> list[Format]:
         kind = TARGETS[self.target]
@@ -69,12 +70,14 @@ class Differs(Exception):
     """A comparison failed; the figures say how."""
 
 
-def built(here: Here, source: Path, wish: Wish) -> Built:
+def built(here: Here, source: Path, wish: TensorRtOptions) -> Built:
     """Compiled for this GPU, or the bare graph for the CPU."""
     name = "-".join(filter(None, (source.name, wish.kind, wish.weights)))
     if wish.kind == "tensorrt" and not wish.targets:
         wish = replace(wish, targets=(here.target,))
-    return prepare(source, here.folder / "engines", name.lower(), here.means, wish)
+    return prepare(
+        source, here.folder / "engines", name.lower(), here.tools, wish, compiler=here.compiler
+    )
 
 
 def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor:
@@ -92,7 +95,7 @@ def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor
 
 def on_cpu(engine: Built) -> Executor:
     from trt_responses.engine.tensorrt.onnx import OnnxExecutor
-    from trt_responses.prepare.chain import GRAPH
+    from trt_responses.prepare.files import GRAPH
     from trt_responses.prepare.graph.expert_file import opened
     from trt_responses.prepare.graph.weights import dense
 
@@ -194,8 +197,7 @@ def trained(here: Here) -> Figures:
         shutil.copytree(beside, engines / SOURCE)
     kind: Format = "bf16" if TARGETS[here.target].bfloat16 else "f16"
     found = both(here, demo.demo_checkpoint(engines), kind, steps=64)
-    found |= {"trained": demo.is_trained(engines)}
-    if found["trained"] and found["that agree"] < 0.98 * found["greedy choices"]:  # type: ignore[operator]  # two counts
+    if found["that agree"] < 0.98 * found["greedy choices"]:  # type: ignore[operator]  # two counts
         raise Differs(found)
     return found
 
@@ -246,7 +248,7 @@ def layer(here: Here) -> Figures:
     from scripts.gpu_plan import LoadedPlan
 
     source = one_layer(here.folder / "layer")
-    engine = built(here, source, Wish(slots=16, length=4096, chunk=256))
+    engine = built(here, source, TensorRtOptions(slots=16, length=4096, chunk=256))
     path = engine.directory / here.target / "layers_00_00.plan"
     found: Figures = {"bytes": path.stat().st_size}
     for name, profile, sizes in (

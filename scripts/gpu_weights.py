@@ -16,15 +16,16 @@ from scripts.gpu_plan import LoadedPlan
 from trt_responses.engine.tensorrt.cuda import Cuda
 from trt_responses.prepare.checkpoint.safetensors import narrow, widen
 from trt_responses.prepare.graph.weights import dense, input_name
-from trt_responses.prepare.tensorrt.job import Job
+from trt_responses.prepare.tensorrt.job import CompileJob
 from trt_responses.prepare.tensorrt.targets import families
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scripts.gpu_steps import Here
+    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.tensorrt.targets import Element, Format
+    from trt_responses.prepare.graph.onnx_file import Element
 
 ONNX_TYPE: dict[Element, int] = {
     "float32": TensorProto.FLOAT,
@@ -40,8 +41,8 @@ def read_through(here: Here, source: Checkpoint, kind: Format, projection: str) 
     name = f"{kind}-{projection}"
     graph = product(here.folder / f"{name}.onnx", family.element, projection, expected.shape)
     plan = here.folder / f"{name}.plan"
-    here.means.compiled(
-        Job(
+    here.compiler.compiled(
+        CompileJob(
             checkpoint=str(source.directory),
             graph=str(graph),
             plan=str(plan),

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, TINY, Recipe, write_checkpoint
+from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, write_checkpoint
 
 SHAPES = {"tiny": TINY, "20b": GPT_OSS_20B}
 SIZES = ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "experts")

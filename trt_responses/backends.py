@@ -16,10 +16,11 @@ from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
 from trt_responses.prepare import shelf
-from trt_responses.prepare.card import this_machine
-from trt_responses.prepare.chain import GRAPH, chain_of
+from trt_responses.prepare.card import chain_of
+from trt_responses.prepare.files import GRAPH, MODEL
 from trt_responses.prepare.graph import expert_file
-from trt_responses.prepare.llamacpp.build import MODEL
+from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.trtllm.plan import served
 from trt_responses.settings import PREFIX, Settings
 from trt_responses.store.limits import Bounds
@@ -92,8 +93,6 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
-    from trt_responses.prepare.graph.weights import dense  # needs the extra
-
     chain, folder = chain_of(card), directory / GRAPH
     weights = expert_file.opened(folder, card.architecture)
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.demo.wordings import SOURCE
 from tests.support.graphs import Graph, planned, written
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.demo import expand
-from trt_responses.prepare.llamacpp.build import Means, build
+from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.llamacpp.gguf import convert
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -59,8 +60,8 @@ def engines_dir(shared_dir: Path) -> Path:
             source = write_checkpoint(
                 shared_dir / "lives-source", Recipe(replace(TINY, layers=1), "bf16")
             )
-            means = Means(vocabularies.load())
-            build(source, folder, "tiny", means, weight_type="q8_0")
+            tools = BuildTools(vocabularies.load())
+            prepare(source, folder, "tiny", tools, weight_type="q8_0")
             shutil.rmtree(source)
     return folder
 

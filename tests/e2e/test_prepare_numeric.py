@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from scripts.checkpoints import TINY, Form, Recipe, write_checkpoint
 from tests.support.gather import generated
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.forward import Reference, clamped_swiglu, rotations, visible
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Form, Recipe, write_checkpoint
-from trt_responses.prepare.llamacpp.build import Means, build
+from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.llamacpp.gguf import convert
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.verify import PROMPT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_responses.engine.base import Logprob
+    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Tensor
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -145,12 +147,16 @@ def test_a_prepared_engine_answers_as_the_reference_but_for_rounding(
     models: Models, form: Form, bound: float
 ) -> None:
     """The whole way: checkpoint, build, card, and the engine that serving uses."""
+
+    def over_file(directory: Path, card: Card) -> LlamaCppEngine:
+        return embedded(directory / card.files[0].name)
+
     checkpoint = models.checkpoint(form)
-    built = build(
+    built = prepare(
         checkpoint.directory,
         models.folder / "engines",
         form,
-        Means(models.vocabulary, engine_for=embedded),
+        BuildTools(models.vocabulary, engine_for=over_file),
     )
     assert built.card.status == "verified"
     reference = Reference(checkpoint, truncate=True)

@@ -15,8 +15,7 @@ from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.doctor.server import self_test
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.prepare.trtllm.build import prepare
-from trt_responses.prepare.trtllm.plan import Wish, served
+from trt_responses.prepare.trtllm.plan import TrtLlmOptions, served
 from trt_responses.settings import Settings
 from trt_responses.tokens.vocabulary import CONTROL
 
@@ -33,8 +32,8 @@ def test_what_was_prepared_is_served_to_the_openai_client(
     tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     checkpoint = tiny_checkpoint(tmp_path / "gpt-oss-tiny")
-    wish = Wish(profile="latency", context_tokens=4096)
-    prepared = prepare(checkpoint, tmp_path / "engines", "tiny", Lab(vocabulary).means, wish)
+    wish = TrtLlmOptions(profile="latency", context_tokens=4096)
+    prepared = Lab(vocabulary).prepare(checkpoint, tmp_path / "engines", "tiny", wish)
     text = "<|channel|>final<|message|>The capital of France is Paris, as it has long been."
     ids = vocabulary.encoding.encode(text, allowed_special="all")
     steps = (tuple(ids[:10]), (), (*ids[10:], CONTROL.return_))

@@ -9,8 +9,7 @@ import numpy as np
 import onnxruntime
 
 from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name
-from trt_responses.prepare.graph.write import Plan, grouped, write
-from trt_responses.prepare.progress import Silent
+from trt_responses.prepare.graph.write import GraphSpec, grouped, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,16 +35,16 @@ class Row(NamedTuple):
     logits: Floats
 
 
-def planned(checkpoint: Checkpoint, element: Element = "float32", group: int = 2) -> Plan:
+def planned(checkpoint: Checkpoint, element: Element = "float32", group: int = 2) -> GraphSpec:
     a = checkpoint.architecture
-    return Plan(a, 4, 400, 300, 20, element, grouped(a.layers, group))
+    return GraphSpec(a, 4, 400, 300, 20, element, grouped(a.layers, group))
 
 
 @dataclass
 class Chain:
     """A written graph, loaded, with the caches of some slots."""
 
-    plan: Plan
+    plan: GraphSpec
     sessions: list[onnxruntime.InferenceSession]
     experts: dict[str, Array]
     overflow: int = 0
@@ -53,12 +52,12 @@ class Chain:
     caches: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, folder: Path, plan: Plan | None = None) -> Chain:
+    def of(cls, checkpoint: Checkpoint, folder: Path, plan: GraphSpec | None = None) -> Chain:
         plan = plan or planned(checkpoint)
-        return cls.loaded(write(plan, checkpoint, folder, Silent()), plan, checkpoint)
+        return cls.loaded(write(plan, checkpoint, folder), plan, checkpoint)
 
     @classmethod
-    def loaded(cls, written: Written, plan: Plan, checkpoint: Checkpoint) -> Chain:
+    def loaded(cls, written: Written, plan: GraphSpec, checkpoint: Checkpoint) -> Chain:
         sessions = [session(written.folder / f"{link.name}.onnx") for link in written.links]
         experts = {
             input_name(n, projection): dense(checkpoint, n, projection, plan.element)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
 from trt_responses.engine.tensorrt.onnx import OnnxExecutor
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.card import chain_of
 from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.files import GRAPH
 from trt_responses.prepare.graph.weights import dense
-from trt_responses.prepare.graph.write import GRAPH, Plan, grouped, link_names, write
-from trt_responses.prepare.progress import Silent
+from trt_responses.prepare.graph.write import GraphSpec, group_name, grouped, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -26,7 +28,7 @@ class Graph:
 
     checkpoint: Path
     folder: Path
-    plan: Plan
+    plan: GraphSpec
 
     def executor(self) -> OnnxExecutor:
         return OnnxExecutor(
@@ -56,10 +58,28 @@ def planned(checkpoint: Path, folder: Path, *, slots: int, length: int, chunk: i
     """What `written` writes."""
     a = open_checkpoint(checkpoint).architecture
     return Graph(
-        checkpoint, folder, Plan(a, slots, length, chunk, 64, "float32", grouped(a.layers, 2))
+        checkpoint, folder, GraphSpec(a, slots, length, chunk, 64, "float32", grouped(a.layers, 2))
     )
 
 
 def written(graph: Graph) -> Graph:
-    write(graph.plan, open_checkpoint(graph.checkpoint), graph.folder, Silent())
+    write(graph.plan, open_checkpoint(graph.checkpoint), graph.folder)
     return graph
+
+
+def link_names(spec: GraphSpec) -> tuple[str, ...]:
+    return ("embed", *map(group_name, spec.groups), "head")
+
+
+def spec_of(card: Card) -> GraphSpec:
+    """What a prepared engine's graph was written by."""
+    chain = chain_of(card)
+    return GraphSpec(
+        architecture=card.architecture,
+        slots=chain.slots,
+        length=chain.length,
+        chunk=chain.chunk,
+        top=chain.top,
+        element=chain.element,
+        groups=tuple(range(k.first, k.first + k.count) for k in chain.links if k.count),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +11,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.cli.building import build_tools, tell
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.prepare import card as cards
 from trt_responses.prepare import demo, shelf
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
-from trt_responses.prepare.progress import megabytes, shown_on
+from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.tensorrt.targets import FORMATS
 from trt_responses.prepare.trtllm.profiles import CLASSES, PROFILES
 from trt_responses.settings import Settings
@@ -25,8 +26,8 @@ from trt_responses.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.prepare.llamacpp.build import Built
     from trt_responses.prepare.llamacpp.gguf import WeightType
+    from trt_responses.prepare.pipeline import Built
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -141,28 +142,23 @@ def prepare_demo(settings: Settings) -> Path:
 def _prepare_llamacpp(
     settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
 ) -> Built:
-    from trt_responses.backends import llamacpp_over
-    from trt_responses.prepare.llamacpp.build import Means, build
-    from trt_responses.tokens.vocabulary import load
+    from trt_responses.prepare.llamacpp.build import prepare
 
-    with shown_on(sys.stderr) as progress:
-        means = Means(load(), progress, lambda path: llamacpp_over(path, settings))
-        built = build(source, settings.engines_dir, name, means, weight_type=weight_type, wait=wait)
-    if built.phases:
-        card = built.card
-        took = f"prepared in {sum(card.seconds.values()):.1f} s"
-        print(f"engine {name}/{card.version}: {card.status}, {took}", file=sys.stderr)
+    with build_tools(settings) as tools:
+        built = prepare(
+            source, settings.engines_dir, name, tools, weight_type=weight_type, wait=wait
+        )
+    tell(built)
     return built
 
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
     from trt_responses.backends import trtllm_over
-    from trt_responses.prepare.trtllm.build import Means, prepare
-    from trt_responses.prepare.trtllm.plan import Wish
-    from trt_responses.tokens.vocabulary import load
+    from trt_responses.prepare.trtllm.build import GpuHost, prepare
+    from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions
 
-    wish = Wish(
+    chosen = TrtLlmOptions(
         profile=options.profile,
         gpus=options.gpus,
         nodes=options.nodes,
@@ -171,16 +167,13 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
         overrides=dict(options.set),
         rewarm=options.rewarm,
     )
-    with shown_on(sys.stderr) as progress:
-        means = Means(
-            load(),
-            hardware=lambda: this_hardware(settings.engines_dir),
-            engine_for=trtllm_over,
-            progress=progress,
+    host = GpuHost(lambda: this_hardware(settings.engines_dir), trtllm_over)
+    with build_tools(settings) as tools:
+        built = prepare(
+            options.checkpoint, settings.engines_dir, name, tools, chosen, host, wait=options.wait
         )
-        prepared = prepare(options.checkpoint, settings.engines_dir, name, means, wish)
-    print("\n".join(prepared.sentences()), file=sys.stderr)
-    return prepared.exit_status
+    tell(built)
+    return EXIT_STATUS[built.card.status]
 
 
 def _engine_list(options: argparse.Namespace) -> int:
@@ -213,7 +206,7 @@ def _engine_show(options: argparse.Namespace) -> int:
 
 def _engine_verify(options: argparse.Namespace) -> int:
     verdicts = shelf.verify(
-        _settings(options).engines_dir, options.name, cards.this_machine(), deep=options.deep
+        _settings(options).engines_dir, options.name, this_machine(), deep=options.deep
     )
     if options.json:
         rows = [{**v.entry._asdict(), "difference": v.difference} for v in verdicts]

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
+from trt_responses.cli.building import build_tools, tell
 from trt_responses.prepare import demo
-from trt_responses.prepare.progress import megabytes, shown_on
-from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.targets import TARGETS
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
-    from trt_responses.prepare.llamacpp.build import Built
+    from trt_responses.prepare.pipeline import Built
     from trt_responses.settings import Settings
 
 KINDS = ("tensorrt", "onnx")
 DEMO_ONNX = "demo-onnx"
-DEFAULT = Wish()
+DEFAULT = TensorRtOptions()
 
 ABOUT = (
     "tensorrt compiles plans for the named GPUs, on any x86-64 Linux, with or without a GPU; onnx "
@@ -58,8 +56,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (name.strip().lower() for name in text.split(","))))
 
 
-def wish_of(options: argparse.Namespace) -> Wish:
-    return Wish(
+def options_of(options: argparse.Namespace) -> TensorRtOptions:
+    return TensorRtOptions(
         kind=options.kind,
         targets=options.targets,
         weights=options.type,
@@ -78,45 +76,22 @@ def prepare_graph(settings: Settings, options: argparse.Namespace) -> int:
         source = demo.demo_checkpoint(settings.engines_dir)
         name = name or f"demo-{options.kind}"
     name = name or source.resolve().name.lower()
-    prepared(settings, source, name, wish_of(options), wait=options.wait)
+    prepared(settings, source, name, options_of(options), wait=options.wait)
     return 0
 
 
 def prepare_demo_onnx(settings: Settings) -> Path:
     """The demo as a bare graph; done in a moment when it is there already."""
     source = demo.demo_checkpoint(settings.engines_dir)
-    return prepared(settings, source, DEMO_ONNX, Wish(kind="onnx"), wait=True).directory
+    return prepared(settings, source, DEMO_ONNX, TensorRtOptions(kind="onnx"), wait=True).directory
 
 
-def prepared(settings: Settings, source: Path, name: str, wish: Wish, *, wait: bool) -> Built:
-    from trt_responses.prepare.tensorrt.build import Means, prepare
-    from trt_responses.tokens.vocabulary import load
+def prepared(
+    settings: Settings, source: Path, name: str, chosen: TensorRtOptions, *, wait: bool
+) -> Built:
+    from trt_responses.prepare.tensorrt.build import prepare
 
-    with shown_on(sys.stderr) as progress:
-        means = Means(load(), progress, lambda path: _engine(path, settings))
-        built = prepare(source, settings.engines_dir, name, means, wish, wait=wait)
-    if built.phases:
-        print(told(built), file=sys.stderr)
+    with build_tools(settings) as tools:
+        built = prepare(source, settings.engines_dir, name, tools, chosen, wait=wait)
+    tell(built)
     return built
-
-
-def _engine(directory: Path, settings: Settings) -> Engine:
-    from trt_responses.backends import engine_of  # it loads every engine
-    from trt_responses.prepare.card import read_card
-    from trt_responses.prepare.shelf import Selection
-
-    return engine_of(Selection(directory, read_card(directory), "to verify it"), settings)
-
-
-def told(built: Built) -> str:
-    card = built.card
-    took = f"prepared in {sum(card.seconds.values()):.1f} s"
-    lines = [f"engine {card.name}/{card.version}: {card.status}, {took}"]
-    for family in card.chain.compiled if card.chain else ():
-        how = "exact" if family.exact else "rounded"
-        lines.append(
-            f"  {', '.join(family.targets)}: {family.weights} experts ({how}), "
-            f"{megabytes(family.size_bytes)} of plans, at most {megabytes(family.peak_bytes)} "
-            "of memory to compile one"
-        )
-    return "\n".join(lines)

@@ -132,7 +132,7 @@ def _deep(settings: Settings) -> Check:
     from trt_responses.backends import llamacpp_over
     from trt_responses.doctor.numeric import NAME, deep_check
     from trt_responses.prepare.checkpoint.open import open_checkpoint
-    from trt_responses.prepare.llamacpp.build import MODEL
+    from trt_responses.prepare.files import MODEL
     from trt_responses.tokens.vocabulary import load
 
     try:

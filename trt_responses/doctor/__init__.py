@@ -24,8 +24,8 @@ from trt_responses.doctor.machine import (
 from trt_responses.doctor.server import server_checks
 from trt_responses.doctor.store import store_check
 from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
-from trt_responses.prepare.card import this_machine
 from trt_responses.prepare.hardware import this_hardware
+from trt_responses.prepare.machine import this_machine
 
 if TYPE_CHECKING:
     from trt_responses.settings import Settings

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.doctor.check import State
-    from trt_responses.prepare.card import Machine
+    from trt_responses.prepare.machine import ServingMachine
     from trt_responses.prepare.shelf import Verdict
 
 
@@ -26,7 +26,7 @@ def vocabulary_check(load: Callable[[], object] = vocabulary.load) -> Check:
     return Check("vocabulary", "ok", f"o200k, SHA-256 {vocabulary.RANKS_SHA256[:12]}…")
 
 
-def engine_checks(engines_dir: Path, machine: Machine) -> Iterator[Check]:
+def engine_checks(engines_dir: Path, machine: ServingMachine) -> Iterator[Check]:
     verdicts = shelf.verify(engines_dir, None, machine)
     if not verdicts:
         yield Check(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.doctor.check import Check
 from trt_responses.prepare.hardware import free_disk_bytes
+from trt_responses.prepare.memory import memory
 from trt_responses.prepare.progress import megabytes
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?(?P<range>[^;]*)
 FEATURES = ("avx2", "avx512f", "amx_tile", "asimd", "sve")
 """What llama.cpp's kernels ask of a processor, on x86 and on ARM."""
 CPU_INFO = Path("/proc/cpuinfo")
-LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 FREE_DISK_BYTES = 1 << 30
 
 
@@ -97,18 +94,11 @@ def cpu_check(info: str | None = None) -> Check:
 
 
 def memory_check(size_bytes: int | None = None) -> Check:
-    found = usable_memory_bytes() if size_bytes is None else size_bytes
+    found = memory().total_bytes if size_bytes is None else size_bytes
     if found >= MODELS[0].memory_bytes:
         return Check("memory", "ok", f"{megabytes(found)} usable")
     least = megabytes(MODELS[0].memory_bytes)
     return Check("memory", "fault", f"{megabytes(found)} usable", f"the demo needs {least}")
-
-
-def usable_memory_bytes() -> int:
-    """The machine's, or what the container may use of it."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [int(text) for path in LIMITS if (text := _read(path).strip()).isdigit()]
-    return min([found, *limits])
 
 
 def disk_check(directory: Path, free_bytes: int) -> Check:
@@ -146,12 +136,12 @@ def writable_checks(
 
 def model_checks(memory_bytes: int | None = None, free_bytes: int | None = None) -> Iterator[Check]:
     """Which models the embedded engine could serve here, by size alone."""
-    memory = usable_memory_bytes() if memory_bytes is None else memory_bytes
+    usable = memory().total_bytes if memory_bytes is None else memory_bytes
     disk = free_disk_bytes(Path()) if free_bytes is None else free_bytes
     for model in MODELS:
         name = f"embedded, {model.name}"
-        if memory < model.memory_bytes:
-            short = f"needs {megabytes(model.memory_bytes)} of memory, {megabytes(memory)} is there"
+        if usable < model.memory_bytes:
+            short = f"needs {megabytes(model.memory_bytes)} of memory, {megabytes(usable)} is there"
             yield Check(name, "note", short)
         elif disk < model.disk_bytes:
             short = f"needs {megabytes(model.disk_bytes)} of disk, {megabytes(disk)} is free"

@@ -14,75 +14,50 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trt_responses.prepare.card import sha256_of, write_whole
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, inside, json_object
 from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
-from trt_responses.prepare.checkpoint.synthetic import Recipe, write_checkpoint, write_json
 from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.files import json_or_nothing, sha256_of, write_whole
 from trt_responses.prepare.shelf import DEMO, SOURCE, locked
 
 if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
 
 COMPACT = "compact.safetensors"
-PACKAGED = Path(__file__).parent / SOURCE
-"""Where the wheel keeps what a checkout has beside its engines."""
+PLACES = (Path(__file__).parent / SOURCE, Path(__file__).parents[2] / "engines" / SOURCE)
+"""Where the wheel keeps it, and where a checkout does."""
 USED_IDS = "used_ids"
 GROWN = ("model.embed_tokens.weight", "lm_head.weight")
 MARK = "expanded.json"
-RANDOM_SEED = 20
 
 
 def demo_checkpoint(engines_dir: Path) -> Path:
-    """The demo's checkpoint directory, made if need be; its weights are trained if we have them."""
+    """The demo's checkpoint directory; it is made where it is missing or of another source."""
     source, target = source_of(engines_dir), engines_dir / DEMO / "demo-checkpoint"
-    mark = _mark(source)
-    if _is_marked(target, mark):
+    mark = {name: sha256_of(inside(source, name)) for name in ("config.json", COMPACT)}
+    if json_or_nothing(target / MARK) == mark:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked(target.parent, wait=True):  # of two servers that start at once, one writes
-            if not _is_marked(target, mark):
-                _write(source, target, mark)
+            if json_or_nothing(target / MARK) != mark:
+                shutil.rmtree(target, ignore_errors=True)
+                expand(source, target)
+                write_whole(target / MARK, json.dumps(mark) + "\n")
     except OSError as error:
         raise PrepareError(f"{target}: the demo cannot be written ({error.strerror}).") from None
     return target
 
 
-def _write(source: Path, target: Path, mark: dict[str, object]) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    if (source / COMPACT).is_file():
-        expand(source, target)
-    else:
-        write_checkpoint(target, Recipe(seed=RANDOM_SEED))
-    write_whole(target / MARK, json.dumps(mark) + "\n")
-
-
 def source_of(engines_dir: Path) -> Path:
-    """Where the compact source is: beside the engines in a checkout, or inside the package."""
-    beside = engines_dir / SOURCE
-    return beside if (beside / COMPACT).is_file() else PACKAGED
-
-
-def is_trained(engines_dir: Path) -> bool:
-    """Without trained weights the demo is random: it serves, and says nothing."""
-    return (source_of(engines_dir) / COMPACT).is_file()
-
-
-def _mark(source: Path) -> dict[str, object]:
-    names = ("config.json", COMPACT)
-    if not (source / COMPACT).is_file():
-        return {"random_seed": RANDOM_SEED}
-    return {name: sha256_of(inside(source, name)) for name in names}
-
-
-def _is_marked(target: Path, mark: dict[str, object]) -> bool:
-    try:
-        return bool(json.loads((target / MARK).read_text("utf-8")) == mark)
-    except (OSError, ValueError):
-        return False
+    """The directory of the compact source: beside the engines, or where this program came with."""
+    places = (engines_dir / SOURCE, *PLACES)
+    for place in places:
+        if (place / COMPACT).is_file():
+            return place
+    looked = ", ".join(map(str, places))
+    raise PrepareError(f"demo: found no {COMPACT} in {looked}, expected it; install again.")
 
 
 def expand(source: Path, directory: Path) -> None:
@@ -95,7 +70,7 @@ def expand(source: Path, directory: Path) -> None:
     row_of = _row_of(compact.pop(USED_IDS), rows)
     tensors = [_grown(t, row_of) if t.name in GROWN else t for t in compact.values()]
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / "config.json", config)
+    write_whole(directory / "config.json", json.dumps(config, indent=2) + "\n")
     write_tensors(directory / "model.safetensors", tensors)
 
 

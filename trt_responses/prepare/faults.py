@@ -1,11 +1,14 @@
 """The one fault of preparing: a sentence with the name, what was found, and what was expected.
 
-Knows no file format and no engine.
+Knows no file format and no engine. What it shows may come from a hostile file, so it is cut.
 """
 
 from __future__ import annotations
 
 from trt_responses.errors import StartupError
+
+MOST_LETTERS = 300
+"""Of one part of a sentence: a name in a file may be megabytes long."""
 
 
 class PrepareError(StartupError):
@@ -13,4 +16,18 @@ class PrepareError(StartupError):
 
 
 def refusal(name: object, found: object, expected: object) -> PrepareError:
+    name, found, expected = map(cut, (name, found, expected))
     return PrepareError(f"{name}: found {found}, expected {expected}.")
+
+
+def shown(value: object) -> str:
+    """A value from a file, as it may stand in a sentence."""
+    try:
+        return cut(repr(value))
+    except (ValueError, RecursionError):  # thousands of digits, or of brackets
+        return f"a {type(value).__name__} too large to show"
+
+
+def cut(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"

@@ -1,4 +1,4 @@
-"""What a machine has that TensorRT-LLM needs: GPUs, driver, the package, MPI, memory, disk.
+"""What a machine has that TensorRT-LLM needs: GPUs, driver, the package, MPI, disk.
 
 Reads and reports; judges nothing and imports nothing heavy. What is absent says why.
 """
@@ -10,13 +10,14 @@ import os
 import platform
 import shutil
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 PACKAGE = "tensorrt-llm"
 QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")
@@ -44,7 +45,6 @@ class Hardware:
     package: str | None
     """The installed version of TensorRT-LLM."""
     mpi: bool
-    memory_bytes: int
     free_disk_bytes: int
     python: str
 
@@ -56,25 +56,9 @@ def this_hardware(directory: Path) -> Hardware:
         no_gpu=why,
         package=package_version(),
         mpi=shutil.which("mpirun") is not None or ctypes.util.find_library("mpi") is not None,
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         free_disk_bytes=free_disk_bytes(directory),
         python=platform.python_version(),
     )
-
-
-def free_memory_bytes(root: Path = Path("/")) -> int:
-    """What can be had without swapping: the machine's, or what a container's limit leaves."""
-    text = (root / "proc/meminfo").read_text("ascii")
-    rows = (line.split() for line in text.splitlines())
-    found = next((int(row[1]) * 1024 for row in rows if row[0] == "MemAvailable:"), 0)
-    try:
-        limit, used = (
-            int((root / "sys/fs/cgroup" / name).read_text("ascii"))
-            for name in ("memory.max", "memory.current")
-        )
-    except (OSError, ValueError):  # no such limit, or `max`
-        return found
-    return min(found, max(limit - used, 0))
 
 
 def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:

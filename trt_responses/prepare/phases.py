@@ -1,4 +1,4 @@
-"""Which phase of a long preparation runs, how long each took, and about how much is left.
+"""Which phase of a preparation runs, how long each took, and about how much is left.
 
 Knows names, a clock and expectations; knows nothing of what is being done.
 """
@@ -12,48 +12,43 @@ if TYPE_CHECKING:
 
     from trt_responses.prepare.progress import Progress
 
-BYTES_PER_S = 1e9
-"""Reading weights, when nothing better is known."""
-START_S, WARMUP_S, RESTART_S = 240.0, 120.0, 120.0
-"""Beside the weights: tuning and compiling at the first start, graphs at every one."""
 
-
-class Steps:
-    """Tells `progress` of each phase with its number and the time that is left, as expected."""
+class Phases:
+    """Tells `progress` of each phase, with its number and the time left where one is expected."""
 
     def __init__(
         self,
         progress: Progress,
         clock: Callable[[], float],
-        weights_bytes: int,
-        plan_only: bool,
-        earlier: Mapping[str, float] | None = None,
+        expected: Mapping[str, float],
+        announce: Callable[[], object] = lambda: None,
     ) -> None:
-        """`earlier`: what the phases took the last time, which is better than any guess."""
-        load_s = weights_bytes / BYTES_PER_S
-        self._expected = {"validate": load_s, "plan": 0.0}
-        if not plan_only:
-            self._expected |= {
-                "start": START_S + load_s,
-                "warm-up": WARMUP_S,
-                "restart": RESTART_S + load_s,
-            }
-        known = earlier or {}
-        self._expected = {name: known.get(name, guess) for name, guess in self._expected.items()}
+        """`expected`: the seconds of each phase in their order; `announce` comes before the first
+        phase, and never where nothing has to be done."""
+        self.advance = progress.advance
+        self._expected = expected
         self._progress = progress
         self._clock = clock
+        self._announce = announce
         self._began: list[tuple[str, float]] = []
 
     @property
     def done(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._began)
 
-    def begin(self, name: str, total_bytes: int = 0) -> None:
+    def begin(self, name: str, total_bytes: int = 0, note: str = "") -> None:
+        if not self._began:
+            self._announce()
         self._began.append((name, self._clock()))
+        note = note or self._place(name)
+        self._progress.phase(f"{name} ({note})" if note else name, total_bytes)
+
+    def _place(self, name: str) -> str:
+        if name not in self._expected:
+            return ""
         names = list(self._expected)
         left_s = sum(self._expected[later] for later in names[names.index(name) :])
-        place = f"{names.index(name) + 1} of {len(names)}"
-        self._progress.phase(f"{name} ({place}, about {left(left_s)} left)", total_bytes)
+        return f"{names.index(name) + 1} of {len(names)}, about {rounded(left_s)} left"
 
     def seconds(self) -> dict[str, float]:
         """What each phase took, the last one up to now."""
@@ -62,5 +57,6 @@ class Steps:
         return {name: round(end - began, 3) for (name, began), end in pairs}
 
 
-def left(seconds: float) -> str:
+def rounded(seconds: float) -> str:
+    """A time to wait, as a person would say it."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.prepare import card as cards
 from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.tensorrt.served import chain_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card, Machine
+    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.machine import ServingMachine
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 VERSION = re.compile(r"[0-9a-f]{12}")
@@ -172,26 +174,34 @@ def _unasked(engines_dir: Path) -> tuple[str, str]:
     )
 
 
-def serve_ready(selection: Selection, machine: Machine) -> Selection:
+def difference(
+    card: Card, directory: Path, machine: ServingMachine, *, deep: bool = False
+) -> str | None:
+    """The first difference of a card from its directory and machine, compiled plans included."""
+    here = cards.compare(card, directory, machine, deep=deep)
+    return here or chain_difference(card, directory)
+
+
+def serve_ready(selection: Selection, machine: ServingMachine) -> Selection:
     """The same, once the card agrees with the machine and the files."""
-    if difference := cards.compare(selection.card, selection.directory, machine):
-        raise PrepareError(f"engine {selection.card.name}: {difference}")
+    if found := difference(selection.card, selection.directory, machine):
+        raise PrepareError(f"engine {selection.card.name}: {found}")
     return selection
 
 
 def verify(
-    engines_dir: Path, wanted: str | None, machine: Machine, *, deep: bool = False
+    engines_dir: Path, wanted: str | None, machine: ServingMachine, *, deep: bool = False
 ) -> list[Verdict]:
     """Each engine's first difference from its card; one engine's if one is asked for."""
     chosen = [_entry(find(engines_dir, wanted))] if wanted else entries(engines_dir)
     return [Verdict(entry, _difference(engines_dir, entry, machine, deep)) for entry in chosen]
 
 
-def _difference(engines_dir: Path, entry: Entry, machine: Machine, deep: bool) -> str | None:
+def _difference(engines_dir: Path, entry: Entry, machine: ServingMachine, deep: bool) -> str | None:
     if entry.status == "unfinished":
         return entry.reason
     directory = engines_dir / entry.name / entry.version
-    return cards.compare(cards.read_card(directory), directory, machine, deep=deep)
+    return difference(cards.read_card(directory), directory, machine, deep=deep)
 
 
 def remove(engines_dir: Path, wanted: str) -> list[Entry]:

@@ -6,13 +6,14 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.double.llm import Double
 from tests.support.double.results import Script
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.hardware import Gpu, Hardware
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import Silent
-from trt_responses.prepare.trtllm.build import Means
+from trt_responses.prepare.trtllm.build import GpuHost, prepare
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 
     from tests.support.double.words import SamplingParams
     from trt_responses.engine.base import Engine
+    from trt_responses.prepare.pipeline import Built
+    from trt_responses.prepare.trtllm.plan import TrtLlmOptions
     from trt_responses.tokens.vocabulary import Vocabulary
 
 GIB = 1 << 30
 H100 = Gpu("NVIDIA H100 80GB HBM3", 90, 80 * GIB, 79 * GIB, "575.57.08")
-GPU_HOST = Hardware((H100,), None, "1.2.1", True, 256 * GIB, 500 * GIB, "3.12.3")
-LAPTOP = Hardware((), "nvidia-smi was not found", None, False, 16 * GIB, 50 * GIB, "3.11.7")
+GPU_HOST = Hardware((H100,), None, "1.2.1", True, 500 * GIB, "3.12.3")
+LAPTOP = Hardware((), "nvidia-smi was not found", None, False, 50 * GIB, "3.11.7")
 
 
 def tiny_checkpoint(directory: Path) -> Path:
@@ -50,15 +53,17 @@ class Lab:
         self.starts: list[Mapping[str, str]] = []
         self.told: list[str] = []
         self.double = Double(script or Model(vocabulary), gpus=8)
-        self.means = Means(
-            vocabulary,
-            hardware=lambda: hardware,
-            engine_for=self.engine_for,
-            progress=Told(self.told),
-            clock=lambda: float(next(ticks)),
+        self.tools = BuildTools(
+            vocabulary, progress=Told(self.told), clock=lambda: float(next(ticks))
         )
+        self.host = GpuHost(lambda: hardware, self.start)
 
-    def engine_for(
+    def prepare(
+        self, checkpoint: Path, engines_dir: Path, name: str, options: TrtLlmOptions
+    ) -> Built:
+        return prepare(checkpoint, engines_dir, name, self.tools, options, self.host)
+
+    def start(
         self, checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
     ) -> Engine:
         environment: dict[str, str] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.checkpoints import TINY
 from tests.support.serving import serving
 from trt_responses import doctor
 from trt_responses.app import create_app
@@ -36,14 +37,12 @@ from trt_responses.prepare.card import (
     SCHEMA,
     Card,
     Limits,
-    Machine,
     Source,
-    engine_file,
-    sha256_of,
     write_card,
 )
-from trt_responses.prepare.checkpoint.synthetic import TINY
+from trt_responses.prepare.files import engine_file, sha256_of
 from trt_responses.prepare.hardware import Gpu, Hardware
+from trt_responses.prepare.machine import ServingMachine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,9 +53,9 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 H100 = Gpu("NVIDIA H100 80GB HBM3", 90, 80 * GIB, 79 * GIB, "575.57.08")
-GPU_HOST = Hardware((H100,), None, "1.2.1", True, 256 * GIB, 500 * GIB, "3.12.3")
-LAPTOP = Hardware((), "nvidia-smi was not found", None, False, 16 * GIB, 50 * GIB, "3.11.7")
-HERE = Machine("little", 16 * GIB, {"xllamacpp": "1.0"})
+GPU_HOST = Hardware((H100,), None, "1.2.1", True, 500 * GIB, "3.12.3")
+LAPTOP = Hardware((), "nvidia-smi was not found", None, False, 50 * GIB, "3.11.7")
+HERE = ServingMachine("little", 16 * GIB, {"xllamacpp": "1.0"})
 
 
 def states(found: Sequence[Check]) -> list[str]:
@@ -280,6 +279,8 @@ def prepared(engines_dir: Path, name: str, status: str = "verified") -> Path:
         files=(engine_file(model, sha256_of(model)),),
         built_at="2026-01-01T00:00:00+00:00",
         seconds={},
+        greedy_ids=(),
+        hardware={},
     )
     write_card(directory, card)
     return directory

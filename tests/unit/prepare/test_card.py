@@ -10,29 +10,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.checkpoints import TINY
 from trt_responses.prepare.card import (
     CARD,
     SCHEMA,
     Card,
-    EngineFile,
     Limits,
-    Machine,
     Source,
     SourceFile,
     compare,
-    engine_file,
     read_card,
-    sha256_of,
-    this_machine,
     write_card,
 )
-from trt_responses.prepare.checkpoint.synthetic import TINY
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import EngineFile, engine_file, sha256_of
+from trt_responses.prepare.machine import ServingMachine, this_machine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MACHINE = Machine("little", 16 << 30, {"xllamacpp": "1.0", "gguf": "0.19.0"})
+MACHINE = ServingMachine("little", 16 << 30, {"xllamacpp": "1.0", "gguf": "0.19.0"})
 SHA = "0" * 64
 
 
@@ -62,6 +59,7 @@ def card_of(directory: Path) -> Card:
         built_at="2026-11-21T00:00:00+00:00",
         seconds={"convert": 1.5, "verify": 2},
         greedy_ids=(1, 2),
+        hardware={},
     )
 
 

@@ -23,15 +23,16 @@ from tests.support.double import rtx as double
 from trt_responses.errors import StartupError
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.tensorrt.binding import binding
-from trt_responses.prepare.tensorrt.build import Means
-from trt_responses.prepare.tensorrt.job import Result
+from trt_responses.prepare.tensorrt.build import Compiler
+from trt_responses.prepare.tensorrt.job import CompileResult
 from trt_responses.prepare.tensorrt.network import Listing
 
 if TYPE_CHECKING:
     from trt_responses.engine.tensorrt.executor import Executor, Ids, Rows
     from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.tensorrt.job import Job
+    from trt_responses.prepare.tensorrt.job import CompileJob
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ASKED = {
@@ -56,10 +57,10 @@ class Written:
 
     checkpoint: Path = field(default_factory=Path)
 
-    def __call__(self, job: Job) -> Result:
+    def __call__(self, job: CompileJob) -> CompileResult:
         self.checkpoint = Path(job.checkpoint)
         Path(job.plan).write_text(job.graph)
-        return Result(0.1, 1, len(job.graph), "0" * 64, Listing({}, (), (), (), exact=True))
+        return CompileResult(0.1, 1, len(job.graph), "0" * 64, Listing({}, (), (), (), exact=True))
 
     def expert(self, name: str) -> Array:
         _, layer, projection = name.split(".")
@@ -73,8 +74,9 @@ def here(tmp_path: Path, vocabulary: Vocabulary) -> Here:
     rtx = double.Rtx(gpu, compiler.expert, slots=wish.slots, chunk=wish.chunk)
     kinds = SimpleNamespace(LAZY=0, EAGER=1)
     module = SimpleNamespace(**vars(rtx.module()), DynamicShapesKernelSpecializationStrategy=kinds)
-    means = Means(vocabulary, compiled=compiler, present=lambda: None)
-    return Here(module, gpu, "sm120", tmp_path, means)  # type: ignore[arg-type]  # they stand in for modules
+    tools = BuildTools(vocabulary)
+    compiling = Compiler(compiled=compiler, present=lambda: None)
+    return Here(module, gpu, "sm120", tmp_path, tools, compiling)  # type: ignore[arg-type]  # they stand in for modules
 
 
 def test_without_a_driver_every_step_says_so_and_nothing_has_failed(

@@ -6,14 +6,17 @@ Knows config fields and what engines make of them; opens no file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.tokens.vocabulary import VOCABULARY_SIZE
 
 SWIGLU_LIMIT = 7.0
 """A constant in llama.cpp and in TensorRT-LLM, as are alpha 1.702 and the +1 on the linear half."""
+ORIGINAL_RMS_EPS = 1e-5
+"""OpenAI's own layout leaves it to the code."""
 MAX_LAYERS = 1000
 """So that a hostile config cannot make us list names without end."""
 
@@ -37,12 +40,12 @@ class Architecture:
     rope_theta: float
     rope_factor: float
     rope_original_context: int
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    truncate: bool = False
-    rms_eps: float = 1e-5
-    vocabulary: int = VOCABULARY_SIZE
-    packed: bool = False
+    beta_fast: float
+    beta_slow: float
+    truncate: bool
+    rms_eps: float
+    vocabulary: int
+    packed: bool
     """The experts are stored as MXFP4 blocks and scales."""
 
 
@@ -137,6 +140,7 @@ def from_original(config: Config) -> Architecture:
     _check_fixed("config.json", config, {"swiglu_limit": (SWIGLU_LIMIT, None)})
     numbers = _numbers("config.json", config, ORIGINAL_FIELDS)
     numbers["context"] = int(numbers["rope_original_context"] * numbers["rope_factor"])
+    numbers["rms_eps"] = ORIGINAL_RMS_EPS
     return _checked(numbers)
 
 
@@ -160,7 +164,7 @@ def _numbers(name: str, config: Config, fields: tuple[Field, ...]) -> dict[str, 
 
 
 def _checked(numbers: dict[str, float]) -> Architecture:
-    architecture = Architecture(**numbers)  # type: ignore[arg-type]  # kinds follow the field table
+    architecture = Architecture(**numbers, truncate=False, packed=False)  # type: ignore[arg-type]  # kinds follow the field table
     a = architecture
     claims = (
         ("num_hidden_layers", a.layers, a.layers <= MAX_LAYERS, f"at most {MAX_LAYERS}"),

@@ -6,9 +6,10 @@ Knows directories, links and indexes; reads headers only, and executes nothing.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint import original
 from trt_responses.prepare.checkpoint.architecture import from_hf, from_original
 from trt_responses.prepare.checkpoint.expected import expected_tensors

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import math
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, refusal
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ attention. Token t is at row t + 1, and what lies in later rows is never seen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.forward import rotations
 
 if TYPE_CHECKING:

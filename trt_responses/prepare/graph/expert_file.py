@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.prepare.checkpoint.open import Checkpoint
 from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
+from trt_responses.prepare.files import EXPERTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.prepare.checkpoint.safetensors import Tensor
 
-EXPERTS = "experts.safetensors"
 PROJECTIONS = ("gate_up_proj", "down_proj")
 ENDS = ("", "_blocks", "_scales")
 

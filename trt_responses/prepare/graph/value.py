@@ -5,20 +5,39 @@ Knows operators; knows no model and no file. Each method puts one node into the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.graph.onnx_file import BOOL, INT64
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.graph.builder import Builder
+    from collections.abc import Sequence
+
+
+class Graph(Protocol):
+    """What a value asks of the graph that it stands in."""
+
+    def op(self, kind: str, *inputs: Value | float, type: int | None = None, **at: object) -> Value:
+        """The result of one node, of its first input's type unless told."""
+
+    def several(
+        self, kind: str, inputs: Sequence[Value], types: Sequence[int], **at: object
+    ) -> tuple[Value, ...]:
+        """The results of one node, as many as there are types."""
+
+    def where(self, condition: Value, yes: Value, no: Value) -> Value: ...
+
+    def constant(self, number: float, type: int) -> Value: ...
+
+    def whole(self, *numbers: int) -> Value:
+        """Whole numbers in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     """A tensor of the graph. Numbers beside it take its type."""
 
-    graph: Builder
+    graph: Graph
     name: str
     type: int
 

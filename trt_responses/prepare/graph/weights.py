@@ -5,11 +5,11 @@ Knows the checkpoint's names and layouts; knows no operators but the linear laye
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
 from trt_responses.prepare.graph.builder import stored
 

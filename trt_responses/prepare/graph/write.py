@@ -18,10 +18,11 @@ buffer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.files import GRAPH
 from trt_responses.prepare.graph.attention import attention, sight
 from trt_responses.prepare.graph.builder import Builder
 from trt_responses.prepare.graph.experts import ALWAYS_EXACT, experts
@@ -29,7 +30,7 @@ from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64
 from trt_responses.prepare.graph.weights import PROJECTIONS, Weights, expert_shape, input_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from trt_responses.prepare.checkpoint.architecture import Architecture
@@ -37,13 +38,10 @@ if TYPE_CHECKING:
     from trt_responses.prepare.graph.attention import Sight
     from trt_responses.prepare.graph.onnx_file import Element, Port, Shape
     from trt_responses.prepare.graph.value import Value
-    from trt_responses.prepare.progress import Progress
-
-GRAPH = "graph"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GraphSpec:
     """All that a compiler and an executor must agree on beside the files."""
 
     architecture: Architecture
@@ -100,65 +98,65 @@ class Written:
     """In the order in which they run."""
 
 
-def link_names(plan: Plan) -> tuple[str, ...]:
-    return ("embed", *map(group_name, plan.groups), "head")
-
-
 def group_name(group: range) -> str:
     return f"layers_{group[0]:02}_{group[-1]:02}"
 
 
-def write(plan: Plan, checkpoint: Checkpoint, folder: Path, progress: Progress) -> Written:
+def write(
+    spec: GraphSpec,
+    checkpoint: Checkpoint,
+    folder: Path,
+    advance: Callable[[int], object] = lambda size_bytes: None,
+) -> Written:
     """The whole chain, into `folder/graph`."""
-    if plan.architecture != checkpoint.architecture:
+    if spec.architecture != checkpoint.architecture:
         raise refusal("graph, architecture", "another than the checkpoint's", "the same")
     target = folder / GRAPH
     target.mkdir(parents=True, exist_ok=True)
-    progress.phase("graph")
     writers = [
         ("embed", range(0), _embed),
-        *((group_name(group), group, _layers) for group in plan.groups),
+        *((group_name(group), group, _layers) for group in spec.groups),
         ("head", range(0), _head),
     ]
     links = []
     for name, group, fill in writers:
-        with Builder(target, name, plan.element, progress.advance) as g:
-            fill(g, plan, checkpoint, group)
+        with Builder(target, name, spec.element, advance) as g:
+            fill(g, spec, checkpoint, group)
             links.append(Link(name, group, tuple(g.inputs), tuple(g.outputs), g.save()))
     return Written(target, tuple(links))
 
 
-def _embed(g: Builder, plan: Plan, checkpoint: Checkpoint, _: range) -> None:
-    a = plan.architecture
+def _embed(g: Builder, spec: GraphSpec, checkpoint: Checkpoint, _: range) -> None:
+    a = spec.architecture
     w = Weights(g, checkpoint, "", a.rms_eps)
     ids = g.input("input_ids", INT64, ("B", "S"))
     g.output(w.own("model.embed_tokens.weight").rows(ids), "hidden", _hidden(a))
 
 
-def _layers(g: Builder, plan: Plan, checkpoint: Checkpoint, group: range) -> None:
-    a = plan.architecture
+def _layers(g: Builder, spec: GraphSpec, checkpoint: Checkpoint, group: range) -> None:
+    a = spec.architecture
     hidden = g.input("hidden", g.type, _hidden(a))
     lens = g.input("lens", INT64, ("B",))
-    seen = sight(g, a, hidden, lens, plan.length)
+    seen = sight(g, a, hidden, lens, spec.length)
     excess: list[Value] = []
     for n in group:
-        hidden, over = _layer(g, plan, checkpoint, n, hidden, seen)
+        hidden, over = _layer(g, spec, checkpoint, n, hidden, seen)
         excess.append(over)
     g.output(hidden, "hidden_out", _hidden(a))
     g.output(g.op("Max", *excess), "overflow", (1,))
 
 
 def _layer(
-    g: Builder, plan: Plan, checkpoint: Checkpoint, n: int, hidden: Value, seen: Sight
+    g: Builder, spec: GraphSpec, checkpoint: Checkpoint, n: int, hidden: Value, seen: Sight
 ) -> tuple[Value, Value]:
     """The residual stream after one layer, and by how much its fullest expert is over capacity."""
-    a = plan.architecture
+    a = spec.architecture
     w = Weights(g, checkpoint, f"model.layers.{n}.", a.rms_eps)
-    past_k, past_v = (g.input(f"past_{kv}_{n}", g.type, cache_shape(plan)) for kv in "kv")
+    past_k, past_v = (g.input(f"past_{kv}_{n}", g.type, cache_shape(spec)) for kv in "kv")
     x = w.normed(hidden, "input_layernorm.weight")
     mixed, present = attention(w, a, x, seen, (past_k, past_v), windowed=n % 2 == 0)
     for kv, cache in zip("kv", present, strict=True):
-        g.output(cache, f"present_{kv}_{n}", cache_shape(plan))
+        g.output(cache, f"present_{kv}_{n}", cache_shape(spec))
     hidden = hidden + mixed
     gate_up, down = (g.input(input_name(n, p), g.type, expert_shape(a, p)) for p in PROJECTIONS)
     x = w.normed(hidden, "post_attention_layernorm.weight")
@@ -166,18 +164,18 @@ def _layer(
     return hidden + mixed, over
 
 
-def _head(g: Builder, plan: Plan, checkpoint: Checkpoint, _: range) -> None:
+def _head(g: Builder, spec: GraphSpec, checkpoint: Checkpoint, _: range) -> None:
     """Only the rows that are read come to the matrix; what follows it is in float32."""
-    a = plan.architecture
+    a = spec.architecture
     w = Weights(g, checkpoint, "", a.rms_eps)
     hidden = g.input("hidden", g.type, _hidden(a))
     last = g.input("last", INT64, ("B",))
     row = g.counted(hidden.size(0)) * hidden.size(1) + last
     x = w.normed(hidden.reshaped(-1, a.hidden).rows(row), "model.norm.weight")
     logits = g.op("Gemm", x, w.own("lm_head.weight"), transB=1).cast(FLOAT32)
-    values, ids = logits.largest(plan.top)
-    g.output(values, "values", ("B", plan.top))
-    g.output(ids, "ids", ("B", plan.top))
+    values, ids = logits.largest(spec.top)
+    g.output(values, "values", ("B", spec.top))
+    g.output(ids, "ids", ("B", spec.top))
     g.output(_log_sum_exp(logits, values.part(0, 1)), "lse", ("B",))
     g.output(logits, "logits", ("B", a.vocabulary))
 
@@ -192,6 +190,6 @@ def _hidden(a: Architecture) -> Shape:
     return ("B", "S", a.hidden)
 
 
-def cache_shape(plan: Plan) -> Shape:
-    a = plan.architecture
-    return ("B", a.kv_heads, plan.length + 1, a.head_dim)
+def cache_shape(spec: GraphSpec) -> Shape:
+    a = spec.architecture
+    return ("B", a.kv_heads, spec.length + 1, a.head_dim)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import gguf
@@ -16,6 +15,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Kind
 from gguf.quants import quantize
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised, repacked
 from trt_responses.prepare.checkpoint.safetensors import narrow, widen
 from trt_responses.prepare.faults import refusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.prepare.faults import PrepareError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType
 
-Flavour = Literal["rtx", "enterprise"]
+    from trt_responses.prepare.chain import Flavour
 
 MODULES: tuple[tuple[Flavour, str], ...] = (
     ("rtx", "tensorrt_rtx_bindings"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare.phases import left
+from trt_responses.prepare.phases import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ START_S = 1.0
 """What each piece takes however small it is: a process, and its packages."""
 
 
-class Pace:
+class Eta:
     def __init__(self, clock: Callable[[], float], sizes: Mapping[str, float]) -> None:
         self._clock = clock
         self._work = {name: START_S + size / BYTES_PER_S for name, size in sizes.items()}
@@ -31,4 +31,4 @@ class Pace:
         before = sum(self._work[n] for n in names[:at])
         rest = sum(self._work.values()) - before
         slower = (self._clock() - self._began) / before if before else 1.0
-        return f"{at + 1} of {len(names)}, about {left(rest * slower)} left"
+        return f"{at + 1} of {len(names)}, about {rounded(rest * slower)} left"

@@ -5,17 +5,13 @@ Knows the files and what each took; decides nothing about what is still to do.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare import card as cards
-from trt_responses.prepare.card import EngineFile  # noqa: TC001  # decoded by its annotation
-from trt_responses.prepare.chain import Compiled, Link
-from trt_responses.prepare.decode import decoded
-from trt_responses.prepare.digests import json_or_nothing
-from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.tensorrt.job import Result  # noqa: TC001  # likewise
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.chain import CompiledPlans, Link
+from trt_responses.prepare.files import EngineFile, file_difference, read_finished
+from trt_responses.prepare.tensorrt.job import CompileResult  # noqa: TC001  # decoded by its annotation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,21 +21,19 @@ if TYPE_CHECKING:
     from trt_responses.prepare.graph.write import Written
     from trt_responses.prepare.tensorrt.targets import Family
 
-MADE = "made.json"
-
 
 @dataclass(frozen=True, slots=True)
-class MadePlan:
+class FinishedPlan:
     file: EngineFile
     family: str
-    result: Result
+    result: CompileResult
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Finished:
     graph: tuple[EngineFile, ...] = ()
     links: tuple[Link, ...] = ()
-    plans: tuple[MadePlan, ...] = ()
+    plans: tuple[FinishedPlan, ...] = ()
     seconds: float = 0.0
     """What writing the graph took."""
 
@@ -54,9 +48,9 @@ class Made:
             found[plan.family] = round(found.get(plan.family, 0.0) + plan.result.seconds, 3)
         return found
 
-    def compiled(self, family: Family) -> Compiled:
+    def compiled(self, family: Family) -> CompiledPlans:
         plans = [made for made in self.plans if made.family == family.folder]
-        return Compiled(
+        return CompiledPlans(
             folder=family.folder,
             targets=family.targets,
             weights=family.weights,
@@ -66,19 +60,12 @@ class Made:
         )
 
 
-def keep(directory: Path, made: Made) -> None:
-    cards.write_whole(directory / MADE, json.dumps(asdict(made), indent=2) + "\n")
-
-
-def made_in(directory: Path) -> Made:
+def finished_in(directory: Path) -> Finished:
     """What an earlier run has left whole; without a whole graph nothing counts."""
-    try:
-        found = decoded(Made, json_or_nothing(directory / MADE), MADE)
-    except PrepareError:
-        return Made()
-    if any(cards.file_difference(file, directory) for file in found.graph):
-        return Made()
-    whole = (p for p in found.plans if cards.file_difference(p.file, directory) is None)
+    found = read_finished(directory, Finished)
+    if found is None or any(file_difference(file, directory) for file in found.graph):
+        return Finished()
+    whole = (p for p in found.plans if file_difference(p.file, directory) is None)
     return replace(found, plans=tuple(whole))
 
 

@@ -16,18 +16,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from trt_responses.prepare.decode import decoded
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.chain import Format  # noqa: TC001  # decoded by its annotation
+from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import decoded, json_or_nothing
+from trt_responses.prepare.graph.onnx_file import Element  # noqa: TC001  # likewise
 from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.network import Listing, Network, Sizes
-from trt_responses.prepare.tensorrt.targets import (  # decoded by its annotation
-    Element,
-    Family,
-    Format,
-)
+from trt_responses.prepare.tensorrt.targets import Family
 
 MODULE = "trt_responses.prepare.tensorrt.job"
 PR_SET_PDEATHSIG = 1
@@ -36,7 +37,7 @@ LONG = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CompileJob:
     checkpoint: str
     graph: str
     plan: str
@@ -53,7 +54,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CompileResult:
     seconds: float
     peak_bytes: int
     size_bytes: int
@@ -61,7 +62,7 @@ class Result:
     listing: Listing
 
 
-def compiled(job: Job) -> Result:
+def compiled(job: CompileJob) -> CompileResult:
     """The plan at `job.plan`, or the refusal of the process that should have made it."""
     with tempfile.TemporaryDirectory() as name:
         told, result = Path(name) / "job.json", Path(name) / "result.json"
@@ -71,10 +72,9 @@ def compiled(job: Job) -> Result:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if result.exists():
-            found = json.loads(result.read_bytes())
-            if isinstance(found, dict) and "refused" in found:
-                raise PrepareError(str(found["refused"]))
-            return decoded(Result, found, result.name)
+            if refused := json_or_nothing(result).get("refused"):
+                raise PrepareError(str(refused))
+            return decoded(CompileResult, result.read_bytes(), result.name)
     raise PrepareError(_death(done.returncode, done.stdout, Path(job.plan)))
 
 
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
     if os.getppid() != parent:
         return 1
     job_path, result_path = map(Path, arguments)
-    job = decoded(Job, json.loads(job_path.read_bytes()), job_path.name)
+    job = decoded(CompileJob, job_path.read_bytes(), job_path.name)
     try:
         answer: dict[str, object] = asdict(_built(job))
     except PrepareError as error:
@@ -105,10 +105,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _built(job: Job) -> Result:
-    from trt_responses.prepare.checkpoint.open import open_checkpoint
-    from trt_responses.prepare.tensorrt.binding import binding
-
+def _built(job: CompileJob) -> CompileResult:
     began = time.perf_counter()
     network = Network(binding(), Path(job.graph))
     network.fill(open_checkpoint(Path(job.checkpoint)).tensors, job.family)
@@ -118,7 +115,7 @@ def _built(job: Job) -> Result:
     plan = network.built(listing, job.targets)
     digest = _written(Path(job.plan), plan)
     seconds = round(time.perf_counter() - began, 3)
-    return Result(seconds, _peak_bytes(), plan.nbytes, digest, listing)
+    return CompileResult(seconds, _peak_bytes(), plan.nbytes, digest, listing)
 
 
 def _written(path: Path, plan: memoryview) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping  # noqa: TC003  # decoded by its annotation
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.tensorrt.weights import DATA_TYPE, constant
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
+    from trt_responses.prepare.graph.onnx_file import Element
     from trt_responses.prepare.tensorrt.binding import Binding
-    from trt_responses.prepare.tensorrt.targets import Element, Family
+    from trt_responses.prepare.tensorrt.targets import Family
     from trt_responses.prepare.tensorrt.weights import Constant
 
 

@@ -5,23 +5,24 @@ Knows defaults that a laptop survives, and the checks that come before the first
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
-from trt_responses.prepare.digests import VERSION_LETTERS
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.digests import source_facts
+from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.graph.expert_file import expert_tensors
-from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.graph.write import GraphSpec, grouped
 from trt_responses.prepare.tensorrt.size import graph_bytes, group_size, plan_bytes
 from trt_responses.prepare.tensorrt.targets import FORMATS, default_targets, families
 
 if TYPE_CHECKING:
     from trt_responses.prepare.card import Source
+    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.graph.write import Plan
-    from trt_responses.prepare.tensorrt.targets import Element, Family, Format
+    from trt_responses.prepare.graph.onnx_file import Element
+    from trt_responses.prepare.tensorrt.targets import Family
 
 GraphKind = Literal["tensorrt", "onnx"]
 
@@ -29,11 +30,10 @@ CONVERTER = 1
 """Raised when the same wish would give other files; part of every version."""
 GRAPH_GROUP = 8
 """Layers in one file of a graph that is not compiled."""
-SPARE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TensorRtOptions:
     kind: GraphKind = "tensorrt"
     targets: tuple[str, ...] = ()
     """Empty: the GPU at hand, or a choice by the checkpoint."""
@@ -51,7 +51,7 @@ class Wish:
 class Intent:
     """A wish that has been found possible for this checkpoint on this machine."""
 
-    wish: Wish
+    options: TensorRtOptions
     families: tuple[Family, ...]
     element: Element
     group: int
@@ -63,54 +63,58 @@ class Intent:
             return self.families[0].weights
         return "f32" if self.element == "float32" else "f16"
 
-    def plan(self, checkpoint: Checkpoint) -> Plan:
-        from trt_responses.prepare.graph.write import Plan, grouped  # needs the extra
-
-        a, wish = checkpoint.architecture, self.wish
+    def graph(self, checkpoint: Checkpoint) -> GraphSpec:
+        """What the graph is written by; a refusal of numbers that no graph can have."""
+        a, options = checkpoint.architecture, self.options
         groups = grouped(a.layers, self.group)
-        return Plan(a, wish.slots, wish.length, wish.chunk, wish.top, self.element, groups)
+        return GraphSpec(
+            a, options.slots, options.length, options.chunk, options.top, self.element, groups
+        )
 
-    def bytes_needed(self, checkpoint: Checkpoint) -> float:
+    def disk_bytes(self, checkpoint: Checkpoint) -> float:
         a = checkpoint.architecture
-        graph = graph_bytes(a, self.element, self.wish.length)
-        if self.wish.kind == "onnx":
+        graph = graph_bytes(a, self.element, self.options.length)
+        if self.options.kind == "onnx":
             return graph + sum(tensor.size_bytes for tensor in expert_tensors(checkpoint))
         sizes = [*(min(self.group, a.layers - n) for n in range(0, a.layers, self.group)), 0, 0]
         return graph + sum(plan_bytes(a, family, n) for family in self.families for n in sizes)
 
-    def version(self, source: Source, release: str) -> str:
+    def identity(self, source: Source, release: str) -> str:
         """Of everything that decides what is served: content, not times or places. How many
         layers are in a plan follows from the memory at hand, and another day's would not matter."""
         facts = {
-            "source": [(file.name, file.size_bytes, file.sha256) for file in source.files],
+            "source": source_facts(source),
             "layout": source.layout,
-            "wish": asdict(self.wish),
+            "wish": asdict(self.options),
             "families": self.families,
             "element": self.element,
             "release": release,
             "converter": CONVERTER,
         }
-        text = json.dumps(facts, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_LETTERS]
+        return json.dumps(facts, sort_keys=True)
 
 
 def intended(
-    wish: Wish, checkpoint: Checkpoint, *, memory_bytes: int, present: str | None
+    options: TensorRtOptions, checkpoint: Checkpoint, *, memory_bytes: int, present: str | None
 ) -> Intent:
     """What the wish comes to, or the first reason why not."""
     a = checkpoint.architecture
-    if wish.weights not in (None, *FORMATS):
-        raise refusal(f"TYPE={wish.weights}", f"kind {wish.kind}", f"one of {', '.join(FORMATS)}")
-    if wish.group is not None and wish.group < 1:
-        raise refusal("--group", wish.group, "1 or more layers")
-    if wish.kind == "onnx":
-        if wish.targets:
-            raise refusal("TARGETS", ", ".join(wish.targets), "none: a bare graph has no targets")
-        return Intent(wish, (), _graph_element(wish.weights), wish.group or GRAPH_GROUP)
-    targets = wish.targets or default_targets(a.packed, present)
-    found = tuple(families(targets, a.packed, wish.weights))
-    group = group_size(a, found, memory_bytes, wish.group)
-    return Intent(wish, found, found[0].element, group)
+    if options.weights not in (None, *FORMATS):
+        raise refusal(
+            f"TYPE={options.weights}", f"kind {options.kind}", f"one of {', '.join(FORMATS)}"
+        )
+    if options.group is not None and options.group < 1:
+        raise refusal("--group", options.group, "1 or more layers")
+    if options.kind == "onnx":
+        if options.targets:
+            raise refusal(
+                "TARGETS", ", ".join(options.targets), "none: a bare graph has no targets"
+            )
+        return Intent(options, (), _graph_element(options.weights), options.group or GRAPH_GROUP)
+    targets = options.targets or default_targets(a.packed, present)
+    found = tuple(families(targets, a.packed, options.weights))
+    group = group_size(a, found, memory_bytes, options.group)
+    return Intent(options, found, found[0].element, group)
 
 
 def _graph_element(weights: Format | None) -> Element:
@@ -120,12 +124,3 @@ def _graph_element(weights: Format | None) -> Element:
             f"TYPE={weights}", "a bare graph", "f32 or f16, which onnxruntime computes in on a CPU"
         )
     return elements[weights]
-
-
-def check_room(needed: float, free: int, directory: object) -> None:
-    total = needed + SPARE_BYTES
-    if free < total:
-        raise PrepareError(
-            f"{directory}: found {megabytes(free)} free, expected {megabytes(total)}; make room, "
-            "name fewer TARGETS, or name another directory for engines."
-        )

@@ -5,15 +5,16 @@ Knows compute capabilities and formats; knows no network and no package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
+from trt_responses.prepare.chain import Format
 from trt_responses.prepare.faults import PrepareError, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Format = Literal["mxfp4", "int8", "bf16", "f16", "f32"]
-Element = Literal["float32", "float16", "bfloat16"]
+    from trt_responses.prepare.graph.onnx_file import Element
+
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 

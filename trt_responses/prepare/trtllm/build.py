@@ -1,48 +1,42 @@
-"""From a checkpoint to an engine prepared for TensorRT-LLM: arguments, warm caches, a report.
+"""A checkpoint prepared for TensorRT-LLM: arguments, warm caches, a report.
 
-    validate   every header and byte of the source      leaves engines/<name>/digests.json
     plan       the arguments of a profile               leaves llm_args.yaml, env, checkpoint.json
     start      the package loads it, cold               leaves cache/<version, GPU, arguments>/
     warm-up    every graph size, fixed greedy prompts
     restart    the same from warm caches, compared      leaves warmup_report.json, warmup.svg
-    card       last of all                              leaves card.json
 
-Without a GPU or the package it ends after the plan. Knows the order; the engine is handed in.
+Without a GPU or the package it ends after the plan. Knows the order; the way around it is
+`prepare.pipeline`, and the engine is handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import sys
-import time
-from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from trt_responses.prepare import card as cards
-from trt_responses.prepare.card import Card, Limits
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.card import CARD, compare, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.digests import VERSION_LETTERS, digested
+from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import PrepareError, refusal
-from trt_responses.prepare.hardware import Hardware, gpu_facts
-from trt_responses.prepare.phases import Steps
-from trt_responses.prepare.progress import Silent
-from trt_responses.prepare.shelf import checked_name, locked
-from trt_responses.prepare.trtllm.arguments import write_arguments
-from trt_responses.prepare.trtllm.caches import Caches, caches_of, renew, set_aside
-from trt_responses.prepare.trtllm.plan import (
+from trt_responses.prepare.files import (
     ARGUMENTS,
     CHECKPOINT,
-    VARIABLES,
-    Prepared,
-    Wish,
-    wished_arguments,
-    wished_class,
+    engine_file,
+    sha256_of,
+    write_whole,
 )
+from trt_responses.prepare.hardware import Hardware, gpu_facts
+from trt_responses.prepare.machine import ServingMachine, library_versions
+from trt_responses.prepare.pipeline import DIGEST_BYTES_PER_S, Product, prepared
+from trt_responses.prepare.shelf import checked_name
+from trt_responses.prepare.trtllm.arguments import write_arguments
+from trt_responses.prepare.trtllm.caches import Caches, caches_of, renew, set_aside
+from trt_responses.prepare.trtllm.plan import VARIABLES, chosen_arguments, chosen_class
 from trt_responses.prepare.trtllm.preflight import (
+    CACHE_BYTES,
     checkpoint_faults,
     machine_faults,
     refuse_tensorrt_checkpoint,
@@ -52,217 +46,205 @@ from trt_responses.prepare.trtllm.report import Report, write_report
 from trt_responses.prepare.trtllm.warmup import measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Source
+    from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
     from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.progress import Progress
+    from trt_responses.prepare.phases import Phases
+    from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.trtllm.plan import TrtLlmOptions
     from trt_responses.prepare.trtllm.profiles import Arguments
     from trt_responses.prepare.trtllm.warmup import Greedy, Start
-    from trt_responses.tokens.vocabulary import Vocabulary
 
-DIGESTS = "digests.json"
+START_S, WARMUP_S, RESTART_S = 240.0, 120.0, 120.0
+"""Beside the weights: tuning and compiling at the first start, graphs at every one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What a preparation needs beside its input; a test hands in its own machine and clock."""
+class GpuHost:
+    """What is looked at and what is started; a test hands in a machine of its own."""
 
-    vocabulary: Vocabulary
     hardware: Callable[[], Hardware]
-    engine_for: Callable[[Path, Mapping[str, object], Mapping[str, str]], Engine]
-    """From a checkpoint, arguments and environment variables."""
-    progress: Progress = field(default_factory=Silent)
-    clock: Callable[[], float] = time.monotonic
-    today: Callable[[], datetime] = lambda: datetime.now(UTC)
+    start: Callable[[Path, Mapping[str, object], Mapping[str, str]], Engine]
+    """Makes an engine over a checkpoint, arguments and environment variables."""
 
 
-def prepare(source: Path, engines_dir: Path, name: str, means: Means, wish: Wish) -> Prepared:
-    checked_name(name)
-    if wish.profile not in PROFILES:
-        raise refusal("profile", repr(wish.profile), " or ".join(PROFILES))
+def prepare(
+    source: Path,
+    engines_dir: Path,
+    name: str,
+    tools: BuildTools,
+    options: TrtLlmOptions,
+    host: GpuHost,
+    *,
+    wait: bool = False,
+) -> Built:
+    """Prepare an engine, or find it prepared, or plan it where it cannot be started."""
+    if options.profile not in PROFILES:
+        raise refusal("profile", repr(options.profile), " or ".join(PROFILES))
     refuse_tensorrt_checkpoint(source)
     checkpoint = open_checkpoint(source)
-    hardware = means.hardware()
-    arguments = wished_arguments(wish, hardware, checkpoint)
+    hardware = host.hardware()
+    arguments = chosen_arguments(options, hardware, checkpoint)
     if faults := checkpoint_faults(checkpoint, arguments):
         raise PrepareError(" ".join(faults))
-    home = engines_dir / name
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        with locked(home):
-            return _Preparation(checkpoint, home, arguments, hardware, means, wish).run()
-    except OSError as error:
-        raise PrepareError(f"{home} cannot be written ({error.strerror}).") from None
+    earlier = earlier_seconds(engines_dir / checked_name(name))
+    target = _WarmUp(checkpoint, arguments, hardware, options, host, tools, earlier)
+    return prepared(target, engines_dir, name, tools, wait=wait)
 
 
-class _Preparation:
-    """One run over the phases of one engine, under its lock."""
+class _WarmUp:
+    kind: ClassVar[Kind] = "trtllm"
+    engine_for: ClassVar[None] = None
+    """It is verified by its two starts."""
 
     def __init__(
         self,
         checkpoint: Checkpoint,
-        home: Path,
         arguments: Arguments,
         hardware: Hardware,
-        means: Means,
-        wish: Wish,
+        options: TrtLlmOptions,
+        host: GpuHost,
+        tools: BuildTools,
+        earlier: Mapping[str, float],
     ) -> None:
-        self._checkpoint = checkpoint
-        self._home = home
+        self.checkpoint = checkpoint
+        self.weight_type: StoredWeights = "mxfp4" if checkpoint.architecture.packed else "bf16"
         self._arguments = arguments
         self._hardware = hardware
-        self._means = means
-        self._wish = wish
-        self._faults = tuple(machine_faults(hardware, arguments, checkpoint.size_bytes, wish.nodes))
-        self._steps = Steps(
-            means.progress,
-            means.clock,
-            checkpoint.size_bytes,
-            plan_only=bool(self._faults),
-            earlier=earlier_seconds(home),
-        )
+        self._gpu_facts = gpu_facts(hardware.gpus)
+        self._variables = chosen_class(options, hardware).variables
+        self._options = options
+        self._host = host
+        self._tools = tools
+        self._earlier = earlier
+        weights_bytes = checkpoint.size_bytes
+        self._faults = machine_faults(hardware, arguments, weights_bytes, options.nodes)
 
-    def run(self) -> Prepared:
-        source = self._validated()
-        directory = self._home / self._version(source)
-        if not self._wish.rewarm and (card := self._finished(directory)):
-            return Prepared(directory, card, self._faults, self._steps.done)
-        directory.mkdir(exist_ok=True)
-        (directory / cards.CARD).unlink(missing_ok=True)
-        caches = self._planned(directory)
-        report = None if self._faults else self._verified(directory, caches)
-        card = self._card(directory, source, report)
-        cards.write_card(directory, card)
-        return Prepared(directory, card, self._faults, self._steps.done)
-
-    def _finished(self, directory: Path) -> Card | None:
-        """The card of an earlier run that still holds, and that this machine cannot better."""
-        try:
-            card = cards.read_card(directory)
-        except PrepareError:
-            return None
-        if card.status == "planned":
-            return card if self._faults else None
-        if card.status == "built":  # its two starts differed: perhaps not again
-            return None
-        machine = cards.Machine(sys.byteorder, 0, self._libraries(), self._facts())
-        return card if cards.compare(card, directory, machine) is None else None
-
-    def _facts(self) -> dict[str, str]:
-        return gpu_facts(self._hardware.gpus)
-
-    def _version(self, source: Source) -> str:
-        """Of everything that decides the files; the driver is recorded, and decides none."""
+    def identity(self, source: Source) -> str:
+        """The driver is recorded, and decides no file."""
         facts = {
-            "source": [(file.name, file.size_bytes, file.sha256) for file in source.files],
+            "source": source_facts(source),
             "arguments": self._arguments,
             "package": self._hardware.package,
-            "hardware": {k: v for k, v in self._facts().items() if k != "driver"},
+            "hardware": {k: v for k, v in self._gpu_facts.items() if k != "driver"},
         }
-        text = json.dumps(facts, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_LETTERS]
+        return json.dumps(facts, sort_keys=True)
 
-    def _validated(self) -> Source:
-        begin = self._steps.begin
-        return digested(
-            self._checkpoint,
-            self._home / DIGESTS,
-            lambda phase, total_bytes: begin(phase, total_bytes),
-            self._means.progress.advance,
+    def difference(self, card: Card, directory: Path) -> str | None:
+        if self._options.rewarm:
+            return "status: its caches are to be made anew."
+        if card.status == "planned":
+            return None if self._faults else "status: it can be started now."
+        if card.status == "built":
+            return "status: its two starts differed, and perhaps will not again."
+        machine = ServingMachine(sys.byteorder, 0, self._libraries(), self._gpu_facts)
+        return compare(card, directory, machine)
+
+    def disk_bytes(self) -> float:
+        """The weights stay where they are."""
+        return 0 if self._faults else CACHE_BYTES
+
+    def expected(self) -> dict[str, float]:
+        """What each phase took the last time, or else a guess."""
+        load_s = self.checkpoint.size_bytes / DIGEST_BYTES_PER_S
+        expected = {"validate": load_s, "plan": 0.0}
+        if not self._faults:
+            expected |= {
+                "start": START_S + load_s,
+                "warm-up": WARMUP_S,
+                "restart": RESTART_S + load_s,
+            }
+        return {name: self._earlier.get(name, guess) for name, guess in expected.items()}
+
+    def notes(self, card: Card) -> tuple[str, ...]:
+        if card.status == "planned":
+            return tuple(f"not started here: {fault}" for fault in self._faults)
+        if card.status == "built":
+            return ("The second start gave other greedy ids than the first.",)
+        return ()
+
+    def make(self, directory: Path, phases: Phases) -> Product:
+        caches = self._planned(directory, phases)
+        report = None if self._faults else self._measured(directory, caches, phases)
+        verified = report is not None and report.same_answers
+        context = self._arguments["max_seq_len"]
+        assert isinstance(context, int)
+        return Product(
+            files=tuple(
+                engine_file(directory / name, sha256_of(directory / name))
+                for name in (ARGUMENTS, CHECKPOINT)
+            ),
+            context_tokens=context,
+            memory_bytes=self.checkpoint.size_bytes,
+            seconds=phases.seconds(),
+            status="planned" if report is None else "verified" if verified else "built",
+            libraries=self._libraries(),
+            hardware=self._gpu_facts if report is not None else {},
+            greedy_ids=_ids(report.cold.answers) if report is not None else (),
         )
 
-    def _planned(self, directory: Path) -> Caches:
-        self._steps.begin("plan")
-        facts = self._facts()
-        caches = caches_of(
-            directory, self._hardware.package or "none", facts.get("sm", "none"), self._arguments
-        )
-        place = str(self._checkpoint.directory.resolve())
-        cards.write_whole(directory / CHECKPOINT, json.dumps({"path": place}, indent=2) + "\n")
-        gpu_class = wished_class(self._wish, self._hardware).name
+    def _planned(self, directory: Path, phases: Phases) -> Caches:
+        phases.begin("plan")
+        package, sm = self._hardware.package or "none", self._gpu_facts.get("sm", "none")
+        caches = caches_of(directory, package, sm, self._arguments)
+        place = str(self.checkpoint.directory.resolve())
+        write_whole(directory / CHECKPOINT, json.dumps({"path": place}, indent=2) + "\n")
+        gpu_class = chosen_class(self._options, self._hardware).name
         heading = (
-            f"Profile {self._wish.profile} for {gpu_class} GPUs.\n"
+            f"Profile {self._options.profile} for {gpu_class} GPUs.\n"
             f"Also read by: trtllm-serve CHECKPOINT --config {ARGUMENTS}"
         )
         write_arguments(directory / ARGUMENTS, self._arguments, heading)
-        exports = "".join(f"export {k}='{v}'\n" for k, v in self._variables(caches).items())
-        cards.write_whole(directory / VARIABLES, exports)
+        variables = {**caches.variables(), **self._variables}
+        exports = "".join(f"export {name}='{value}'\n" for name, value in variables.items())
+        write_whole(directory / VARIABLES, exports)
         return caches
 
-    def _variables(self, caches: Caches) -> dict[str, str]:
-        return {**caches.variables(), **wished_class(self._wish, self._hardware).variables}
-
-    def _verified(self, directory: Path, caches: Caches) -> Report:
+    def _measured(self, directory: Path, caches: Caches, phases: Phases) -> Report:
         set_aside(caches)
-        if self._wish.rewarm:
+        if self._options.rewarm:
             renew(caches)
         caches.directory.mkdir(parents=True, exist_ok=True)
-        cold = self._start(caches, "start", warm=True)
-        again = self._start(caches, "restart", warm=False)
         report = Report(
             package=self._hardware.package or "",
-            hardware=self._facts(),
+            hardware=self._gpu_facts,
             arguments=self._arguments,
-            cold=cold,
-            again=again,
+            cold=self._start(caches, phases, "start", "warm-up"),
+            again=self._start(caches, phases, "restart"),
             caches_bytes=caches.size_bytes(),
-            weights_bytes=self._checkpoint.size_bytes,
+            weights_bytes=self.checkpoint.size_bytes,
         )
         write_report(directory, report)
         return report
 
-    def _start(self, caches: Caches, phase: str, *, warm: bool) -> Start:
-        engine = self._means.engine_for(
-            self._checkpoint.directory, self._arguments, self._variables(caches)
-        )
+    def _start(self, caches: Caches, phases: Phases, *names: str) -> Start:
+        variables = {**caches.variables(), **self._variables}
+        engine = self._host.start(self.checkpoint.directory, self._arguments, variables)
         return asyncio.run(
             measured(
                 engine,
-                self._means.vocabulary,
-                self._means.clock,
-                begin=self._steps.begin,
-                phases=(phase, "warm-up") if warm else (phase,),
-                free_bytes=lambda: tuple(gpu.free_bytes for gpu in self._means.hardware().gpus),
+                self._tools.vocabulary,
+                self._tools.clock,
+                begin=phases.begin,
+                phases=names,
+                free_bytes=lambda: tuple(gpu.free_bytes for gpu in self._host.hardware().gpus),
             )
         )
 
-    def _card(self, directory: Path, source: Source, report: Report | None) -> Card:
-        verified = report is not None and report.same_answers
-        return Card(
-            schema=cards.SCHEMA,
-            kind="trtllm",
-            status="planned" if report is None else "verified" if verified else "built",
-            name=self._home.name,
-            version=directory.name,
-            source=source,
-            architecture=self._checkpoint.architecture,
-            weight_type="mxfp4" if self._checkpoint.architecture.packed else "bf16",
-            libraries=self._libraries(),
-            limits=Limits(_context(self._arguments), self._checkpoint.size_bytes),
-            files=tuple(
-                cards.engine_file(directory / name, cards.sha256_of(directory / name))
-                for name in (ARGUMENTS, CHECKPOINT)
-            ),
-            built_at=self._means.today().isoformat(timespec="seconds"),
-            seconds=self._steps.seconds(),
-            greedy_ids=_ids(report.cold.answers) if report is not None else (),
-            hardware=self._facts() if report is not None else {},
-        )
-
     def _libraries(self) -> dict[str, str]:
-        found = cards.library_versions()
+        found = library_versions()
         return found | ({"tensorrt_llm": self._hardware.package} if self._hardware.package else {})
 
 
 def earlier_seconds(home: Path) -> dict[str, float]:
     """What each phase took when this engine was prepared before, in any version."""
     found: dict[str, float] = {}
-    for path in sorted(home.glob(f"*/{cards.CARD}"), key=lambda path: path.stat().st_mtime_ns):
+    for path in sorted(home.glob(f"*/{CARD}"), key=lambda path: path.stat().st_mtime_ns):
         try:
-            found |= cards.read_card(path.parent).seconds
+            found |= read_card(path.parent).seconds
         except PrepareError:
             continue
     return found
@@ -270,9 +252,3 @@ def earlier_seconds(home: Path) -> dict[str, float]:
 
 def _ids(answers: tuple[Greedy, ...]) -> tuple[int, ...]:
     return tuple(token_id for answer in answers for token_id in answer.token_ids)
-
-
-def _context(arguments: Mapping[str, object]) -> int:
-    context = arguments["max_seq_len"]
-    assert isinstance(context, int)
-    return context

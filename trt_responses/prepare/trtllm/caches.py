@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,12 +5,13 @@ Knows a plan's files and their names; measures nothing and starts nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.files import ARGUMENTS, CHECKPOINT, json_or_nothing
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.caches import caches_of, set_aside
 from trt_responses.prepare.trtllm.preflight import gpu_class_of
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
     from trt_responses.prepare.hardware import Hardware
     from trt_responses.prepare.trtllm.profiles import Arguments, GpuClass
 
-ARGUMENTS = "llm_args.yaml"
 VARIABLES = "env"
-CHECKPOINT = "checkpoint.json"
 EXIT_STATUS: Mapping[Status, int] = {"verified": 0, "built": 1, "planned": 3}
+"""Of the program that prepared it: only a verified engine is what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TrtLlmOptions:
     """What is asked for; what is left out comes from the machine and the checkpoint."""
 
     profile: ProfileName = "balanced"
@@ -45,31 +45,6 @@ class Wish:
     rewarm: bool = False
 
 
-class Prepared(NamedTuple):
-    """What a preparation came to."""
-
-    directory: Path
-    card: Card
-    faults: tuple[str, ...]
-    """Why it could only be planned."""
-    phases: tuple[str, ...]
-    """Those that this run had to do."""
-
-    @property
-    def exit_status(self) -> int:
-        return EXIT_STATUS[self.card.status]
-
-    def sentences(self) -> list[str]:
-        """What a person should read of it."""
-        card = self.card
-        found = [f"engine {card.name}/{card.version}: {card.status} in {self.directory}"]
-        if card.status == "planned":
-            found += [f"not started here: {fault}" for fault in self.faults]
-        if card.status == "built":
-            found.append("The second start gave other greedy ids than the first.")
-        return found
-
-
 class Served(NamedTuple):
     """What an engine is started with."""
 
@@ -78,18 +53,20 @@ class Served(NamedTuple):
     variables: Mapping[str, str]
 
 
-def wished_arguments(wish: Wish, hardware: Hardware, checkpoint: Checkpoint) -> Arguments:
-    counts = {"gpus": wish.gpus, "nodes": wish.nodes, "context": wish.context_tokens}
+def chosen_arguments(
+    options: TrtLlmOptions, hardware: Hardware, checkpoint: Checkpoint
+) -> Arguments:
+    counts = {"gpus": options.gpus, "nodes": options.nodes, "context": options.context_tokens}
     for name, count in counts.items():
         if count is not None and count < 1:
             raise refusal(name, count, "1 or more")
-    gpus = wish.gpus or max(1, len(hardware.gpus)) * wish.nodes
-    context = wish.context_tokens or checkpoint.architecture.context
+    gpus = options.gpus or max(1, len(hardware.gpus)) * options.nodes
+    context = options.context_tokens or checkpoint.architecture.context
     if context > checkpoint.architecture.context:
         raise refusal("context", context, f"at most {checkpoint.architecture.context}")
-    usual = arguments_for(wish.profile, wished_class(wish, hardware), gpus, context)
-    _check_overrides(wish.overrides, usual)
-    return {**usual, **wish.overrides}
+    usual = arguments_for(options.profile, chosen_class(options, hardware), gpus, context)
+    _check_overrides(options.overrides, usual)
+    return {**usual, **options.overrides}
 
 
 def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
@@ -101,21 +78,20 @@ def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
             raise refusal(name, repr(value), "a whole number above 0")
 
 
-def wished_class(wish: Wish, hardware: Hardware) -> GpuClass:
+def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
     """The one asked for, or the machine's; a plan made elsewhere must say which it is for."""
     found = gpu_class_of(hardware)
-    if wish.gpu_class is not None:
-        return class_named(wish.gpu_class)
+    if options.gpu_class is not None:
+        return class_named(options.gpu_class)
     return found or class_named("hopper")
 
 
 def served(directory: Path, card: Card) -> Served:
     """What to start a prepared engine with, once nothing of its checkpoint has changed."""
-    try:
-        place = json.loads((directory / CHECKPOINT).read_text("utf-8"))["path"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise PrepareError(f"{directory / CHECKPOINT} is not readable; prepare it again.") from None
-    checkpoint = directory / str(place)
+    place = json_or_nothing(directory / CHECKPOINT).get("path")
+    if not isinstance(place, str):
+        raise PrepareError(f"{directory / CHECKPOINT} is not readable; prepare it again.")
+    checkpoint = directory / place
     for file in card.source.files:
         path = checkpoint / file.name
         found = path.stat().st_size if path.is_file() else None

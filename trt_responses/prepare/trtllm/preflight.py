@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare.digests import json_or_nothing
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import json_or_nothing
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.trtllm.profiles import class_of, parallel_fault
 

@@ -6,9 +6,10 @@ Knows numbers and where they come from (docs/tensorrt-llm.md); starts nothing, a
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, refusal
 
 ProfileName = Literal["latency", "balanced", "throughput"]

@@ -6,11 +6,11 @@ Knows the engine seam and a clock; knows no concrete engine and no file.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.trtllm.profiles import graph_sizes
 from trt_responses.tokens.vocabulary import CONTROL

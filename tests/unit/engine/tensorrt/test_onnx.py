@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graphs import Graph, planned, written
 from trt_responses.errors import StartupError
 from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.graph.write import write
-from trt_responses.prepare.progress import Silent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +85,7 @@ def test_slots_are_apart_whoever_is_asked_and_can_be_rewound(graph: Graph) -> No
 
 def test_what_a_cpu_does_not_compute_is_refused(graph: Graph, tmp_path: Path) -> None:
     half = replace(graph, folder=tmp_path, plan=replace(graph.plan, element="bfloat16"))
-    write(half.plan, open_checkpoint(half.checkpoint), tmp_path, Silent())
+    write(half.plan, open_checkpoint(half.checkpoint), tmp_path)
     with pytest.raises(StartupError, match="KIND=onnx"):
         half.executor()
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.double import rtx as double
 from tests.support.gather import generated
-from tests.support.graphs import Graph, planned, written
+from tests.support.graphs import Graph, link_names, planned, written
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.tensorrt.cuda import Cuda, runtime
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
@@ -25,8 +26,7 @@ from trt_responses.engine.tensorrt.executor import ExecutorFault
 from trt_responses.engine.tensorrt.plan import reasons
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.errors import StartupError
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.graph.write import GRAPH, link_names
+from trt_responses.prepare.files import GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from scripts.checkpoints import (
+    TINY,
+    Recipe,
+    hf_config,
+    write_checkpoint,
+    write_json,
+)
 from trt_responses.prepare.checkpoint.open import INDEX, open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import (
     Tensor,
@@ -18,13 +25,6 @@ from trt_responses.prepare.checkpoint.safetensors import (
     read_tensors,
     widen,
     write_tensors,
-)
-from trt_responses.prepare.checkpoint.synthetic import (
-    TINY,
-    Recipe,
-    hf_config,
-    write_checkpoint,
-    write_json,
 )
 from trt_responses.prepare.faults import PrepareError
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from scripts.checkpoints import TINY, Form, Recipe, write_checkpoint
 from tests.support.graph_chain import Chain, planned
 from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Form, Recipe, write_checkpoint
 from trt_responses.prepare.graph.experts import ALWAYS_EXACT, capacity
-from trt_responses.prepare.graph.write import Plan, grouped
+from trt_responses.prepare.graph.write import GraphSpec, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -371,6 +371,6 @@ def test_a_longer_slot_changes_nothing(
     checkpoint: Checkpoint, truth: Floats, tmp_path: Path
 ) -> None:
     a = checkpoint.architecture
-    plan = Plan(a, 2, 1000, 64, 5, "float32", grouped(4, 4))
+    plan = GraphSpec(a, 2, 1000, 64, 5, "float32", grouped(4, 4))
     found = Chain.of(checkpoint, tmp_path, plan).step(row_of(IDS), [0])
     assert away(found.logits, truth[-1:]) < EXACT

@@ -17,18 +17,19 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graph_chain import planned, session
+from tests.support.graphs import link_names
 from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph import onnx_file
 from trt_responses.prepare.graph.builder import Builder
 from trt_responses.prepare.graph.experts import capacity, dispatched
 from trt_responses.prepare.graph.onnx_file import INT64, Element, Port, Shape
 from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name, packed
-from trt_responses.prepare.graph.write import Plan, grouped, link_names, write
+from trt_responses.prepare.graph.write import GraphSpec, grouped, write
 from trt_responses.prepare.progress import Silent
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def ports(*found: Port) -> tuple[Port, ...]:
 
 
 def test_the_ports_are_those_of_the_contract(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    written = write(planned(checkpoint, "float16", group=1), checkpoint, tmp_path, Silent())
+    written = write(planned(checkpoint, "float16", group=1), checkpoint, tmp_path)
     assert [link.name for link in written.links] == [
         "embed",
         "layers_00_00",
@@ -106,7 +107,7 @@ def test_the_ports_are_those_of_the_contract(checkpoint: Checkpoint, tmp_path: P
 def test_every_element_type_gives_valid_files_that_say_their_ports(
     checkpoint: Checkpoint, tmp_path: Path, element: Element
 ) -> None:
-    written = write(planned(checkpoint, element), checkpoint, tmp_path, Silent())
+    written = write(planned(checkpoint, element), checkpoint, tmp_path)
     for link in written.links:
         path = written.folder / f"{link.name}.onnx"
         onnx.checker.check_model(path, full_check=True)
@@ -120,7 +121,7 @@ def test_each_element_type_is_the_same_graph(checkpoint: Checkpoint, tmp_path: P
     kinds = []
     for element in ELEMENTS:
         folder = tmp_path / element
-        write(planned(checkpoint, element), checkpoint, folder, Silent())
+        write(planned(checkpoint, element), checkpoint, folder)
         model = onnx.load(folder / "graph" / "layers_00_01.onnx", load_external_data=False)
         kinds.append([node.op_type for node in model.graph.node if node.op_type != "Cast"])
     assert kinds[0] == kinds[1] == kinds[2]
@@ -128,7 +129,7 @@ def test_each_element_type_is_the_same_graph(checkpoint: Checkpoint, tmp_path: P
 
 def test_bfloat16_is_the_forward_but_for_rounding(checkpoint: Checkpoint, tmp_path: Path) -> None:
     """onnxruntime has no bfloat16 on a CPU; ONNX's own evaluator has."""
-    written = write(planned(checkpoint, "bfloat16"), checkpoint, tmp_path, Silent())
+    written = write(planned(checkpoint, "bfloat16"), checkpoint, tmp_path)
     embed, layers, head = (written.folder / f"{link.name}.onnx" for link in written.links)
     ids = np.random.default_rng(1).integers(0, 199_000, (1, 20))
     (hidden,) = evaluated(embed, {"input_ids": ids}, "hidden")
@@ -155,8 +156,8 @@ def test_the_same_plan_writes_the_same_bytes_and_tells_their_digests(
     checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     plan, told = planned(checkpoint), Counted()
-    first = write(plan, checkpoint, tmp_path / "a", told)
-    second = write(plan, checkpoint, tmp_path / "b", Silent())
+    first = write(plan, checkpoint, tmp_path / "a", told.advance)
+    second = write(plan, checkpoint, tmp_path / "b")
     assert [link.digests for link in first.links] == [link.digests for link in second.links]
     digests = {name: digest for link in first.links for name, digest in link.digests.items()}
     assert digests.keys() == {path.name for path in first.folder.iterdir()}
@@ -169,7 +170,7 @@ def test_the_same_plan_writes_the_same_bytes_and_tells_their_digests(
 
 
 def test_mapped_weights_begin_on_a_page(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    written = write(planned(checkpoint), checkpoint, tmp_path, Silent())
+    written = write(planned(checkpoint), checkpoint, tmp_path)
     for link in written.links:
         model = onnx.load(written.folder / f"{link.name}.onnx", load_external_data=False)
         for tensor in model.graph.initializer:
@@ -230,7 +231,7 @@ def test_capacity_is_twice_an_even_share_and_64_never_overflow() -> None:
 def test_layers_are_grouped_in_turn() -> None:
     assert grouped(24, 8) == (range(8), range(8, 16), range(16, 24))
     assert grouped(5, 2) == (range(2), range(2, 4), range(4, 5))
-    plan = Plan(replace(TINY, layers=5), 1, 10, 10, 1, "float32", grouped(5, 2))
+    plan = GraphSpec(replace(TINY, layers=5), 1, 10, 10, 1, "float32", grouped(5, 2))
     assert link_names(plan)[1:-1] == ("layers_00_01", "layers_02_03", "layers_04_04")
 
 
@@ -260,7 +261,7 @@ def test_a_plan_that_cannot_be_is_refused(
 def test_a_plan_for_another_checkpoint_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
     plan = replace(planned(checkpoint), architecture=replace(SMALL, sliding_window=64))
     with pytest.raises(PrepareError, match="another than the checkpoint's"):
-        write(plan, checkpoint, tmp_path, Silent())
+        write(plan, checkpoint, tmp_path)
 
 
 def test_a_weight_that_float16_cannot_hold_is_refused(
@@ -271,9 +272,9 @@ def test_a_weight_that_float16_cannot_hold_is_refused(
     tensors[name] = replace(tensors[name], read=lambda: np.full(4, 7e4, np.float32))
     large = replace(checkpoint, tensors=tensors)
     with pytest.raises(PrepareError) as refused:
-        write(planned(checkpoint, "float16"), large, tmp_path, Silent())
+        write(planned(checkpoint, "float16"), large, tmp_path)
     assert str(refused.value) == "graph, a weight: found 70000, expected at most 65504 for float16."
-    write(planned(checkpoint, "bfloat16"), large, tmp_path, Silent())
+    write(planned(checkpoint, "bfloat16"), large, tmp_path)
 
 
 def test_the_formats_numbers_are_the_packages_own() -> None:

@@ -17,19 +17,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted.engine import Die, Scored, Script, ScriptedEngine
 from trt_responses.prepare import demo, shelf
-from trt_responses.prepare.card import CARD, read_card, this_machine
+from trt_responses.prepare.card import CARD, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, read_tensors, write_tensors
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
-from trt_responses.prepare.demo import demo_checkpoint, expand, is_trained
+from trt_responses.prepare.demo import demo_checkpoint, expand
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.llamacpp.build import Built, Means, build
+from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.pipeline import BuildTools, Built
 from trt_responses.prepare.progress import Lines, shown_on
 
 if TYPE_CHECKING:
+    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -42,8 +45,8 @@ ALL = ("validate", "convert", "verify")
 ANSWER = (200_005, 17_196, 200_002)
 
 
-def engine(path: Path) -> ScriptedEngine:
-    assert path.name == "model.gguf"
+def engine(directory: Path, card: Card) -> ScriptedEngine:
+    assert (directory / card.files[0].name).name == "model.gguf"
     return ScriptedEngine([Script((ANSWER,))])
 
 
@@ -71,8 +74,8 @@ def shared(
     tmp_path_factory: pytest.TempPathFactory, checkpoint: Path, vocabulary: Vocabulary
 ) -> Built:
     """An engine that tests look at and leave alone."""
-    means = Means(vocabulary, engine_for=engine)
-    return build(checkpoint, tmp_path_factory.mktemp("engines"), "mine", means)
+    tools = BuildTools(vocabulary, engine_for=engine)
+    return prepare(checkpoint, tmp_path_factory.mktemp("engines"), "mine", tools)
 
 
 def linked(built: Built, engines_dir: Path, *names: str) -> Path:
@@ -100,8 +103,8 @@ def test_a_second_build_finds_everything_done(
     shared: Built, checkpoint: Path, vocabulary: Vocabulary
 ) -> None:
     told = Told()
-    means = Means(vocabulary, told, engine_for=engine)
-    again = build(checkpoint, shared.directory.parents[1], "mine", means)
+    tools = BuildTools(vocabulary, told, engine_for=engine)
+    again = prepare(checkpoint, shared.directory.parents[1], "mine", tools)
     assert again == Built(shared.directory, shared.card, ())
     assert told.phases == []
 
@@ -110,7 +113,9 @@ CHILD = """
 import os, sys
 from pathlib import Path
 from trt_responses.tokens.vocabulary import load
-from trt_responses.prepare.llamacpp.build import Means, build
+from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import Silent
 
 class Deadly(Silent):
@@ -123,8 +128,8 @@ class Deadly(Silent):
         if sys.argv[3] == "inside " + self.now:
             os._exit(9)
 
-means = Means(load(), Deadly(), engine_for=lambda path: os._exit(3))
-build(Path(sys.argv[1]), Path(sys.argv[2]), "mine", means)
+tools = BuildTools(load(), Deadly(), engine_for=lambda path, card: os._exit(3))
+prepare(Path(sys.argv[1]), Path(sys.argv[2]), "mine", tools)
 """
 
 
@@ -143,7 +148,7 @@ def test_a_killed_build_is_no_engine_and_the_next_redoes_only_what_is_unfinished
     assert [entry.status for entry in shelf.entries(tmp_path)] == ["unfinished"]
     assert "no card" in (shelf.verify(tmp_path, "mine", this_machine())[0].difference or "")
     told = Told()
-    built = build(checkpoint, tmp_path, "mine", Means(vocabulary, told, engine_for=engine))
+    built = prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary, told, engine_for=engine))
     assert built.phases == ("verify",)
     assert sorted(path.name for path in built.directory.iterdir()) == [CARD, "model.gguf"]
     assert shelf.select(tmp_path).directory == built.directory
@@ -153,16 +158,16 @@ def test_a_damaged_file_is_converted_again_and_a_changed_checkpoint_is_another_v
     tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     source = write_checkpoint(tmp_path / "source", Recipe(SMALL))
-    means = Means(vocabulary, engine_for=engine)
-    first = build(source, tmp_path / "engines", "mine", means)
+    tools = BuildTools(vocabulary, engine_for=engine)
+    first = prepare(source, tmp_path / "engines", "mine", tools)
     with (first.directory / "model.gguf").open("r+b") as file:
         file.seek(-100, os.SEEK_END)
         file.write(b"damage")
-    again = build(source, tmp_path / "engines", "mine", means)
+    again = prepare(source, tmp_path / "engines", "mine", tools)
     assert (again.directory, again.phases) == (first.directory, ("convert", "verify"))
     assert again.card.files[0].sha256 == first.card.files[0].sha256
     write_checkpoint(source, Recipe(SMALL, seed=1))
-    other = build(source, tmp_path / "engines", "mine", means)
+    other = prepare(source, tmp_path / "engines", "mine", tools)
     assert other.phases == ALL
     assert other.card.version != first.card.version
     assert len(shelf.entries(tmp_path / "engines")) == 2
@@ -177,9 +182,9 @@ def test_a_damaged_file_is_converted_again_and_a_changed_checkpoint_is_another_v
 def test_without_an_engine_the_card_says_built_and_a_later_run_only_verifies(
     tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary
 ) -> None:
-    built = build(checkpoint, tmp_path, "mine", Means(vocabulary))
+    built = prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary))
     assert (built.card.status, built.phases) == ("built", ("validate", "convert"))
-    again = build(checkpoint, tmp_path, "mine", Means(vocabulary, engine_for=engine))
+    again = prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary, engine_for=engine))
     assert (again.card.status, again.phases) == ("verified", ("verify",))
 
 
@@ -203,18 +208,18 @@ def test_an_engine_that_does_not_answer_leaves_no_card(
     linked(shared, tmp_path, "mine")
     card = tmp_path / "mine" / shared.card.version / CARD
     card.write_text(card.read_text("utf-8").replace('"verified"', '"built"'), "utf-8")
-    means = Means(vocabulary, engine_for=lambda path: ScriptedEngine([script]))
+    tools = BuildTools(vocabulary, engine_for=lambda path, card: ScriptedEngine([script]))
     with pytest.raises(PrepareError, match=words):
-        build(checkpoint, tmp_path, "mine", means)
+        prepare(checkpoint, tmp_path, "mine", tools)
     assert read_card(card.parent).status == "built"
 
 
 def test_a_full_disk_is_told_before_the_first_byte(
     tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary
 ) -> None:
-    means = Means(vocabulary, free_bytes=lambda path: 1_000_000)
+    tools = BuildTools(vocabulary, free_bytes=lambda path: 1_000_000)
     with pytest.raises(PrepareError, match=r"found 1\.0 MB free, expected 9\d\.\d MB; make room"):
-        build(checkpoint, tmp_path, "mine", means)
+        prepare(checkpoint, tmp_path, "mine", tools)
     assert not list(tmp_path.rglob("*.gguf*"))
 
 
@@ -227,7 +232,7 @@ def test_a_disk_that_fills_meanwhile_is_told_and_leaves_no_part(
                 raise OSError(28, "No space left on device")
 
     with pytest.raises(PrepareError, match=r"writing stopped \(No space left on device\)"):
-        build(checkpoint, tmp_path, "mine", Means(vocabulary, Full()))
+        prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary, Full()))
     assert not list(tmp_path.rglob("*.gguf*"))
 
 
@@ -238,7 +243,7 @@ def test_a_directory_that_cannot_be_written_is_told_at_once(
     (tmp_path / "file").touch()
     told = Told()
     with pytest.raises(PrepareError, match=r"cannot be written .*; name another directory"):
-        build(checkpoint, tmp_path / place, "mine", Means(vocabulary, told))
+        prepare(checkpoint, tmp_path / place, "mine", BuildTools(vocabulary, told))
     assert told.phases == []
 
 
@@ -248,7 +253,7 @@ def test_two_builds_of_one_engine_do_not_meet(
     (tmp_path / "mine").mkdir()
     with shelf.locked(tmp_path / "mine"):
         with pytest.raises(PrepareError, match=rf"'mine': found another .*process {os.getpid()}"):
-            build(checkpoint, tmp_path, "mine", Means(vocabulary))
+            prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary))
         with pytest.raises(PrepareError, match="'mine': found another"):
             shelf.locked(tmp_path / "mine").__enter__()
 
@@ -276,7 +281,7 @@ def test_a_name_that_is_no_name_is_refused(
     tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary, name: str
 ) -> None:
     with pytest.raises(PrepareError, match="NAME: found"):
-        build(checkpoint, tmp_path / "engines", name, Means(vocabulary))
+        prepare(checkpoint, tmp_path / "engines", name, BuildTools(vocabulary))
     assert not (tmp_path / "engines").exists()
 
 
@@ -362,7 +367,6 @@ def compact_source(directory: Path) -> tuple[Path, Array]:
 
 def test_the_compact_source_grows_to_an_ordinary_checkpoint(tmp_path: Path) -> None:
     _, rows = compact_source(tmp_path)
-    assert is_trained(tmp_path)
     grown = open_checkpoint(demo_checkpoint(tmp_path))
     head = grown.tensors["lm_head.weight"].read()
     np.testing.assert_array_equal(head[[0, 17, 200_002, 201_087]], rows[:4])
@@ -373,13 +377,14 @@ def test_the_compact_source_grows_to_an_ordinary_checkpoint(tmp_path: Path) -> N
 
 
 def test_the_demo_is_made_once_and_again_when_its_source_changes(tmp_path: Path) -> None:
-    directory = demo_checkpoint(tmp_path)
-    assert not is_trained(tmp_path)
-    random = (directory / "model.safetensors").stat()
-    assert (demo_checkpoint(tmp_path) / "model.safetensors").stat() == random
+    directory = demo_checkpoint(
+        tmp_path
+    )  # of the checkout: this directory has no source of its own
+    trained = (directory / "model.safetensors").stat()
+    assert (demo_checkpoint(tmp_path) / "model.safetensors").stat() == trained
     compact_source(tmp_path)
     demo_checkpoint(tmp_path)
-    assert (directory / "model.safetensors").stat().st_size < random.st_size
+    assert (directory / "model.safetensors").stat().st_size < trained.st_size
 
 
 def test_two_that_want_the_demo_at_once_write_it_once(

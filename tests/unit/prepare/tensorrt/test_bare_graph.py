@@ -12,36 +12,40 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
+from tests.support.graphs import spec_of
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.prepare import shelf
-from trt_responses.prepare.card import CARD, compare, read_card, this_machine
-from trt_responses.prepare.chain import GRAPH, chain_of, plan_of
+from trt_responses.prepare.card import CARD, chain_of, compare, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.graph.expert_file import EXPERTS, opened
+from trt_responses.prepare.files import EXPERTS, FINISHED, GRAPH
+from trt_responses.prepare.graph.expert_file import opened
 from trt_responses.prepare.graph.weights import dense
-from trt_responses.prepare.tensorrt.build import Means, prepare
-from trt_responses.prepare.tensorrt.finished import MADE
-from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.pipeline import BuildTools, Built
+from trt_responses.prepare.tensorrt.build import prepare
+from trt_responses.prepare.tensorrt.options import TensorRtOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.llamacpp.build import Built
+    from trt_responses.prepare.card import Card
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("bare-graph")  # its fixtures are made once per process
 
 SMALL = replace(TINY, layers=2)
-WISH = Wish("onnx", length=256, chunk=64)
+WISH = TensorRtOptions("onnx", length=256, chunk=64)
 FEWER = replace(WISH, slots=2)
+DEAD = Script((Die("no memory"),))
 ANSWER = (200_005, 17_196, 200_002)
 
 
-def answering(directory: Path) -> ScriptedEngine:
-    """Over the engine's directory, whose card is there before it is asked."""
-    assert read_card(directory).status == "built"
+def answering(directory: Path, card: Card) -> ScriptedEngine:
+    """Over the engine's directory, which is whole before it is asked."""
+    assert card.status == "built"
+    assert compare(card, directory, this_machine(), deep=True) is None
     return ScriptedEngine([Script((ANSWER,))])
 
 
@@ -53,14 +57,14 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory, packed: Path, vocabulary: Vocabulary) -> Built:
     """One that tests look at and leave alone; no engine has verified it."""
-    return prepare(packed, tmp_path_factory.mktemp("engines"), "mine", Means(vocabulary), WISH)
+    return prepare(packed, tmp_path_factory.mktemp("engines"), "mine", BuildTools(vocabulary), WISH)
 
 
 def test_a_bare_graph_is_written_verified_and_found_again(
     tmp_path: Path, packed: Path, vocabulary: Vocabulary
 ) -> None:
-    means = Means(vocabulary, engine_for=answering)
-    built = prepare(packed, tmp_path, "mine", means, WISH)
+    tools = BuildTools(vocabulary, engine_for=answering)
+    built = prepare(packed, tmp_path, "mine", tools, WISH)
     assert built.phases == ("validate", "graph", "verify")
     card = read_card(built.directory)
     assert card == built.card
@@ -68,14 +72,14 @@ def test_a_bare_graph_is_written_verified_and_found_again(
     assert card.greedy_ids == ANSWER
     chain = chain_of(card)
     assert (chain.flavour, chain.release, chain.compiled) == ("none", "", ())
-    assert plan_of(card).groups == (range(2),)
+    assert spec_of(card).groups == (range(2),)
     names = {
         f"{GRAPH}/{n}.{end}" for n in ("embed", "layers_00_01", "head") for end in ("onnx", "data")
     }
     assert {file.name for file in card.files} == names | {f"{GRAPH}/{EXPERTS}"}
     assert compare(card, built.directory, this_machine(), deep=True) is None
-    assert not (built.directory / MADE).exists()
-    assert prepare(packed, tmp_path, "mine", means, WISH) == (built.directory, card, ())
+    assert not (built.directory / FINISHED).exists()
+    assert prepare(packed, tmp_path, "mine", tools, WISH) == Built(built.directory, card, ())
     (entry,) = shelf.entries(tmp_path)
     assert entry.size_bytes > sum(file.size_bytes for file in card.files)
     for wanted in ("mine", f"mine/{card.version}"):
@@ -96,13 +100,13 @@ def test_the_experts_beside_the_graph_are_the_checkpoint_s_own(bare: Built, pack
 def test_an_engine_that_does_not_answer_leaves_no_card_and_the_next_run_only_verifies(
     tmp_path: Path, packed: Path, vocabulary: Vocabulary
 ) -> None:
-    dead = Means(vocabulary, engine_for=lambda path: ScriptedEngine([Script((Die("no memory"),))]))
+    dead = BuildTools(vocabulary, engine_for=lambda path, card: ScriptedEngine([DEAD]))
     with pytest.raises(PrepareError, match="no memory"):
         prepare(packed, tmp_path, "mine", dead, WISH)
     assert not list(tmp_path.rglob(CARD))
     with pytest.raises(PrepareError, match="did not finish"):
         shelf.select(tmp_path, "mine")
-    again = prepare(packed, tmp_path, "mine", Means(vocabulary, engine_for=answering), WISH)
+    again = prepare(packed, tmp_path, "mine", BuildTools(vocabulary, engine_for=answering), WISH)
     assert (again.phases, again.card.status) == (("verify",), "verified")
     (again.directory / GRAPH / "head.data").write_bytes(b"cut short")
     told = compare(again.card, again.directory, this_machine())
@@ -115,16 +119,18 @@ def test_what_decides_the_files_decides_the_version(
 ) -> None:
     """The numbers of the wish among it."""
     directory = bare.directory
-    other = prepare(packed, tmp_path, directory.parent.name, Means(vocabulary), FEWER)
+    other = prepare(packed, tmp_path, directory.parent.name, BuildTools(vocabulary), FEWER)
     assert other.directory.name != directory.name
-    again = prepare(packed, directory.parents[1], directory.parent.name, Means(vocabulary), WISH)
+    again = prepare(
+        packed, directory.parents[1], directory.parent.name, BuildTools(vocabulary), WISH
+    )
     assert (again.directory, again.phases) == (directory, ())
 
 
 def test_removing_a_version_takes_what_a_runtime_kept_beside_it(
     tmp_path: Path, packed: Path, vocabulary: Vocabulary
 ) -> None:
-    built = prepare(packed, tmp_path, "mine", Means(vocabulary), WISH)
+    built = prepare(packed, tmp_path, "mine", BuildTools(vocabulary), WISH)
     kept = built.directory.with_name(f"{built.card.version}.cache")
     (kept / "sm120").mkdir(parents=True)
     (kept / "sm120" / "head.cache").write_bytes(b"compiled here")

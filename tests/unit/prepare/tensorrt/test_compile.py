@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.prepare import card as cards
-from trt_responses.prepare.card import compare, read_card, this_machine
-from trt_responses.prepare.chain import chain_of, plan_of
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
+from tests.support.graphs import spec_of
+from trt_responses.prepare.card import CARD, chain_of, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import FINISHED, engine_file, sha256_of
 from trt_responses.prepare.graph.weights import input_name
 from trt_responses.prepare.hardware import visible_gpus
+from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.pipeline import BuildTools, Built
+from trt_responses.prepare.shelf import difference
 from trt_responses.prepare.tensorrt.binding import binding
-from trt_responses.prepare.tensorrt.build import Means, prepare
-from trt_responses.prepare.tensorrt.finished import MADE
-from trt_responses.prepare.tensorrt.job import compiled
-from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.build import Compiler, prepare
+from trt_responses.prepare.tensorrt.job import CompileResult, compiled
+from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.plan_file import release_in
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.llamacpp.build import Built
-    from trt_responses.prepare.tensorrt.job import Job, Result
+    from trt_responses.prepare.tensorrt.job import CompileJob
     from trt_responses.prepare.tensorrt.network import Listing
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.xdist_group("tensorrt")  # its fixtures are made once p
 SMALL = replace(TINY, layers=2, intermediate=1024, experts=16)
 """Experts that weigh enough to see how they are kept: 3.1 million weights a layer."""
 EXPERT_WEIGHTS = 3 * SMALL.experts * SMALL.hidden * SMALL.intermediate
-WISH = Wish(length=512, chunk=128, top=20)
+WISH = TensorRtOptions(length=512, chunk=128, top=20)
 CHAIN = ("embed", "layers_00_00", "layers_01_01", "head")
 
 
@@ -49,7 +50,7 @@ class Made:
     """An engine, and what the compiling process told of each of its plans."""
 
     built: Built
-    results: dict[str, Result] = field(default_factory=dict)
+    results: dict[str, CompileResult] = field(default_factory=dict)
 
     def listing(self, name: str) -> Listing:
         return self.results[name].listing
@@ -59,10 +60,10 @@ class Watched:
     """The real compiler; remembers results, and stops like a killed run before one of them."""
 
     def __init__(self, stop_before: int | None = None) -> None:
-        self.results: dict[str, Result] = {}
+        self.results: dict[str, CompileResult] = {}
         self._stop_before = stop_before
 
-    def __call__(self, job: Job) -> Result:
+    def __call__(self, job: CompileJob) -> CompileResult:
         if len(self.results) == self._stop_before:
             raise KeyboardInterrupt
         plan = Path(job.plan)
@@ -70,10 +71,12 @@ class Watched:
         return result
 
 
-def made(engines: Path, checkpoint: Path, vocabulary: Vocabulary, wish: Wish) -> Made:
+def made(engines: Path, checkpoint: Path, vocabulary: Vocabulary, wish: TensorRtOptions) -> Made:
     watched = Watched()
-    means = Means(vocabulary, compiled=watched, present=lambda: None)
-    return Made(prepare(checkpoint, engines, checkpoint.name, means, wish), watched.results)
+    compiler = Compiler(compiled=watched, present=lambda: None)
+    tools = BuildTools(vocabulary)
+    built = prepare(checkpoint, engines, checkpoint.name, tools, wish, compiler=compiler)
+    return Made(built, watched.results)
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +109,11 @@ def turing(engines: Path, packed: Path, vocabulary: Vocabulary) -> Made:
 @pytest.fixture(scope="module")
 def stopped(engines: Path, plain: Path, vocabulary: Vocabulary) -> Path:
     """What a run leaves that is stopped after its first plan."""
-    means = Means(vocabulary, compiled=Watched(stop_before=1), present=lambda: None)
+    compiler = Compiler(compiled=Watched(stop_before=1), present=lambda: None)
     with pytest.raises(KeyboardInterrupt):
-        prepare(plain, engines, plain.name, means, WISH)
+        prepare(plain, engines, plain.name, BuildTools(vocabulary), WISH, compiler=compiler)
     (directory,) = (path for path in (engines / plain.name).iterdir() if path.is_dir())
-    assert (directory / MADE).exists()
+    assert (directory / FINISHED).exists()
     with pytest.raises(PrepareError, match="did not finish"):
         read_card(directory)
     return directory
@@ -125,13 +128,13 @@ def dense(stopped: Path, engines: Path, plain: Path, vocabulary: Vocabulary) -> 
 def test_one_preparation_compiles_a_chain_for_each_family_and_its_card_holds(
     two_families: Made,
 ) -> None:
-    directory, card, phases = two_families.built
+    directory, card, phases, _ = two_families.built
     assert phases == (
         *("validate", "graph"),
         *(f"{family}/{name}.plan" for family in ("sm86", "sm120") for name in CHAIN),
     )
     assert read_card(directory) == card
-    assert compare(card, directory, this_machine(), deep=True) is None
+    assert difference(card, directory, this_machine(), deep=True) is None
     chain = chain_of(card)
     assert [(f.targets, f.weights, f.exact) for f in chain.compiled] == [
         (("sm86",), "int8", True),
@@ -139,10 +142,10 @@ def test_one_preparation_compiles_a_chain_for_each_family_and_its_card_holds(
     ]
     assert (card.kind, card.status, chain.element) == ("tensorrt", "built", "bfloat16")
     assert (chain.flavour, chain.release) == ("rtx", binding().version)
-    assert not (directory / MADE).exists()
+    assert not (directory / FINISHED).exists()
     stored = {file.name for file in card.files}
     on_disk = {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
-    assert on_disk == stored | {cards.CARD}
+    assert on_disk == stored | {CARD}
 
 
 def test_every_plan_says_which_release_made_it(two_families: Made) -> None:
@@ -152,7 +155,7 @@ def test_every_plan_says_which_release_made_it(two_families: Made) -> None:
 
 
 def test_the_card_gives_back_the_graph_s_own_plan(two_families: Made, packed: Path) -> None:
-    plan = plan_of(two_families.built.card)
+    plan = spec_of(two_families.built.card)
     assert plan.architecture == open_checkpoint(packed).architecture
     assert (plan.slots, plan.length, plan.chunk, plan.top) == (4, 512, 128, 20)
     assert plan.groups == (range(1), range(1, 2))
@@ -251,14 +254,14 @@ def test_a_killed_run_is_no_engine_and_the_next_repeats_nothing_that_is_whole(
     assert stopped == dense.built.directory
     folder = chain_of(dense.built.card).compiled[0].folder
     assert dense.built.phases == (f"{folder}/layers_00_01.plan", f"{folder}/head.plan")
-    assert compare(dense.built.card, stopped, this_machine(), deep=True) is None
+    assert difference(dense.built.card, stopped, this_machine(), deep=True) is None
 
 
 def test_a_second_run_finds_everything_there(
     dense: Made, plain: Path, engines: Path, vocabulary: Vocabulary
 ) -> None:
     again = made(engines, plain, vocabulary, WISH)
-    assert again.built == (dense.built.directory, dense.built.card, ())
+    assert again.built == Built(dense.built.directory, dense.built.card, ())
 
 
 def test_plans_of_another_release_are_refused_with_the_remedy(tmp_path: Path, turing: Made) -> None:
@@ -268,17 +271,17 @@ def test_plans_of_another_release_are_refused_with_the_remedy(tmp_path: Path, tu
     with head.open("r+b") as file:
         file.seek(24)
         file.write(bytes((1, 6, 0, 9)))
-    assert "SHA-256" in (compare(card, directory, this_machine(), deep=True) or "")
-    changed = cards.engine_file(head, cards.sha256_of(head), "sm75")
+    assert "SHA-256" in (difference(card, directory, this_machine(), deep=True) or "")
+    changed = engine_file(head, sha256_of(head), "sm75")
     files = tuple(changed if file.name == changed.name else file for file in card.files)
-    told = compare(replace(card, files=files), directory, this_machine())
+    told = difference(replace(card, files=files), directory, this_machine())
     assert told is not None
     assert told.startswith("sm75/head.plan: release 1.6.0.9 of TensorRT made it, installed is 1.7")
     assert "prepare the engine again, or pip install tensorrt_rtx_cu13_libs==1.6.0.9." in told
     (directory / "sm75" / "head.plan").write_bytes(b"no plan at all, and no head of one")
-    changed = cards.engine_file(head, cards.sha256_of(head), "sm75")
+    changed = engine_file(head, sha256_of(head), "sm75")
     files = tuple(changed if file.name == changed.name else file for file in card.files)
-    told = compare(replace(card, files=files), directory, this_machine())
+    told = difference(replace(card, files=files), directory, this_machine())
     assert "sm75/head.plan: found no plan" in (told or "")
 
 
@@ -286,11 +289,13 @@ def test_what_the_compiler_cannot_do_is_told_in_its_own_words_and_leaves_no_plan
     tmp_path: Path, two_families: Made, packed: Path
 ) -> None:
     """FP4 for a GPU without it, asked past our own table: the library refuses it too. About 1 s."""
-    from trt_responses.prepare.tensorrt.job import Job
+    from trt_responses.prepare.tensorrt.job import CompileJob
 
     graph = two_families.built.directory / "graph" / "layers_00_00.onnx"
     plan = tmp_path / "layers_00_00.plan"
-    job = Job(str(packed), str(graph), str(plan), ("sm86",), "mxfp4", "bfloat16", 4, 128, 512)
+    job = CompileJob(
+        str(packed), str(graph), str(plan), ("sm86",), "mxfp4", "bfloat16", 4, 128, 512
+    )
     with pytest.raises(PrepareError, match=r"cannot compile it for sm86: .*fp4_e2m1"):
         compiled(job)
     assert list(tmp_path.iterdir()) == []

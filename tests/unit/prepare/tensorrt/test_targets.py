@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from trt_responses.cli.graph import wish_of
+from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, write_checkpoint
+from trt_responses.cli.graph import options_of
 from trt_responses.cli.main import main
 from trt_responses.prepare.checkpoint.mxfp4 import VALUES, codes
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import Tensor, widen
-from trt_responses.prepare.checkpoint.synthetic import GPT_OSS_20B, TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph.weights import dense
-from trt_responses.prepare.hardware import free_memory_bytes
+from trt_responses.prepare.memory import memory
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.tensorrt import network
 from trt_responses.prepare.tensorrt.binding import RTX_ONLY, USED, binding
-from trt_responses.prepare.tensorrt.build import Means, prepare
-from trt_responses.prepare.tensorrt.eta import Pace
-from trt_responses.prepare.tensorrt.options import Wish
+from trt_responses.prepare.tensorrt.build import Compiler, prepare
+from trt_responses.prepare.tensorrt.eta import Eta
+from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.plan_file import release_of
 from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes
 from trt_responses.prepare.tensorrt.targets import (
@@ -42,8 +43,8 @@ from trt_responses.prepare.tensorrt.weights import constant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.tensorrt.targets import Format
     from trt_responses.prepare.tensorrt.weights import Constant
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -311,17 +312,25 @@ def test_the_enterprise_builder_is_asked_for_no_gpu_but_the_one_at_hand(
 ) -> None:
     """Its binding has no word for a target; here it is the other one under its name."""
     enterprise = binding()._replace(flavour="enterprise")
-    means = Means(vocabulary, binding=lambda: enterprise, present=lambda: "sm89")
+    tools = BuildTools(vocabulary)
+    compiler = Compiler(binding=lambda: enterprise, present=lambda: "sm89")
     with pytest.raises(PrepareError, match="found sm120, expected sm89: the enterprise TensorRT"):
-        prepare(packed.directory, tmp_path, "mine", means, Wish(targets=("sm120",)))
-    means = replace(means, present=lambda: None)
+        prepare(
+            packed.directory,
+            tmp_path,
+            "mine",
+            tools,
+            TensorRtOptions(targets=("sm120",)),
+            compiler=compiler,
+        )
+    compiler = replace(compiler, present=lambda: None)
     with pytest.raises(PrepareError, match="found sm120, sm121, expected a GPU here: the enter"):
-        prepare(packed.directory, tmp_path, "mine", means, Wish())
+        prepare(packed.directory, tmp_path, "mine", tools, TensorRtOptions(), compiler=compiler)
 
 
 @dataclass
 class Case:
-    wish: Wish
+    wish: TensorRtOptions
     sentence: str
     memory_bytes: int = 64 << 30
     disk_bytes: int = 1 << 40
@@ -329,25 +338,37 @@ class Case:
 
 REFUSED = {
     "memory": Case(
-        Wish(targets=("sm120",)),
+        TensorRtOptions(targets=("sm120",)),
         r"memory: found 268\.4 MB at hand, expected 7\d\d\.\d MB to compile the embedding; stop "
         r"what else runs here, or compile on a larger machine\.",
         memory_bytes=256 << 20,
     ),
     "disk": Case(
-        Wish(targets=("sm120", "sm86")),
+        TensorRtOptions(targets=("sm120", "sm86")),
         r".*: found 100\.0 MB free, expected 2\d\d\.\d MB; make room, name fewer TARGETS, or name "
         r"another directory for engines\.",
         disk_bytes=100_000_000,
     ),
-    "target": Case(Wish(targets=("sm100",)), r"TARGETS: found 'sm100'.*B200 are not among.*"),
-    "group": Case(Wish(targets=("sm120",), group=0), r"--group: found 0, expected 1 or more.*"),
-    "length": Case(Wish(length=200_000), r"graph, length: found 200000, expected 1 to 131072\."),
-    "slots": Case(Wish(slots=65), r"graph, slots: found 65, expected 1 to 64\."),
-    "type": Case(Wish(weights="q8_0"), r"TYPE=q8_0: found kind tensorrt, expected one of mxfp4.*"),  # type: ignore[arg-type]  # what the command line lets through
-    "graph targets": Case(Wish("onnx", ("sm120",)), r"TARGETS: found sm120, expected none: a bare"),
+    "target": Case(
+        TensorRtOptions(targets=("sm100",)), r"TARGETS: found 'sm100'.*B200 are not among.*"
+    ),
+    "group": Case(
+        TensorRtOptions(targets=("sm120",), group=0), r"--group: found 0, expected 1 or more.*"
+    ),
+    "length": Case(
+        TensorRtOptions(length=200_000), r"graph, length: found 200000, expected 1 to 131072\."
+    ),
+    "slots": Case(TensorRtOptions(slots=65), r"graph, slots: found 65, expected 1 to 64\."),
+    "type": Case(
+        TensorRtOptions(weights="q8_0"),  # type: ignore[arg-type]  # the command line lets it through
+        r"TYPE=q8_0: found kind tensorrt, expected one of mxfp4.*",
+    ),
+    "graph targets": Case(
+        TensorRtOptions("onnx", ("sm120",)), r"TARGETS: found sm120, expected none: a bare"
+    ),
     "graph type": Case(
-        Wish("onnx", weights="bf16"), r"TYPE=bf16: found a bare graph, expected f32 or f16, which"
+        TensorRtOptions("onnx", weights="bf16"),
+        r"TYPE=bf16: found a bare graph, expected f32 or f16, which",
     ),
 }
 
@@ -361,20 +382,22 @@ def test_what_cannot_be_done_is_refused_in_a_sentence_before_anything_is_compile
     def never(job: object) -> None:
         pytest.fail("something was compiled")
 
-    means = Means(
-        vocabulary,
+    compiler = Compiler(
         compiled=never,  # type: ignore[arg-type]  # it does not come to a result
         present=lambda: None,
+    )
+    tools = BuildTools(
+        vocabulary,
         free_bytes=lambda path: case.disk_bytes,
         free_memory_bytes=lambda: case.memory_bytes,
     )
     with pytest.raises(PrepareError, match=f"^{case.sentence}"):
-        prepare(packed.directory, tmp_path, "mine", means, case.wish)
+        prepare(packed.directory, tmp_path, "mine", tools, case.wish, compiler=compiler)
     assert not list(tmp_path.rglob("*.onnx"))
 
 
 def test_a_container_s_limit_counts_where_it_is_the_lower_one(tmp_path: Path) -> None:
-    assert free_memory_bytes() > 64 << 20
+    assert memory().free_bytes > 64 << 20
     for folder, files in (
         ("proc", {"meminfo": "MemTotal:  900 kB\nMemAvailable:   500 kB\n"}),
         ("sys/fs/cgroup", {"memory.max": "max\n", "memory.current": "3000\n"}),
@@ -382,11 +405,11 @@ def test_a_container_s_limit_counts_where_it_is_the_lower_one(tmp_path: Path) ->
         (tmp_path / folder).mkdir(parents=True)
         for name, text in files.items():
             (tmp_path / folder / name).write_text(text)
-    assert free_memory_bytes(tmp_path) == 500 * 1024
+    assert memory(tmp_path).free_bytes == 500 * 1024
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("103000\n")
-    assert free_memory_bytes(tmp_path) == 100_000
+    assert memory(tmp_path).free_bytes == 100_000
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("2000\n")
-    assert free_memory_bytes(tmp_path) == 0
+    assert memory(tmp_path).free_bytes == 0
 
 
 @pytest.mark.parametrize("head", [b"", b"vtrt", b"GGUF" + bytes(40)])
@@ -405,17 +428,17 @@ def clock_of(*times: float) -> Callable[[], float]:
 
 def test_the_time_that_is_left_follows_what_the_first_plans_took() -> None:
     sizes = {"embed": 59 * 60e6, "layers": 119 * 60e6, "head": 59 * 60e6}
-    pace = Pace(clock_of(0.0, 30.0, 90.0), sizes)
+    pace = Eta(clock_of(0.0, 30.0, 90.0), sizes)
     assert pace.begin("embed") == "1 of 3, about 4 min left"
     assert pace.begin("layers") == "2 of 3, about 90 s left".replace("90 s", "2 min")
     assert pace.begin("head") == "3 of 3, about 30 s left"
 
 
 def test_the_command_line_says_what_it_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
-    wishes: list[Wish] = []
+    wishes: list[TensorRtOptions] = []
     monkeypatch.setattr(
         "trt_responses.cli.engine.prepare_graph",
-        lambda settings, options: bool(wishes.append(wish_of(options))),  # type: ignore[func-returns-value]  # None, as status 0
+        lambda settings, options: bool(wishes.append(options_of(options))),  # type: ignore[func-returns-value]  # None, as status 0
     )
     given = (
         "--targets sm120,SM89 --type int8 --slots 8 --length 2048 --chunk 128 --top 32 --group 4"
@@ -423,8 +446,8 @@ def test_the_command_line_says_what_it_wishes(monkeypatch: pytest.MonkeyPatch) -
     assert main(["engine", "build", "--kind", "tensorrt", *given.split()]) == 0
     assert main(["engine", "build", "--kind", "onnx"]) == 0
     assert wishes == [
-        Wish("tensorrt", ("sm120", "sm89"), "int8", 8, 2048, 128, 32, 4),
-        Wish("onnx"),
+        TensorRtOptions("tensorrt", ("sm120", "sm89"), "int8", 8, 2048, 128, 32, 4),
+        TensorRtOptions("onnx"),
     ]
 
 

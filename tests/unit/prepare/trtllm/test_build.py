@@ -18,20 +18,20 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # the judge of our YAML; it ships no types
 
 from scripts import build_engine
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.double import contract as names
 from tests.support.double.lab import GIB, GPU_HOST, H100, LAPTOP, Lab, Model, tiny_checkpoint
 from tests.support.double.llm import RequestError
 from tests.support.double.results import Fail, Script
 from trt_responses.errors import StartupError
-from trt_responses.prepare.card import Machine, compare, read_card
+from trt_responses.prepare.card import compare, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.checkpoint.synthetic import TINY, Recipe, write_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.hardware import Gpu, Hardware, gpu_facts, visible_gpus
+from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.trtllm.arguments import read_arguments, text_of, write_arguments
-from trt_responses.prepare.trtllm.build import prepare
 from trt_responses.prepare.trtllm.caches import caches_of
-from trt_responses.prepare.trtllm.plan import Prepared, Wish, served
+from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions, served
 from trt_responses.prepare.trtllm.preflight import machine_faults
 from trt_responses.prepare.trtllm.profiles import (
     CLASSES,
@@ -50,10 +50,11 @@ if TYPE_CHECKING:
     from tests.support.double.contract import Version
     from tests.support.double.words import SamplingParams
     from trt_responses.prepare.card import Card
+    from trt_responses.prepare.pipeline import Built
     from trt_responses.prepare.trtllm.profiles import GpuClass, ProfileName
     from trt_responses.tokens.vocabulary import Vocabulary
 
-LATENCY = Wish(profile="latency", context_tokens=4096)
+LATENCY = TrtLlmOptions(profile="latency", context_tokens=4096)
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +62,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_checkpoint(tmp_path_factory.mktemp("models") / "gpt-oss-tiny")
 
 
-def kept(prepared: Prepared) -> set[str]:
+def kept(prepared: Built) -> set[str]:
     return {path.name for path in prepared.directory.iterdir()}
 
 
-def machine_of(hardware: Hardware, card: Card) -> Machine:
-    return Machine(sys.byteorder, 0, card.libraries, gpu_facts(hardware.gpus))
+def machine_of(hardware: Hardware, card: Card) -> ServingMachine:
+    return ServingMachine(sys.byteorder, 0, card.libraries, gpu_facts(hardware.gpus))
 
 
 # --- without a GPU ------------------------------------------------------------------------------
@@ -77,15 +78,15 @@ def test_without_a_gpu_it_is_planned_and_says_what_it_would_take(
 ) -> None:
     lab = Lab(vocabulary, LAPTOP)
     wish = replace(LATENCY, gpu_class="blackwell", gpus=4)
-    prepared = prepare(checkpoint, tmp_path, "tiny", lab.means, wish)
+    prepared = lab.prepare(checkpoint, tmp_path, "tiny", wish)
     assert prepared.card.status == "planned"
     assert not lab.starts
     assert kept(prepared) == {"card.json", "checkpoint.json", "env", "llm_args.yaml"}
     arguments = prepared.directory / "llm_args.yaml"
     assert arguments.read_text().startswith("# Profile latency for blackwell GPUs.\n")
     assert read_arguments(arguments)["moe_config"] == {"backend": "TRTLLM"}
-    assert prepared.exit_status == 3
-    said = "\n".join(prepared.sentences())
+    assert EXIT_STATUS[prepared.card.status] == 3
+    said = "\n".join(prepared.notes)
     assert "TensorRT-LLM is not installed" in said
     assert "nvidia-smi was not found" in said
 
@@ -93,8 +94,8 @@ def test_without_a_gpu_it_is_planned_and_says_what_it_would_take(
 def test_a_plan_is_never_served_and_is_made_once(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
-    first = prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary, LAPTOP).means, LATENCY)
-    again = prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary, LAPTOP).means, LATENCY)
+    first = Lab(vocabulary, LAPTOP).prepare(checkpoint, tmp_path, "tiny", LATENCY)
+    again = Lab(vocabulary, LAPTOP).prepare(checkpoint, tmp_path, "tiny", LATENCY)
     assert (first.phases, again.phases) == (("validate", "plan"), ())
     difference = compare(first.card, first.directory, machine_of(LAPTOP, first.card))
     assert difference is not None
@@ -120,7 +121,7 @@ def test_on_a_gpu_host_it_is_verified_by_two_starts_with_the_same_ids(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     lab = Lab(vocabulary)
-    prepared = prepare(checkpoint, tmp_path, "tiny", lab.means, LATENCY)
+    prepared = lab.prepare(checkpoint, tmp_path, "tiny", LATENCY)
     assert prepared.phases == ("validate", "plan", "start", "warm-up", "restart")
     card = prepared.card
     assert (card.kind, card.status, card.weight_type) == ("trtllm", "verified", "mxfp4")
@@ -133,7 +134,7 @@ def test_on_a_gpu_host_it_is_verified_by_two_starts_with_the_same_ids(
     }
     assert card.libraries["tensorrt_llm"] == "1.2.1"
     assert card.greedy_ids == (100, 101, 102, CONTROL.return_, 100, 101, 102, CONTROL.call)
-    assert (prepared.exit_status, len(prepared.sentences())) == (0, 1)
+    assert (EXIT_STATUS[prepared.card.status], prepared.notes) == (0, ())
     assert lab.double.misuse == []
     assert [llm.is_shut_down for llm in lab.double.llms] == [True, True]
 
@@ -141,7 +142,7 @@ def test_on_a_gpu_host_it_is_verified_by_two_starts_with_the_same_ids(
 def test_the_report_holds_both_starts_every_graph_size_and_a_plot(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
-    prepared = prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary).means, LATENCY)
+    prepared = Lab(vocabulary).prepare(checkpoint, tmp_path, "tiny", LATENCY)
     report = json.loads((prepared.directory / "warmup_report.json").read_text())
     assert [batch["size"] for batch in report["cold"]["batches"]] == [1, 2, 4, 8, 16, 32, 64]
     assert [batch["tokens"] for batch in report["cold"]["batches"]][-1] == 64 * 4
@@ -159,7 +160,7 @@ def test_caches_are_in_the_engines_directory_keyed_by_version_gpu_and_arguments(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     lab = Lab(vocabulary)
-    prepared = prepare(checkpoint, tmp_path, "tiny", lab.means, LATENCY)
+    prepared = lab.prepare(checkpoint, tmp_path, "tiny", LATENCY)
     arguments = read_arguments(prepared.directory / "llm_args.yaml")
     caches = caches_of(prepared.directory, "1.2.1", "90", arguments)
     assert [path.name for path in (prepared.directory / "cache").iterdir()] == [
@@ -180,13 +181,13 @@ def test_caches_are_in_the_engines_directory_keyed_by_version_gpu_and_arguments(
 def test_a_prepared_engine_is_found_again_and_rewarmed_only_when_asked(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
-    first = prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary).means, LATENCY)
+    first = Lab(vocabulary).prepare(checkpoint, tmp_path, "tiny", LATENCY)
     lab = Lab(vocabulary)
-    assert prepare(checkpoint, tmp_path, "tiny", lab.means, LATENCY).phases == ()
+    assert lab.prepare(checkpoint, tmp_path, "tiny", LATENCY).phases == ()
     assert not lab.starts
     (cache,) = (first.directory / "cache").iterdir()
     (cache / "autotuner.json").write_text("old")
-    renewed = prepare(checkpoint, tmp_path, "tiny", lab.means, replace(LATENCY, rewarm=True))
+    renewed = lab.prepare(checkpoint, tmp_path, "tiny", replace(LATENCY, rewarm=True))
     assert renewed.phases == ("plan", "start", "warm-up", "restart")
     assert not (cache / "autotuner.json").exists()
     assert (cache.with_name(f"stale-{cache.name}") / "autotuner.json").read_text() == "old"
@@ -195,7 +196,7 @@ def test_a_prepared_engine_is_found_again_and_rewarmed_only_when_asked(
 def test_a_stale_cache_is_set_aside_before_anything_is_started(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
-    prepared = prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary).means, LATENCY)
+    prepared = Lab(vocabulary).prepare(checkpoint, tmp_path, "tiny", LATENCY)
     stranger = prepared.directory / "cache" / "1.2.0-sm90-00000000"
     stranger.mkdir()
     (stranger / "autotuner.json").write_text("{}")
@@ -211,11 +212,11 @@ def test_other_ids_at_the_second_start_are_told_and_not_verified(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     lab = Lab(vocabulary, script=Model(vocabulary, drifts=True))
-    prepared = prepare(checkpoint, tmp_path, "tiny", lab.means, LATENCY)
+    prepared = lab.prepare(checkpoint, tmp_path, "tiny", LATENCY)
     assert prepared.card.status == "built"
-    assert prepared.exit_status == 1
-    assert "other greedy ids" in prepared.sentences()[1]
-    again = prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary).means, LATENCY)
+    assert EXIT_STATUS[prepared.card.status] == 1
+    assert "other greedy ids" in prepared.notes[0]
+    again = Lab(vocabulary).prepare(checkpoint, tmp_path, "tiny", LATENCY)
     assert (again.directory, again.card.status) == (prepared.directory, "verified")
 
 
@@ -226,7 +227,7 @@ def test_an_engine_that_fails_leaves_no_card(
         return Script((Fail(RequestError("no kernel for this GPU")),))
 
     with pytest.raises(StartupError, match="no kernel for this GPU"):
-        prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary, script=fails).means, LATENCY)
+        Lab(vocabulary, script=fails).prepare(checkpoint, tmp_path, "tiny", LATENCY)
     assert not list(tmp_path.rglob("card.json"))
 
 
@@ -234,7 +235,7 @@ def test_each_phase_says_its_place_and_about_how_much_time_is_left(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     lab = Lab(vocabulary)
-    prepared = prepare(checkpoint, tmp_path, "tiny", lab.means, LATENCY)
+    prepared = lab.prepare(checkpoint, tmp_path, "tiny", LATENCY)
     assert lab.told == [
         "validate (1 of 5, about 8 min left)",
         "plan (2 of 5, about 8 min left)",
@@ -245,7 +246,7 @@ def test_each_phase_says_its_place_and_about_how_much_time_is_left(
     took = prepared.card.seconds
     assert took.keys() == {"validate", "plan", "start", "warm-up", "restart"}
     lab = Lab(vocabulary)
-    prepare(checkpoint, tmp_path, "tiny", lab.means, replace(LATENCY, rewarm=True))
+    lab.prepare(checkpoint, tmp_path, "tiny", replace(LATENCY, rewarm=True))
     left = took["start"] + took["warm-up"] + took["restart"]
     assert lab.told[1] == f"start (3 of 5, about {left / 60:.0f} min left)"
 
@@ -268,7 +269,7 @@ def test_a_machine_with_another_gpu_or_driver_is_refused_by_name(
     change: dict[str, str],
     sentence: str,
 ) -> None:
-    prepared = prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary).means, LATENCY)
+    prepared = Lab(vocabulary).prepare(checkpoint, tmp_path, "tiny", LATENCY)
     gpu = replace(H100, **change)  # type: ignore[arg-type]  # each its own field
     other = machine_of(replace(GPU_HOST, gpus=(gpu,)), prepared.card)
     assert sentence in (compare(prepared.card, prepared.directory, other) or "")
@@ -278,7 +279,7 @@ def test_what_the_card_names_is_compared_before_weights(
     checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     source = shutil.copytree(checkpoint, tmp_path / "source")
-    prepared = prepare(source, tmp_path, "tiny", Lab(vocabulary).means, LATENCY)
+    prepared = Lab(vocabulary).prepare(source, tmp_path, "tiny", LATENCY)
     card, directory = prepared.card, prepared.directory
     here = machine_of(GPU_HOST, card)
     assert compare(card, directory, here) is None
@@ -352,17 +353,17 @@ def test_a_checkpoint_that_the_package_would_not_read_is_refused(
     (bare / "tokenizer.json").unlink()
     lab = Lab(vocabulary)
     with pytest.raises(PrepareError, match=r"tokenizer\.json: found no such file"):
-        prepare(bare, tmp_path, "tiny", lab.means, LATENCY)
+        lab.prepare(bare, tmp_path, "tiny", LATENCY)
     unguided = replace(LATENCY, overrides={"guided_decoding_backend": None})
-    assert prepare(bare, tmp_path, "tiny", lab.means, unguided).card.status == "verified"
+    assert lab.prepare(bare, tmp_path, "tiny", unguided).card.status == "verified"
     (bare / "rank0.engine").write_bytes(b"")
     with pytest.raises(PrepareError, match="engine of trtllm-build"):
-        prepare(bare, tmp_path, "tiny", lab.means, LATENCY)
+        lab.prepare(bare, tmp_path, "tiny", LATENCY)
     original = write_checkpoint(
         tmp_path / "original", Recipe(replace(TINY, layers=1), layout="original", sparse=True)
     )
     with pytest.raises(PrepareError, match="original layout"):
-        prepare(original, tmp_path, "tiny", lab.means, LATENCY)
+        lab.prepare(original, tmp_path, "tiny", LATENCY)
 
 
 @pytest.mark.parametrize(
@@ -392,30 +393,33 @@ def test_what_the_package_would_misread_is_refused_by_name(
     config = json.loads((changed / name).read_text())
     (changed / name).write_text(json.dumps(config | {key: value}))
     with pytest.raises(PrepareError, match=sentence):
-        prepare(changed, tmp_path, "tiny", Lab(vocabulary).means, LATENCY)
+        Lab(vocabulary).prepare(changed, tmp_path, "tiny", LATENCY)
 
 
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
-        (Wish(context_tokens=200_000), "context: found 200000, expected at most 131072"),
-        (Wish(overrides={"pipeline_parallel_size": 2}), "found 2 pipeline stages"),
-        (Wish(gpus=0), "gpus: found 0, expected 1 or more"),
-        (Wish(nodes=0), "nodes: found 0"),
-        (Wish(context_tokens=-1), "context: found -1"),
-        (Wish(overrides={"max_seq_len": 1e9}), "max_seq_len: found 1000000000.0, expected a whole"),
-        (Wish(overrides={"max_batch_size": "a"}), "max_batch_size: found 'a'"),
-        (Wish(overrides={"model": "/other"}), "expected none beside the checkpoint"),
-        (Wish(gpus=3), "4 experts cannot be shared out among 3"),
-        (Wish(gpu_class="ampere"), "'ampere', expected hopper or blackwell"),
-        (Wish(profile="fast"), "'fast', expected latency or balanced"),  # type: ignore[arg-type]
+        (TrtLlmOptions(context_tokens=200_000), "context: found 200000, expected at most 131072"),
+        (TrtLlmOptions(overrides={"pipeline_parallel_size": 2}), "found 2 pipeline stages"),
+        (TrtLlmOptions(gpus=0), "gpus: found 0, expected 1 or more"),
+        (TrtLlmOptions(nodes=0), "nodes: found 0"),
+        (TrtLlmOptions(context_tokens=-1), "context: found -1"),
+        (
+            TrtLlmOptions(overrides={"max_seq_len": 1e9}),
+            "max_seq_len: found 1000000000.0, expected a whole",
+        ),
+        (TrtLlmOptions(overrides={"max_batch_size": "a"}), "max_batch_size: found 'a'"),
+        (TrtLlmOptions(overrides={"model": "/other"}), "expected none beside the checkpoint"),
+        (TrtLlmOptions(gpus=3), "4 experts cannot be shared out among 3"),
+        (TrtLlmOptions(gpu_class="ampere"), "'ampere', expected hopper or blackwell"),
+        (TrtLlmOptions(profile="fast"), "'fast', expected latency or balanced"),  # type: ignore[arg-type]
     ],
 )
 def test_a_wish_that_cannot_be_met_is_refused(
-    checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary, wish: Wish, sentence: str
+    checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary, wish: TrtLlmOptions, sentence: str
 ) -> None:
     with pytest.raises(PrepareError, match=sentence):
-        prepare(checkpoint, tmp_path, "tiny", Lab(vocabulary).means, wish)
+        Lab(vocabulary).prepare(checkpoint, tmp_path, "tiny", wish)
 
 
 # --- profiles -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Random gpt-oss checkpoints in every form that `checkpoint` reads, for tests and measurements.
+"""Random gpt-oss checkpoints in every form that can be prepared, for tests and measurements.
 
 Knows names, shapes and layouts; the model has the architecture, and nothing to say.
 """
@@ -6,17 +6,19 @@ Knows names, shapes and layouts; the model has the architecture, and nothing to 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.mxfp4 import quantised
 from trt_responses.prepare.checkpoint.open import INDEX
 from trt_responses.prepare.checkpoint.original import BLOCK_NAMES, TOP_NAMES, TRANSPOSED
 from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, write_tensors
+from trt_responses.tokens.vocabulary import VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,21 +43,22 @@ TINY = Architecture(
     rope_theta=150_000.0,
     rope_factor=32.0,
     rope_original_context=4096,
+    beta_fast=32.0,
+    beta_slow=1.0,
+    truncate=False,
+    rms_eps=1e-5,
+    vocabulary=VOCABULARY_SIZE,
+    packed=False,
 )
-GPT_OSS_20B = Architecture(
+GPT_OSS_20B = replace(
+    TINY,
     layers=24,
     hidden=2880,
     intermediate=2880,
     heads=64,
     kv_heads=8,
-    head_dim=64,
     experts=32,
     experts_per_token=4,
-    sliding_window=128,
-    context=131_072,
-    rope_theta=150_000.0,
-    rope_factor=32.0,
-    rope_original_context=4096,
 )
 
 

@@ -1,0 +1,49 @@
+"""What every preparation on the command line is given, and what is told of its outcome."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.progress import megabytes, shown_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.settings import Settings
+
+
+@contextmanager
+def build_tools(settings: Settings) -> Iterator[BuildTools]:
+    """The real vocabulary and engines; progress and what is about to be done go to stderr."""
+    from trt_responses.backends import engine_of, vocabulary  # loads every engine
+    from trt_responses.prepare.pipeline import BuildTools
+    from trt_responses.prepare.shelf import Selection
+
+    with shown_on(sys.stderr) as progress:
+        yield BuildTools(
+            vocabulary(),
+            progress,
+            lambda directory, card: engine_of(Selection(directory, card, "to verify it"), settings),
+            say=lambda sentence: print(sentence, file=sys.stderr),
+        )
+
+
+def tell(built: Built) -> None:
+    """One line of what was prepared, and one for each family of plans; nothing if it was there."""
+    card = built.card
+    if built.phases:
+        took = f"prepared in {sum(card.seconds.values()):.1f} s"
+        print(f"engine {card.name}/{card.version}: {card.status}, {took}", file=sys.stderr)
+        for family in card.chain.compiled if card.chain else ():
+            how = "exact" if family.exact else "rounded"
+            print(
+                f"  {', '.join(family.targets)}: {family.weights} experts ({how}), "
+                f"{megabytes(family.size_bytes)} of plans, at most {megabytes(family.peak_bytes)} "
+                "of memory to compile one",
+                file=sys.stderr,
+            )
+    for note in built.notes:
+        print(note, file=sys.stderr)

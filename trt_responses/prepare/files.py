@@ -1,0 +1,133 @@
+"""The files of a prepared engine: their names, their digests, and small ones written whole.
+
+Knows files and their comparison; knows no card, no checkpoint and no engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.faults import PrepareError, cut, refusal, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from _typeshed import DataclassInstance
+
+MODEL = "model.gguf"
+"""What llama.cpp serves."""
+GRAPH = "graph"
+"""The folder of ONNX files."""
+EXPERTS = "experts.safetensors"
+"""In it, what a graph that is not compiled takes as its experts' weights."""
+ARGUMENTS, CHECKPOINT = "llm_args.yaml", "checkpoint.json"
+"""What TensorRT-LLM is started with, and where its weights are."""
+FINISHED = "finished.json"
+"""What a killed run has finished, until a card is written."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFile:
+    name: str
+    size_bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+def engine_file(path: Path, sha256: str, folder: str = "") -> EngineFile:
+    """One file, by its name; by that of its folder too if it stands in one of the engine's."""
+    status = path.stat()
+    name = f"{folder}/{path.name}" if folder else path.name
+    return EngineFile(name, status.st_size, status.st_mtime_ns, sha256)
+
+
+def file_difference(file: EngineFile, directory: Path, *, deep: bool = False) -> str | None:
+    """What is wrong with one file, by size, then time, and only then (or `deep`) by digest."""
+    remedy = "prepare the engine again."
+    parts = file.name.split("/")
+    if "\\" in file.name or len(parts) > 2 or {"", ".", ".."} & {*parts}:
+        name = shown(file.name)
+        return f"files: the card names {name}, expected a file in the directory; {remedy}"
+    path = directory / file.name
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        name = cut(file.name)
+        return f"{name}: found no such file, expected {file.size_bytes} bytes; {remedy}"
+    if status.st_size != file.size_bytes:
+        return f"{file.name}: found {status.st_size} bytes, expected {file.size_bytes}; {remedy}"
+    if status.st_mtime_ns == file.mtime_ns and not deep:
+        return None
+    if (found := sha256_of(path)) != file.sha256:
+        return f"{file.name}: found SHA-256 {found[:12]}…, expected {file.sha256[:12]}…; {remedy}"
+    return None
+
+
+def sha256_of(path: Path, advance: Callable[[int], object] = lambda size_bytes: None) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            advance(len(block))
+    return digest.hexdigest()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a small file so that a crash leaves the old one or the new one."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def json_or_nothing(path: Path) -> dict[str, object]:
+    """The object in a file; an empty one where the file is missing or cut short."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_finished(directory: Path, finished: DataclassInstance) -> None:
+    """Keep what a run has finished, for the next one if this one is killed."""
+    write_whole(directory / FINISHED, json.dumps(asdict(finished), indent=2) + "\n")
+
+
+def read_finished(directory: Path, kind: type[T]) -> T | None:
+    """What a killed run has left, or None."""
+    try:
+        return decoded(kind, (directory / FINISHED).read_bytes(), FINISHED)
+    except (OSError, PrepareError):
+        return None
+
+
+def decoded(kind: type[T], text: bytes | str, where: str) -> T:
+    """A dataclass from JSON, strictly: the first missing, unknown or wrong field is refused."""
+    try:
+        return TypeAdapter(kind).validate_json(text, strict=True, extra="forbid")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+    steps = (str(step) for step in first["loc"])
+    place = ", ".join([where, *(step for step in steps if "[" not in step)])  # a union's branch
+    found, expected = shown(first["input"]), first["msg"].removeprefix("Input should be ")
+    match first["type"]:
+        case "missing":
+            found, expected = "nothing", "a value"
+        case "unexpected_keyword_argument":
+            expected = "no such field"
+        case "json_invalid":
+            found, expected = first["msg"], "JSON"
+    raise refusal(place, found, f"{expected}; prepare it again")

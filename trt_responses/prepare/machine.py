@@ -1,0 +1,48 @@
+"""What serving stands on, as far as a card can disagree with it.
+
+Knows packages by name, memory and GPUs; compares nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import field
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.hardware import gpu_facts
+from trt_responses.prepare.memory import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LIBRARIES = (
+    *("gguf", "numpy", "onnx", "onnxruntime", "tensorrt_llm", "xllamacpp"),
+    *(f"tensorrt_rtx_cu13_{part}" for part in ("bindings", "libs")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingMachine:
+    byte_order: str
+    memory_bytes: int
+    """The most that this process may use, a container's limit included."""
+    libraries: Mapping[str, str]
+    hardware: Mapping[str, str] = field(default_factory=dict)
+
+
+def this_machine() -> ServingMachine:
+    return ServingMachine(sys.byteorder, memory().total_bytes, library_versions(), gpu_facts())
+
+
+def library_versions() -> dict[str, str]:
+    """Python's release, and those of the installed packages that engines are made or served by."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,87 @@
+"""How much memory this process may use: the machine's, or the least that a control group allows.
+
+Reads Linux's own files, of both versions of control groups; knows no model and judges nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GROUPS = "sys/fs/cgroup"
+
+
+class Memory(NamedTuple):
+    total_bytes: int
+    """The most that this process can ever have."""
+    free_bytes: int
+    """What it can have now without swapping."""
+
+
+class Version(NamedTuple):
+    """Where one version of control groups says what."""
+
+    mounts: tuple[str, ...]
+    limit: str
+    used: str
+    reclaimable: str
+    """The row of `memory.stat` with file pages that the kernel drops before it refuses memory."""
+
+
+VERSION_1 = Version(
+    (f"{GROUPS}/memory",),
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "total_inactive_file",
+)
+VERSION_2 = Version((GROUPS, f"{GROUPS}/unified"), "memory.max", "memory.current", "inactive_file")
+
+
+def memory(root: Path = Path("/")) -> Memory:
+    """The machine's memory, cut to the limits of this process's group and of all groups above."""
+    rows = _rows(root / "proc/meminfo")
+    total, free = (rows.get(name, 0) * 1024 for name in ("MemTotal", "MemAvailable"))
+    for limit, used in _limits(root):
+        total, free = min(total, limit), min(free, max(limit - used, 0))
+    return Memory(total, free)
+
+
+def _limits(root: Path) -> Iterator[tuple[int, int]]:
+    """Limit and use of every group that has a limit."""
+    for line in _text(root / "proc/self/cgroup").splitlines() or ["0::/", "1:memory:/"]:
+        _, controllers, group = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        version = VERSION_1 if controllers else VERSION_2
+        for mount in version.mounts:
+            for folder in _folders(root / mount, group):
+                limit = _text(folder / version.limit).strip()
+                if limit.isdecimal():
+                    used = int(_text(folder / version.used).strip() or 0)
+                    kept = _rows(folder / "memory.stat").get(version.reclaimable, 0)
+                    yield int(limit), max(used - kept, 0)
+
+
+def _folders(mount: Path, group: str) -> list[Path]:
+    """The group's folder and those above it, up to the mount: in a container, that is its own.
+
+    A container may see its name on the host, which is no folder here; then the mount says all.
+    """
+    parts = [part for part in group.split("/") if part and part != ".."]
+    return [mount.joinpath(*parts[:n]) for n in range(len(parts), -1, -1)]
+
+
+def _rows(path: Path) -> dict[str, int]:
+    """The numbers of a file of `name value` or `name: value kB` lines."""
+    rows = (line.split() for line in _text(path).splitlines())
+    return {row[0].rstrip(":"): int(row[1]) for row in rows if row[1:] and row[1].isdecimal()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("ascii", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,253 @@
+"""The way from a checkpoint to a prepared engine, which is the same for every kind.
+
+    validate   every header and byte of the source        leaves engines/<name>/digests.json
+    …          what the target does                       leaves its files and finished.json
+    verify     the engine answers a fixed prompt
+    card       last of all, and whole                     leaves <version>/card.json
+
+A version is the digest of what went in, so the same checkpoint finds its own work again, and a run
+goes on where a killed one stopped. Knows the order; the target and the engine are handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from trt_responses.frozen import dataclass
+from trt_responses.prepare import card as cards
+from trt_responses.prepare.card import Card, Limits
+from trt_responses.prepare.digests import DIGESTS, digested, version_of
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import FINISHED, write_whole
+from trt_responses.prepare.machine import library_versions
+from trt_responses.prepare.memory import memory
+from trt_responses.prepare.phases import Phases, rounded
+from trt_responses.prepare.progress import Silent, megabytes
+from trt_responses.prepare.shelf import checked_name, locked
+from trt_responses.prepare.verify import answered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.prepare.card import Kind, Source, Status, StoredWeights
+    from trt_responses.prepare.chain import Chain
+    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.files import EngineFile
+    from trt_responses.prepare.progress import Progress
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+SPARE_BYTES = 64 << 20
+"""Disk beside the weights: the vocabulary's strings, the card, the file system's own."""
+DIGEST_BYTES_PER_S = 1e9
+"""Reading and digesting a checkpoint, for the time that is announced."""
+
+
+class Built(NamedTuple):
+    """What a preparation came to."""
+
+    directory: Path
+    card: Card
+    phases: tuple[str, ...]
+    """Those that this run had to do; empty when the engine was there already."""
+    notes: tuple[str, ...] = ()
+    """Sentences for a person: why the engine is no more than it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTools:
+    """What preparing needs beside its input; a test hands in its own clock, disk and engine."""
+
+    vocabulary: Vocabulary
+    progress: Progress = field(default_factory=Silent)
+    engine_for: Callable[[Path, Card], Engine] | None = None
+    """Makes an engine over a version's directory; without one its card says built, not verified."""
+    say: Callable[[str], object] = lambda sentence: None
+    """Takes what is about to be done, before it begins."""
+    clock: Callable[[], float] = time.monotonic
+    today: Callable[[], datetime] = lambda: datetime.now(UTC)
+    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+    free_memory_bytes: Callable[[], int] = lambda: memory().free_bytes
+
+    def check_room(self, directory: Path, needed_bytes: float, less: str = "") -> None:
+        """A refusal where the disk has no room; `less` is what the person could ask instead."""
+        needed, free = needed_bytes + SPARE_BYTES, self.free_bytes(directory)
+        if needed_bytes and free < needed:
+            raise PrepareError(
+                f"{directory}: found {megabytes(free)} free, expected {megabytes(needed)}; "
+                f"make room, {less}or name another directory for engines."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a target has made, as the card will say it."""
+
+    files: tuple[EngineFile, ...]
+    context_tokens: int
+    memory_bytes: int
+    seconds: Mapping[str, float]
+    status: Status = "built"
+    libraries: Mapping[str, str] = field(default_factory=library_versions)
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    greedy_ids: tuple[int, ...] = ()
+    chain: Chain | None = None
+
+
+class Target(Protocol):
+    """One kind of engine: what decides its files, and how they are made."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def weight_type(self) -> StoredWeights: ...
+    @property
+    def checkpoint(self) -> Checkpoint: ...
+    @property
+    def engine_for(self) -> Callable[[Path, Card], Engine] | None:
+        """What verifies it once it is built; None where nothing does, or its own phases do."""
+
+    def identity(self, source: Source) -> str:
+        """All that decides the files, as JSON: content, not times or places."""
+
+    def difference(self, card: Card, directory: Path) -> str | None:
+        """Why an earlier run's engine has to be made again; None if it still holds."""
+
+    def disk_bytes(self) -> float:
+        """What all its files take."""
+
+    def expected(self) -> Mapping[str, float]:
+        """The seconds that its phases take, as far as they can be foretold, in their order."""
+
+    def make(self, directory: Path, phases: Phases) -> Product:
+        """Make what is not there yet."""
+
+    def notes(self, card: Card) -> tuple[str, ...]:
+        """What a person should know of the outcome."""
+
+
+def prepared(
+    target: Target, engines_dir: Path, name: str, tools: BuildTools, *, wait: bool = False
+) -> Built:
+    """The engine, found or made; `wait` for another build of it, or be refused."""
+    run = _Run(target, engines_dir / checked_name(name), tools)
+    if (reason := _unwritable(run.home)) is None:
+        with locked(run.home, wait=wait):
+            return run.made()
+    if found := run.found():
+        return found
+    raise PrepareError(
+        f"{run.home} cannot be written ({reason}); name another directory for engines."
+    )
+
+
+def _unwritable(home: Path) -> str | None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        write_whole(home / "writable", "")
+        (home / "writable").unlink()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+class _Run:
+    """One run over the phases of one engine."""
+
+    def __init__(self, target: Target, home: Path, tools: BuildTools) -> None:
+        self.home = home
+        self._target = target
+        self._tools = tools
+        self._phases = Phases(tools.progress, tools.clock, target.expected(), self._announce)
+
+    def found(self) -> Built | None:
+        """What an earlier run has made, for a directory that nobody can write."""
+        if not any(self.home.glob(f"*/{cards.CARD}")):
+            return None
+        _, directory = self._validated(Phases(self._tools.progress, self._tools.clock, {}))
+        card = self._earlier(directory)
+        return None if card is None else Built(directory, card, (), self._target.notes(card))
+
+    def made(self) -> Built:
+        """What an earlier run has made, or now; under the engine's lock."""
+        source, directory = self._validated(self._phases)
+        card = self._earlier(directory)
+        if card is None or (card.status == "built" and self._target.engine_for):
+            try:
+                card = self._finished(directory, source, card)
+            except OSError as error:
+                raise PrepareError(
+                    f"{directory}: writing stopped ({error.strerror}); make room or choose another "
+                    "directory, then run `make engine` again."
+                ) from None
+        return Built(directory, card, self._phases.done, self._target.notes(card))
+
+    def _announce(self) -> None:
+        """Before the first phase."""
+        target, source = self._target, self._target.checkpoint
+        expected = target.expected()
+        seconds = sum(expected.values()) or source.size_bytes / DIGEST_BYTES_PER_S
+        self._tools.say(
+            f"Preparing {self.home.name} ({target.kind}, {target.weight_type}) from "
+            f"{megabytes(source.size_bytes)} of weights: {megabytes(target.disk_bytes())} of disk "
+            f"in {self.home}, about {rounded(seconds)}."
+        )
+
+    def _validated(self, phases: Phases) -> tuple[Source, Path]:
+        source = digested(self._target.checkpoint, self.home / DIGESTS, phases)
+        return source, self.home / version_of(self._target.identity(source))
+
+    def _earlier(self, directory: Path) -> Card | None:
+        """The card of an earlier run that nothing has happened to."""
+        with suppress(PrepareError):
+            card = cards.read_card(directory)
+            return card if self._target.difference(card, directory) is None else None
+        return None
+
+    def _finished(self, directory: Path, source: Source, card: Card | None) -> Card:
+        directory.mkdir(exist_ok=True)
+        if card is None:
+            (directory / cards.CARD).unlink(missing_ok=True)  # of files that are no longer whole
+            product = self._target.make(directory, self._phases)
+            card = self._card(directory, source, product)
+        if engine_for := self._target.engine_for:
+            card = self._verified(directory, card, engine_for)
+        cards.write_card(directory, card)
+        (directory / FINISHED).unlink(missing_ok=True)
+        return card
+
+    def _verified(
+        self, directory: Path, card: Card, engine_for: Callable[[Path, Card], Engine]
+    ) -> Card:
+        self._phases.begin("verify")
+        began = self._tools.clock()
+        ids = asyncio.run(answered(engine_for(directory, card), self._tools.vocabulary))
+        seconds = {**card.seconds, "verify": round(self._tools.clock() - began, 3)}
+        return replace(card, status="verified", seconds=seconds, greedy_ids=ids)
+
+    def _card(self, directory: Path, source: Source, product: Product) -> Card:
+        return Card(
+            schema=cards.SCHEMA,
+            kind=self._target.kind,
+            status=product.status,
+            name=self.home.name,
+            version=directory.name,
+            source=source,
+            architecture=self._target.checkpoint.architecture,
+            weight_type=self._target.weight_type,
+            libraries=product.libraries,
+            limits=Limits(product.context_tokens, product.memory_bytes),
+            files=product.files,
+            built_at=self._tools.today().isoformat(timespec="seconds"),
+            seconds=product.seconds,
+            greedy_ids=product.greedy_ids,
+            hardware=product.hardware,
+            chain=product.chain,
+        )
