@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.asgi import Client, living
 from tests.support.steering_bench import SLOTS, completed, random_wish
 from trt_responses.app import create_app

@@ -131,7 +131,7 @@ def compare(
     """The first difference between the card and what is there, with its remedy; None if none.
 
     Files are compared by size, then by time, and only when that differs (or `deep`) by digest. What
-    compiled plans say of themselves is compared by `tensorrt.served`.
+    compiled plans say of themselves is compared by `plans.chain_difference`.
     """
     for check in (_status, _place, _machine):
         if found := check(card, directory, machine):

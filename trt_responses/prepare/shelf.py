@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.prepare import card as cards
 from trt_responses.prepare.faults import PrepareError, refusal
-from trt_responses.prepare.tensorrt.served import chain_difference
+from trt_responses.prepare.plans import chain_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,10 @@ imported before `binding()` is called.
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.plans import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,13 +23,6 @@ MODULES: tuple[tuple[Flavour, str], ...] = (
     ("enterprise", "tensorrt_bindings"),
 )
 """In the order of preference: only RTX compiles for a GPU that is not there."""
-LIBRARY: Mapping[Flavour, str] = {
-    "rtx": "tensorrt_rtx_cu13_libs",
-    "enterprise": "tensorrt_cu13_libs",
-}
-"""The distribution whose version a plan carries in its header, and which must run it."""
-REMEDY = "install the extra: pip install 'trt-responses[tensorrt]'"
-
 USED: Mapping[str, tuple[str, ...]] = {
     "Builder": (
         "create_network",
@@ -92,11 +84,3 @@ def binding(modules: Sequence[tuple[Flavour, str]] = MODULES) -> Binding:
             ) from None
         return Binding(flavour, str(module.__version__), module)
     raise PrepareError(f"TensorRT: found no binding of it, expected one; {REMEDY}.")
-
-
-def library_version(flavour: Flavour) -> str | None:
-    """The installed release of the library that runs plans, without loading it."""
-    try:
-        return installed_version(LIBRARY[flavour])
-    except PackageNotFoundError:
-        return None

@@ -22,8 +22,9 @@ from trt_responses.prepare.graph.write import write
 from trt_responses.prepare.hardware import gpu_facts
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
+from trt_responses.prepare.plans import REMEDY
 from trt_responses.prepare.shelf import difference
-from trt_responses.prepare.tensorrt.binding import REMEDY, binding
+from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.eta import BYTES_PER_S, Eta
 from trt_responses.prepare.tensorrt.finished import (
     Finished,

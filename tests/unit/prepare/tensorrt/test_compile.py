@@ -24,12 +24,12 @@ from trt_responses.prepare.graph.weights import input_name
 from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools, Built
+from trt_responses.prepare.plans import release_in
 from trt_responses.prepare.shelf import difference
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
 from trt_responses.prepare.tensorrt.job import CompileResult, compiled
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
-from trt_responses.prepare.tensorrt.plan_file import release_in
 
 if TYPE_CHECKING:
     from trt_responses.prepare.tensorrt.job import CompileJob

@@ -25,12 +25,12 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.pipeline import BuildTools
+from trt_responses.prepare.plans import release_of
 from trt_responses.prepare.tensorrt import network
 from trt_responses.prepare.tensorrt.binding import RTX_ONLY, USED, binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
 from trt_responses.prepare.tensorrt.eta import Eta
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
-from trt_responses.prepare.tensorrt.plan_file import release_of
 from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes
 from trt_responses.prepare.tensorrt.targets import (
     TARGETS,

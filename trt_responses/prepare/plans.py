@@ -1,0 +1,72 @@
+"""Compiled plans as serving finds them: which release made each, and whether it runs here.
+
+Reads a plan's head and the names of installed packages; loads no library and needs no GPU.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.faults import PrepareError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.chain import Flavour
+
+LIBRARY: Mapping[Flavour, str] = {
+    "rtx": "tensorrt_rtx_cu13_libs",
+    "enterprise": "tensorrt_cu13_libs",
+}
+"""The distribution whose version a plan carries in its head, and which must run it."""
+REMEDY = "install the extra: pip install 'trt-responses[tensorrt]'"
+MAGIC = b"vtrt"
+VERSION_AT = slice(24, 28)
+"""Measured on 1.7.1.116, whose plans say 1, 7, 1, 116 there."""
+HEAD_BYTES = VERSION_AT.stop
+
+
+def release_of(head: bytes, name: str) -> str:
+    """The release in a plan's head, as `1.7.1.116`."""
+    if len(head) < HEAD_BYTES or head[:4] != MAGIC:
+        raise refusal(name, f"a head of {head[:4]!r}", f"{MAGIC!r}, a plan of TensorRT-RTX")
+    return ".".join(map(str, head[VERSION_AT]))
+
+
+def release_in(path: Path) -> str:
+    with path.open("rb") as file:
+        return release_of(file.read(HEAD_BYTES), path.name)
+
+
+def library_version(flavour: Flavour) -> str | None:
+    """The installed release of the library that runs plans, without loading it."""
+    try:
+        return version(LIBRARY[flavour])
+    except PackageNotFoundError:
+        return None
+
+
+def chain_difference(card: Card, directory: Path) -> str | None:
+    """The first plan that the installed library cannot run, with the remedy; None if all can."""
+    if card.chain is None or not card.chain.compiled:
+        return None
+    flavour = card.chain.flavour
+    assert flavour != "none"
+    installed = library_version(flavour)
+    if installed is None:
+        return f"libraries, {LIBRARY[flavour]}: it is not installed; {REMEDY}."
+    for name in (file.name for file in card.files if file.name.endswith(".plan")):
+        try:
+            found = release_in(directory / name)
+        except (OSError, PrepareError) as error:
+            return f"{name}: found no plan ({error}), expected one; prepare the engine again."
+        if found != installed:
+            return (
+                f"{name}: release {found} of TensorRT made it, installed is {installed}, and no "
+                f"release runs another's plans; prepare the engine again, or "
+                f"pip install {LIBRARY[flavour]}=={found}."
+            )
+    return None
