@@ -15,6 +15,7 @@ from trt_responses.cli.building import build_tools, tell
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.prepare import card as cards
 from trt_responses.prepare import demo, shelf
+from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
 from trt_responses.prepare.machine import this_machine
@@ -110,7 +111,7 @@ def _engine_build(options: argparse.Namespace) -> int:
     if options.checkpoint is None:
         prepare_demo(settings)
         return 0
-    name = options.name or options.checkpoint.resolve().name.lower()
+    name = options.name or checkpoint_name(options.checkpoint).lower()
     kind = options.kind or ("trtllm" if _can_trtllm(settings) else "llamacpp")
     if kind == "trtllm":
         return _prepare_trtllm(settings, name, options)

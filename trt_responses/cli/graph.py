@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.cli.building import build_tools, tell
 from trt_responses.prepare import demo
+from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.targets import TARGETS
 
@@ -75,7 +76,7 @@ def prepare_graph(settings: Settings, options: argparse.Namespace) -> int:
     if source is None:
         source = demo.demo_checkpoint(settings.engines_dir)
         name = name or f"demo-{options.kind}"
-    name = name or source.resolve().name.lower()
+    name = name or checkpoint_name(source).lower()
     prepared(settings, source, name, options_of(options), wait=options.wait)
     return 0
 

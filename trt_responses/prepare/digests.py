@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trt_responses.prepare.card import Source, SourceFile
+from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.files import json_or_nothing, sha256_of, write_whole
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def digested(checkpoint: Checkpoint, memory: Path, phases: Phases) -> Source:
         with suppress(OSError):  # what cannot be kept is read again the next time
             write_whole(memory, f"{text}\n")
     files = tuple(SourceFile(p.name, p.stat().st_size, digest) for p, digest in digests.items())
-    return Source(checkpoint.directory.resolve().name, checkpoint.layout, files)
+    return Source(checkpoint_name(checkpoint.directory), checkpoint.layout, files)
 
 
 def version_of(identity: str) -> str:

@@ -29,5 +29,7 @@ def shown(value: object) -> str:
 
 
 def cut(value: object) -> str:
+    """Text on one line, of bounded length, that every terminal and log takes."""
     text = str(value)
-    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    text = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

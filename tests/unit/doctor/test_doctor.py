@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.checkpoints import TINY
+from tests.support.cards import carded
 from tests.support.serving import serving
 from trt_responses import doctor
 from trt_responses.app import create_app
@@ -33,14 +33,6 @@ from trt_responses.doctor.store import store_check
 from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import StartupError
-from trt_responses.prepare.card import (
-    SCHEMA,
-    Card,
-    Limits,
-    Source,
-    write_card,
-)
-from trt_responses.prepare.files import engine_file, sha256_of
 from trt_responses.prepare.hardware import Gpu, Hardware
 from trt_responses.prepare.machine import ServingMachine
 from trt_responses.settings import Settings
@@ -261,29 +253,7 @@ def test_a_vocabulary_that_cannot_be_loaded_is_a_fault_with_its_remedy() -> None
 
 
 def prepared(engines_dir: Path, name: str, status: str = "verified") -> Path:
-    directory = engines_dir / name / "0123456789ab"
-    directory.mkdir(parents=True)
-    model = directory / "model.gguf"
-    model.write_bytes(b"weights")
-    card = Card(
-        schema=SCHEMA,
-        kind="llamacpp",
-        status=status,  # type: ignore[arg-type]  # each caller's is a status
-        name=name,
-        version=directory.name,
-        source=Source("tiny", "hf", ()),
-        architecture=TINY,
-        weight_type="bf16",
-        libraries={"xllamacpp": "1.0"},
-        limits=Limits(4096, 7),
-        files=(engine_file(model, sha256_of(model)),),
-        built_at="2026-01-01T00:00:00+00:00",
-        seconds={},
-        greedy_ids=(),
-        hardware={},
-    )
-    write_card(directory, card)
-    return directory
+    return carded(engines_dir, name, status=status, libraries={"xllamacpp": "1.0"})[1]
 
 
 def test_every_engines_card_is_compared_with_this_machine(tmp_path: Path) -> None:

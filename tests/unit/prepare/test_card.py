@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.checkpoints import TINY
+from tests.support.cards import SHA, card_of, carded
 from trt_responses.prepare.card import (
     CARD,
-    SCHEMA,
     Card,
     Limits,
-    Source,
-    SourceFile,
     compare,
     read_card,
-    write_card,
 )
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import EngineFile, engine_file, sha256_of
@@ -30,37 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MACHINE = ServingMachine("little", 16 << 30, {"xllamacpp": "1.0", "gguf": "0.19.0"})
-SHA = "0" * 64
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    found = tmp_path / "mine" / "0123456789ab"
-    found.mkdir(parents=True)
-    (found / "model.gguf").write_bytes(b"weights")
-    write_card(found, card_of(found))
-    return found
-
-
-def card_of(directory: Path) -> Card:
-    model = directory / "model.gguf"
-    return Card(
-        schema=SCHEMA,
-        kind="llamacpp",
-        status="verified",
-        name="mine",
-        version="0123456789ab",
-        source=Source("gpt-oss-20b", "hf", (SourceFile("config.json", 900, SHA),)),
-        architecture=TINY,
-        weight_type="bf16",
-        libraries={"xllamacpp": "1.0", "gguf": "0.19.0"},
-        limits=Limits(131_072, 7),
-        files=(engine_file(model, sha256_of(model)),),
-        built_at="2026-11-21T00:00:00+00:00",
-        seconds={"convert": 1.5, "verify": 2},
-        greedy_ids=(1, 2),
-        hardware={},
-    )
+    return carded(tmp_path)[1]
 
 
 def test_a_card_reads_back_as_it_was_written_and_agrees(directory: Path) -> None:
@@ -105,6 +75,8 @@ def test_a_field_that_disagrees_is_named_with_its_remedy(
         ({"name": "absent.gguf"}, ("absent.gguf", "no such file")),
         ({"name": "../../../etc/passwd"}, ("files", "../../../etc/passwd")),
         ({"name": ".."}, ("files", "'..'")),
+        ({"name": "x" * 300}, ("x" * 300, "no such file")),
+        ({"name": "a\0b"}, ("no such file",)),
     ],
 )
 def test_a_file_that_disagrees_is_named_with_its_remedy(
@@ -115,6 +87,17 @@ def test_a_file_that_disagrees_is_named_with_its_remedy(
     difference = compare(card, directory, MACHINE)
     assert difference is not None
     assert [word for word in (*words, "prepare the engine again.") if word not in difference] == []
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_card_that_does_not_name_what_is_served_is_refused(directory: Path, deep: bool) -> None:
+    card = card_of(directory)
+    (directory / "other").write_bytes(b"other")
+    other = engine_file(directory / "other", sha256_of(directory / "other"))
+    for files in ((), (other,)):
+        told = compare(replace(card, files=files), directory, MACHINE, deep=deep)
+        assert "files: the card does not name model.gguf, which is served" in (told or "")
+    assert compare(replace(card, files=(*card.files, other)), directory, MACHINE) is None
 
 
 def test_the_digest_is_taken_only_when_the_time_differs_or_deep_is_asked(directory: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.tokens.vocabulary import VOCABULARY_SIZE
 
 SWIGLU_LIMIT = 7.0
@@ -122,7 +122,7 @@ def from_hf(config: Config) -> Architecture:
     name = "rope_parameters" if "rope_parameters" in config else "rope_scaling"
     rope = config.get(name)
     if not isinstance(rope, dict):
-        raise refusal(f"config.json, {name}", repr(rope), "the YaRN numbers of a gpt-oss model")
+        raise refusal(f"config.json, {name}", shown(rope), "the YaRN numbers of a gpt-oss model")
     _check_fixed(f"config.json, {name}", {"rope_type": rope.get("type"), **rope}, ROPE_FIXED)
     theta = rope.get("rope_theta", config.get("rope_theta"))
     numbers = _numbers("config.json", config, HF_FIELDS)
@@ -148,7 +148,7 @@ def _check_fixed(name: str, config: Config, fixed: Mapping[str, tuple[object, ..
     for key, lawful in fixed.items():
         if (found := config.get(key)) not in lawful:
             expected = " or ".join("nothing" if v is None else repr(v) for v in lawful)
-            raise refusal(f"{name}, {key}", repr(found), expected)
+            raise refusal(f"{name}, {key}", shown(found), expected)
 
 
 def _numbers(name: str, config: Config, fields: tuple[Field, ...]) -> dict[str, float]:
@@ -158,7 +158,7 @@ def _numbers(name: str, config: Config, fields: tuple[Field, ...]) -> dict[str, 
         lawful = (int,) if field.kind is int else (int, float)
         if isinstance(value, bool) or not isinstance(value, lawful) or not 0 < value < 2**40:
             expected = "a whole number above 0" if field.kind is int else "a number above 0"
-            raise refusal(f"{name}, {field.key}", repr(value), expected)
+            raise refusal(f"{name}, {field.key}", shown(value), expected)
         found[field.attribute] = field.kind(value)
     return found
 
@@ -177,6 +177,7 @@ def _checked(numbers: dict[str, float]) -> Architecture:
             a.experts_per_token <= a.experts,
             f"at most {a.experts}",
         ),
+        ("rope_theta", a.rope_theta, a.rope_theta > 1, "more than 1"),
         ("rope factor", a.rope_factor, a.rope_factor > 1, "more than 1"),
         (
             "original context",
@@ -204,7 +205,7 @@ def _first_difference(found: object, expected: list[str]) -> str:
         count = len(found) if isinstance(found, list) else "no"
         return f"{count} entries for {len(expected)} layers"
     n = next(n for n, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1])
-    return f"{found[n]!r} at layer {n}"
+    return f"{shown(found[n])} at layer {n}"
 
 
 def _is_packed(quantization: object) -> bool:
@@ -212,5 +213,5 @@ def _is_packed(quantization: object) -> bool:
         return False
     method = quantization.get("quant_method") if isinstance(quantization, dict) else quantization
     if method != "mxfp4":
-        raise refusal("config.json, quantization_config", repr(method), "mxfp4 or none")
+        raise refusal("config.json, quantization_config", shown(method), "mxfp4 or none")
     return True

@@ -14,10 +14,10 @@ from trt_responses.prepare.checkpoint import original
 from trt_responses.prepare.checkpoint.architecture import from_hf, from_original
 from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.safetensors import read_tensors
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.faults import PrepareError, cut, refusal, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from trt_responses.prepare.checkpoint.architecture import Architecture, Config
@@ -27,6 +27,8 @@ Layout = Literal["hf", "original"]
 
 INDEX = "model.safetensors.index.json"
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
+HUB_MODEL = "models--"
+"""How the hub's cache begins the name of a model: `models--owner--name/snapshots/<revision>`."""
 MAX_CONFIG_BYTES = 1_000_000
 MAX_INDEX_BYTES = 100_000_000
 
@@ -49,6 +51,13 @@ class Checkpoint:
 
 def open_checkpoint(directory: Path) -> Checkpoint:
     """Validate a directory of either layout, or refuse it with one sentence."""
+    try:
+        return _opened(directory)
+    except OSError as error:
+        raise PrepareError(f"{cut(directory)} cannot be read ({error.strerror}).") from None
+
+
+def _opened(directory: Path) -> Checkpoint:
     if not directory.is_dir():
         raise PrepareError(f"{directory}: found no directory, expected a checkpoint directory.")
     _refuse_pickles(directory)
@@ -80,16 +89,39 @@ def _refuse_pickles(directory: Path) -> None:
 
 
 def inside(directory: Path, name: str) -> Path:
-    """The file of that name in the directory; a link that leads out of it is refused."""
+    """The file of that name in the directory; a link that leads out of it, or out of the hub's
+    cache of the same model, is refused."""
     path = directory / name
-    if not path.is_file():
-        raise PrepareError(f"{name}: found no such file in {directory}, expected one.")
-    if not path.resolve().is_relative_to(directory.resolve()):
+    if not _is_file(path):
+        raise PrepareError(f"{cut(name)}: found no such file in {directory}, expected one.")
+    homes = (directory.resolve(), *_blobs(directory))
+    if not any(path.resolve().is_relative_to(home) for home in homes):
         raise PrepareError(
-            f"{name}: found a link that leads out of {directory}, expected a file in it; copy the "
-            "checkpoint with its links resolved (`cp -rL`, or `hf download --local-dir`)."
+            f"{cut(name)}: found a link that leads out of {directory}, expected a file in it; copy "
+            "the checkpoint with its links resolved (`cp -rL`, or `hf download --local-dir`)."
         )
     return path
+
+
+def _blobs(directory: Path) -> Iterator[Path]:
+    """Where the files are that a snapshot in the hub's cache has links to."""
+    snapshots = directory.resolve().parent
+    if snapshots.name == "snapshots" and snapshots.parent.name.startswith(HUB_MODEL):
+        yield snapshots.parent / "blobs"
+
+
+def checkpoint_name(directory: Path) -> str:
+    """What a person calls it: the directory's name; the model's, for a snapshot of the hub's."""
+    for blobs in _blobs(directory):
+        return blobs.parent.name.rpartition("--")[2]
+    return directory.resolve().name
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long for any file
+        return False
 
 
 def json_object(directory: Path, name: str, max_bytes: int) -> dict[str, object]:
@@ -120,7 +152,11 @@ def _indexed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
     weight_map = json_object(directory, INDEX, MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(weight_map, dict):
         raise refusal(f"{INDEX}, weight_map", type(weight_map).__name__, "a JSON object")
-    paths = {shard: _shard(directory, name, shard) for name, shard in weight_map.items()}
+    paths: dict[str, Path] = {}
+    for name, shard in weight_map.items():
+        if not isinstance(shard, str) or shard not in paths:  # a million names may have one shard
+            path = _shard(directory, name, shard)
+            paths[path.name] = path
     tensors = _joined(paths[shard] for shard in sorted(paths))
     for name in weight_map:
         if name not in tensors:
@@ -133,12 +169,12 @@ def _indexed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
 
 
 def _shard(directory: Path, name: str, shard: object) -> Path:
-    where = f"{INDEX}, {name!r}"
+    where = f"{INDEX}, {shown(name)}"
     plain = isinstance(shard, str) and not any(c in shard for c in "/\\\0") and shard != ".."
     if not isinstance(shard, str) or not plain:
-        raise refusal(where, repr(shard), "a file name in the directory")
+        raise refusal(where, shown(shard), "a file name in the directory")
     if not shard.endswith(".safetensors"):
-        raise refusal(where, repr(shard), "a safetensors file")
+        raise refusal(where, shown(shard), "a safetensors file")
     return inside(directory, shard)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.faults import PrepareError, refusal, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 MAX_HEADER_BYTES = 100_000_000
 """The bound of the format's own library."""
+MAX_DIMENSIONS = 8
+MAX_SIZE = 1 << 48
+"""Of a dimension and of an offset: a header may say thousands of digits, and products of such
+numbers take minutes."""
 
 NUMPY_TYPE: Mapping[str, str] = {
     "F32": "<f4",
@@ -98,7 +102,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], int, int]:
-    label = f"{path.name}, tensor {name!r}"
+    label = f"{path.name}, tensor {shown(name)}"
     match entry:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [start, end]}:
             pass
@@ -106,8 +110,11 @@ def _entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], 
             raise refusal(label, "another entry", "dtype, shape and two data_offsets")
     if dtype not in NUMPY_TYPE:
         raise refusal(f"{label}, dtype", dtype, ", ".join(NUMPY_TYPE))
-    if not all(type(n) is int and n >= 0 for n in (*shape, start, end)):
-        raise refusal(label, "a size or offset that is no count", "whole numbers from 0 on")
+    if len(shape) > MAX_DIMENSIONS:
+        raise refusal(label, f"{len(shape)} dimensions", f"at most {MAX_DIMENSIONS}")
+    if not all(type(n) is int and 0 <= n < MAX_SIZE for n in (*shape, start, end)):
+        most = MAX_SIZE - 1
+        raise refusal(label, "a size or offset that is no count", f"numbers from 0 to {most}")
     expected = math.prod(shape) * np.dtype(NUMPY_TYPE[dtype]).itemsize
     if end - start != expected:
         raise refusal(label, f"{end - start} bytes", f"{expected} bytes for {dtype} {shape}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.faults import PrepareError, shown
 from trt_responses.prepare.files import json_or_nothing
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.trtllm.profiles import class_of, parallel_fault
@@ -81,7 +81,8 @@ def _config_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> I
         yield f"parallelism: found {pipeline} pipeline stages, expected 1; the model has no more."
     dtype = config.get("torch_dtype", config.get("dtype"))
     if checkpoint.layout == "hf" and dtype not in DTYPES:
-        yield f"config.json, torch_dtype: found {dtype!r}, expected 'bfloat16' or nothing."
+        found = shown(dtype)
+        yield f"config.json, torch_dtype: found {found}, expected 'bfloat16' or nothing."
     quantization = config.get("quantization_config")
     if isinstance(quantization, dict):
         kept = quantization.get("modules_to_not_convert")
@@ -98,8 +99,8 @@ def _config_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> I
             end = end.get("content")
         if end != GUIDE_END:
             yield (
-                f"tokenizer_config.json, eos_token: found {end!r}, expected {GUIDE_END!r}; it is "
-                "what ends a guide."
+                f"tokenizer_config.json, eos_token: found {shown(end)}, expected {GUIDE_END!r}; it "
+                "is what ends a guide."
             )
 
 

@@ -5,8 +5,10 @@ About 10 s in all on one core: each of a dozen conversions writes the whole voca
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -245,6 +247,56 @@ def test_a_directory_that_cannot_be_written_is_told_at_once(
     with pytest.raises(PrepareError, match=r"cannot be written .*; name another directory"):
         prepare(checkpoint, tmp_path / place, "mine", BuildTools(vocabulary, told))
     assert told.phases == []
+
+
+READER = """
+import sys
+from pathlib import Path
+from trt_responses.tokens.vocabulary import load
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.prepare.pipeline import BuildTools
+
+source, engines = map(Path, sys.argv[1:3])
+tools = BuildTools(load(), engine_for=lambda directory, card: sys.exit("was started"))
+print(prepare(source, engines, "mine", tools).phases)
+try:
+    prepare(source, engines, "mine", tools, weight_type="q8_0")
+except PrepareError as error:
+    print(error)
+"""
+CAP_DAC_OVERRIDE, PR_CAPBSET_DROP = 1, 24
+
+
+def like_anybody() -> None:
+    """From the next program on, permissions count for root too; others have no say in it."""
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
+
+
+def test_an_engine_in_a_directory_that_nobody_can_write_is_found_and_no_other_is_made(
+    tmp_path: Path, shared: Built, checkpoint: Path
+) -> None:
+    """As an image or a checkout has it that is mounted for reading only; about 2 s."""
+    engines = shutil.copytree(shared.directory.parents[1], tmp_path / "engines")
+    (engines / "mine" / "digests.json").unlink()  # of another place, where its times were others
+    folders = [engines, *(path for path in engines.rglob("*") if path.is_dir())]
+    try:
+        for folder in folders:
+            folder.chmod(0o555)
+        child = subprocess.run(
+            [sys.executable, "-c", READER, checkpoint, engines],
+            cwd=Path(__file__).parents[4],
+            preexec_fn=like_anybody,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    found, refused = child.stdout.splitlines()
+    assert found == "()"
+    assert "mine cannot be written (Permission denied); name another directory" in refused
 
 
 def test_two_builds_of_one_engine_do_not_meet(

@@ -1,0 +1,51 @@
+"""Cards of engines that were never prepared, with files that they name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scripts.checkpoints import TINY
+from trt_responses.prepare.card import SCHEMA, Card, Limits, Source, SourceFile, write_card
+from trt_responses.prepare.files import MODEL, engine_file, sha256_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHA = "0" * 64
+VERSION = "0123456789ab"
+
+
+def card_of(directory: Path) -> Card:
+    """The card of an engine of llama.cpp whose model is there."""
+    model = directory / MODEL
+    return Card(
+        schema=SCHEMA,
+        kind="llamacpp",
+        status="verified",
+        name=directory.parent.name,
+        version=directory.name,
+        source=Source("gpt-oss-20b", "hf", (SourceFile("config.json", 900, SHA),)),
+        architecture=TINY,
+        weight_type="bf16",
+        libraries={"xllamacpp": "1.0", "gguf": "0.19.0"},
+        limits=Limits(131_072, 7),
+        files=(engine_file(model, sha256_of(model)),),
+        built_at="2026-11-21T00:00:00+00:00",
+        seconds={"convert": 1.5, "verify": 2},
+        greedy_ids=(1, 2),
+        hardware={},
+    )
+
+
+def carded(
+    engines_dir: Path, name: str = "mine", *, memory_bytes: int = 7, **changes: object
+) -> tuple[Card, Path]:
+    """A card that was written, and its directory."""
+    directory = engines_dir / name / VERSION
+    directory.mkdir(parents=True)
+    (directory / MODEL).write_bytes(b"weights")
+    card = replace(card_of(directory), limits=Limits(131_072, memory_bytes))
+    card = replace(card, **changes)  # type: ignore[arg-type]  # each its own field
+    write_card(directory, card)
+    return card, directory
