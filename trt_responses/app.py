@@ -28,6 +28,8 @@ from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
 from trt_responses.telemetry.log import RunLog
+from trt_responses.telemetry.metrics import Metrics
+from trt_responses.telemetry.pace import Pace
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.arrival import Arrival
 from trt_responses.web.cors import Preflights
@@ -39,6 +41,7 @@ from trt_responses.web.guard import Guard
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
+from trt_responses.web.metrics import Counted, MetricsPage
 from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
 from trt_responses.web.stored import Stored
@@ -48,12 +51,13 @@ from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from fastapi import FastAPI
 
     from trt_responses.engine.base import Engine
+    from trt_responses.response.run import Listener
     from trt_responses.store.base import Store
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -71,16 +75,28 @@ def create_app(
     with it, as the ones named in the settings are. `sleep` is what it waits by."""
     settings = settings or Settings.from_environment()
     model = settings.model or settings.engine or "demo"
+    kind, engine_version = "given", ""  # by the program that embeds this one
     if engine is None:
         selection = backends.chosen_engine(settings)
         logger.info("%s", selection.reason)
         model = settings.model or selection.card.name
         engine = backends.engine_of(selection, settings)
+        kind, engine_version = selection.card.kind, selection.card.version
     if store is None:
         store = backends.store_of(settings, _spelled())
     keys = KeyRing(settings.owners(), from_file=settings.keys_file is not None)
     watched = _watched(settings, keys, sleep)
-    runs = Runs(_parts(settings, engine, store, model))
+    metrics = Metrics(
+        model=model,
+        engine=kind,
+        engine_version=engine_version,
+        version=__version__,
+        live_tokens=lambda: sum(run.tokens for run in runs.progress()),
+    )
+    pace = Pace(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
+    runs = Runs(_parts(settings, engine, store, model, (RunLog(), metrics, pace)))
+    _read_state(metrics, engine, runs, watched)
+    metrics.show_as(settings.metrics_names)
     background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
     keep_alive = KeepAlive(settings.keep_alive_s, sleep)
     repeats = Repeats(
@@ -92,7 +108,9 @@ def create_app(
         title="trt_responses",
         version=__version__,
         description="The OpenAI Responses API for gpt-oss style models.",
-        lifespan=_lifespan(settings, engine, store, runs, background, keep_alive, repeats, watched),
+        lifespan=_lifespan(
+            settings, engine, store, runs, background, keep_alive, repeats, watched, pace
+        ),
     )
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
     app.state.engine = engine
@@ -126,9 +144,11 @@ def create_app(
         Fields(headers),
         Models(model, int(time.time()), headers),
         HealthChecks(engine, runs, headers),
+        MetricsPage(metrics, headers, key=settings.metrics_key, keys=keys),
         Docs(headers),
     ):
         app.include_router(cold.router())
+    app.add_middleware(Counted, metrics=metrics)
     app.add_middleware(RoutingErrors, headers=headers)
     app.add_middleware(Preflights, origins=origins, headers=headers)
     app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
@@ -153,7 +173,40 @@ def _spelled() -> Spelled:
     return Spelled(vocabulary, tables.pieces)
 
 
-def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Parts:
+def _read_state(metrics: Metrics, engine: Engine, runs: Runs, watched: WatchedKeys | None) -> None:
+    """What is not counted but asked for, when the metrics are read."""
+    for name, help_text, read in (
+        (
+            "responses_running",
+            "Responses being made, as many as the engine has places for.",
+            lambda: min(len(runs), engine.limits().max_batch),
+        ),
+        (
+            "responses_waiting",
+            "Responses accepted beyond the engine's places.",
+            lambda: max(0, len(runs) - engine.limits().max_batch),
+        ),
+        ("engine_alive", "Whether it is, or can recover.", lambda: engine.health().alive),
+        ("engine_ready", "Whether it takes work now.", lambda: engine.health().ready),
+        ("draining", "Whether the server is being stopped.", lambda: runs.draining),
+    ):
+        metrics.reading(name, help_text, read)
+    if watched is not None:
+        metrics.reading("keys", "Keys of the file that are known.", lambda: len(watched))
+        metrics.reading(
+            "keys_file_fault",
+            "Whether the file as it is cannot be used, and older keys are.",
+            lambda: watched.fault is not None,
+        )
+
+
+def _parts(
+    settings: Settings,
+    engine: Engine,
+    store: Store,
+    model: str,
+    listeners: Sequence[Listener],
+) -> Parts:
     vocabulary, tokeniser, tables = _language()
     return Parts(
         engine=engine,
@@ -171,7 +224,7 @@ def _parts(settings: Settings, engine: Engine, store: Store, model: str) -> Part
         today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
         clock_s=time.time,
         clock_ns=time.monotonic_ns,
-        listener=RunLog(),
+        listeners=listeners,
         note_media=settings.note_images,
         max_calls=settings.max_calls,
     )
@@ -224,6 +277,7 @@ def _lifespan(
     keep_alive: KeepAlive,
     repeats: Repeats,
     watched: WatchedKeys | None,
+    pace: Pace,
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -243,6 +297,7 @@ def _lifespan(
                 watching,
                 keep_alive.life(),
                 repeats.life(),
+                pace.life(),
                 background.life(settings.drain_s),
             ):
                 yield

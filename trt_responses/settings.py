@@ -108,6 +108,12 @@ class Settings(BaseModel):
     keys_file: Path | None = Field(
         None, description="File of keys, beside API_KEYS; see `trt-responses keys`. It is watched."
     )
+    metrics_key: str | None = Field(
+        None, description="Key that /metrics asks for, or an admin's; none: anybody may read it."
+    )
+    metrics_names: Literal["trtllm", "vllm", "none"] = Field(
+        "trtllm", description="Whose names the metrics have too, beside our own."
+    )
     audit_file: Path | None = Field(
         None, description="Where changes of keys are noted; none: audit.jsonl in data_dir."
     )

@@ -184,7 +184,7 @@ class Stage:
             commit=commit,
             clock_s=lambda: 1_700_000_009.5,
             clock_ns=lambda: 5,
-            listener=listener,
+            listeners=() if listener is None else (listener,),
         )
 
     async def begin(self) -> asyncio.Task[Response]:

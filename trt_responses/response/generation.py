@@ -51,7 +51,9 @@ class Generation:
         self.log = log
         self.options = options
         self.prompt_tokens = len(prompt_ids)
+        self.asked_ns: int | None = None
         self.first_token_ns: int | None = None
+        self.last_token_ns: int | None = None
         self.cached_tokens: int | None = None
         self._prompt_ids = prompt_ids
         self._plan = plan
@@ -60,7 +62,6 @@ class Generation:
         self._handle: Handle | None = None
         self._segment_end: asyncio.Future[End] | None = None
         self._gate: Gate | None = None
-        self._asked = False
         self._explains = logger.isEnabledFor(logging.DEBUG)
         self._notes: list[str] = []
         self._verdict: End | None = None
@@ -134,7 +135,10 @@ class Generation:
 
     async def end(self) -> End:
         """Generate to the end, and close what is open."""
-        end = await self._all()
+        try:
+            end = await self._all()
+        finally:
+            self.last_token_ns = self._clock_ns()
         self.close(stopped=end.status == "completed")
         return end
 
@@ -185,8 +189,9 @@ class Generation:
     async def _generate(self, segment: Segment) -> End:
         if segment.max_tokens < 1:
             return End("incomplete")
-        first = not self._asked
-        self._asked = True
+        first = self.asked_ns is None
+        if first:
+            self.asked_ns = self._clock_ns()
         self._read(segment.forced)
         self._gate = segment.gate
         self._flow(None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trt_responses.engine.base import Engine
     from trt_responses.harmony.read.logprobs import ScoredReader
@@ -43,7 +43,7 @@ class Parts:
     today: Callable[[], str]
     clock_s: Callable[[], float]
     clock_ns: Callable[[], int]
-    listener: Listener | None = None
+    listeners: Sequence[Listener] = ()
     max_calls: int = 1
     """Calls in one turn, of those who do not ask for one alone."""
     note_media: bool = False

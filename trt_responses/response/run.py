@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.frozen import dataclass, replace
 from trt_responses.response.ending import End, ending, last_snapshot, usage
@@ -32,8 +32,20 @@ class RunFacts:
     response: r.Response
     repairs: Mapping[RepairKind, int]
     arrival_ns: int
+    asked_ns: int | None
+    """When the engine was asked first."""
     first_token_ns: int | None
+    last_token_ns: int | None
+    """When the engine had nothing more to say."""
     end_ns: int
+
+
+class Progress(NamedTuple):
+    """How far a run has come."""
+
+    id: str
+    first_token_ns: int | None
+    tokens: int
 
 
 class Listener(Protocol):
@@ -50,7 +62,7 @@ class Run:
         commit: Callable[[r.Response, Run], Awaitable[None]],
         clock_s: Callable[[], float],
         clock_ns: Callable[[], int],
-        listener: Listener | None = None,
+        listeners: Sequence[Listener] = (),
         seal: Callable[[r.Response, Run], Awaitable[r.Response]] | None = None,
         truncated: Sequence[str] = (),
     ) -> None:
@@ -62,12 +74,17 @@ class Run:
         self._commit = commit
         self._clock_s = clock_s
         self._clock_ns = clock_ns
-        self._listener = listener
+        self._listeners = listeners
         self._seal = seal
 
     @property
     def id(self) -> str:
         return self.log.response.id
+
+    @property
+    def progress(self) -> Progress:
+        made = self._generation
+        return Progress(made.options.request_id, made.first_token_ns, len(self.reader.kept))
 
     async def ended(self) -> None:
         """When its end is stored and told, for those who do not own it."""
@@ -121,7 +138,7 @@ class Run:
         self._generation.decide(End("failed", error))
 
     def _conclude(self, end: End, last: r.Response) -> None:
-        """The record is stored: append the terminal event, close the log, tell the listener."""
+        """The record is stored: append the terminal event, close the log, tell the listeners."""
         self.error = end.error
         self._tell(last, end)
         self.log.close()
@@ -131,13 +148,12 @@ class Run:
         self._commit, self._seal = _committed, None
 
     def _report(self, last: r.Response) -> None:
-        """To the listener, whose own faults are its own."""
-        if self._listener is None:
-            return
-        try:
-            self._listener.run_ended(self._facts(last))
-        except Exception:
-            logger.exception("the listener of %s broke", last.id)
+        """To each listener, whose own faults are its own."""
+        for listener in self._listeners:
+            try:
+                listener.run_ended(self._facts(last))
+            except Exception:
+                logger.exception("a listener of %s broke", last.id)
 
     def _tell(self, last: r.Response, end: End) -> None:
         for event in ending(last, end.error):
@@ -155,7 +171,9 @@ class Run:
             response=last,
             repairs=dict(self._generation.machine.repairs),
             arrival_ns=self._generation.options.arrival_ns,
+            asked_ns=self._generation.asked_ns,
             first_token_ns=self._generation.first_token_ns,
+            last_token_ns=self._generation.last_token_ns,
             end_ns=self._clock_ns(),
         )
 

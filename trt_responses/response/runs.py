@@ -25,13 +25,14 @@ from trt_responses.store.base import Record
 from trt_responses.wire.dialect import OPENAI
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from trt_responses.errors import ApiError
     from trt_responses.response.accepted import Accepted
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.prompt import Prompt
+    from trt_responses.response.run import Progress
     from trt_responses.response.steering.steering import SteeringRequest
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
@@ -50,6 +51,10 @@ class Runs:
 
     def __len__(self) -> int:
         return self._starting + len(self._running)
+
+    def progress(self) -> Iterator[Progress]:
+        """Of all that are being made."""
+        return (run.progress for run in self._running)
 
     async def start(
         self,
@@ -141,7 +146,7 @@ class Runs:
             commit=self._commit(prompt, owner, keep),
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,
-            listener=parts.listener,
+            listeners=parts.listeners,
             seal=sealer.whole if accepted.seals else None,
             truncated=prompt.truncated,
         )

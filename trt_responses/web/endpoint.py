@@ -47,6 +47,7 @@ class Endpoint:
             return
         except Exception as error:  # no headers have gone, so that the client can be told
             reply = reply_of(error, request, self._headers(request))
+        note_status(request, reply)
         await reply(scope, receive, send)
 
 
@@ -67,6 +68,11 @@ class RoutingErrors:
         except HTTPException as error:  # the router's, which has sent nothing
             request = Request(asked, receive)
             await reply_of(error, request, self._headers(request))(scope, receive, send)
+
+
+def note_status(request: Request, reply: ASGIApp) -> None:
+    """Where those look who count requests: nothing of ours stands between a reply and `send`."""
+    request.scope.setdefault("state", {})["status"] = getattr(reply, "status_code", 200)
 
 
 def reply_of(error: Exception, request: Request, headers: dict[str, str]) -> Response:

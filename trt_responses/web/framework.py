@@ -16,7 +16,7 @@ from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 
-from trt_responses.web.endpoint import reply_of
+from trt_responses.web.endpoint import note_status, reply_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -87,9 +87,11 @@ class ColdRoute(APIRoute):
 
         async def answered(request: Request) -> Response:
             try:
-                return await handler(request)
+                reply = await handler(request)
             except Exception as error:
-                return reply_of(error, request, request.app.state.reply_headers(request))
+                reply = reply_of(error, request, request.app.state.reply_headers(request))
+            note_status(request, reply)
+            return reply
 
         return answered
 

@@ -112,7 +112,9 @@ class Responses:
     ) -> Run:
         starts = self._background if accepted.echo.background else self._runs
         arrival_ns = request.scope["state"]["arrival_ns"]
-        return await starts.start(accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
+        run = await starts.start(accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
+        request.scope["state"]["run"] = run  # for those who count how requests end
+        return run
 
     async def _own(self, run: Run, request: Request, told: Told, *, stream: bool) -> ASGIApp:
         """The reply to the one client that a run is made for."""

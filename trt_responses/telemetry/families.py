@@ -1,0 +1,164 @@
+"""Counted and timed things, and their spelling as Prometheus text or OpenMetrics.
+
+All that does not change between two scrapes is spelled once, so that a scrape is a join of
+prefixes and numbers: prometheus-client takes 8 ms for what takes 0.1 ms here. Used on the event
+loop's thread alone, so nothing is locked. Knows no metric's meaning.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+Labels = tuple[str, ...]
+"""The values of a sample's labels, in the order of their names."""
+Kind = Literal["counter", "gauge", "histogram", "info"]
+
+
+class Family(Protocol):
+    """A metric with all its labels' values."""
+
+    @property
+    def names(self) -> Labels: ...
+
+    @property
+    def kind(self) -> Kind: ...
+
+    def samples(self) -> Iterable[tuple[Labels, object]]:
+        """The number of each sample, or the numbers of a histogram."""
+        ...
+
+
+class Counter:
+    kind: Kind = "counter"
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self._values: dict[Labels, int] = {} if names else {(): 0}
+
+    def add(self, *labels: str, by: int = 1) -> None:
+        self._values[labels] = self._values.get(labels, 0) + by
+
+    def samples(self) -> Iterable[tuple[Labels, int]]:
+        return self._values.items()
+
+
+class Reading:
+    """What is asked for at each scrape: numbers that somebody else keeps."""
+
+    def __init__(
+        self, kind: Kind, names: Labels, read: Callable[[], Mapping[Labels, float]]
+    ) -> None:
+        self.kind = kind
+        self.names = names
+        self._read = read
+
+    def samples(self) -> Iterable[tuple[Labels, float]]:
+        return self._read().items()
+
+
+class Histogram:
+    kind: Kind = "histogram"
+    names: Labels = ()
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self.bounds, value)] += times
+        self._sum += value * times
+
+    def samples(self) -> Iterable[tuple[Labels, tuple[float, ...]]]:
+        """One: the buckets' counts, each with all before it, then the count and the sum."""
+        counts = tuple(accumulate(self._counts))
+        yield (), (*counts, counts[-1], self._sum)
+
+
+class Shown:
+    """A family under a name. Several may show the same one, which is counted once."""
+
+    def __init__(
+        self,
+        name: str,
+        help_text: str,
+        family: Family,
+        *,
+        fixed: Mapping[str, str] | None = None,
+        renamed: Mapping[Labels, Labels] | None = None,
+        names: Labels | None = None,
+    ) -> None:
+        """`fixed` labels stand in each sample. `renamed` shows only the samples that it names,
+        with these values of the labels `names`."""
+        self.name = name
+        self._family = family
+        self._fixed = dict(fixed or {})
+        self._renamed = renamed
+        self._names = family.names if names is None else names
+        self._forms: dict[Labels, str] = {}
+        suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
+        kind = "gauge" if family.kind == "info" else family.kind
+        said = help_text.replace("\\", r"\\").replace("\n", r"\n")
+        self.text_head = f"# HELP {name}{suffix} {said}\n# TYPE {name}{suffix} {kind}\n"
+        self.open_head = f"# HELP {name} {said}\n# TYPE {name} {family.kind}\n"
+        self._sample = name + suffix
+
+    def lines(self) -> Iterable[str]:
+        forms = self._forms
+        for labels, value in self._family.samples():
+            if self._renamed is not None:
+                if labels not in self._renamed:
+                    continue
+                labels = self._renamed[labels]
+            if (form := forms.get(labels)) is None:
+                form = forms[labels] = self._form(labels)
+            yield form % value
+
+    def _form(self, labels: Labels) -> str:
+        """The sample with a place for its number, or all the lines of a histogram."""
+        given = self._fixed | dict(zip(self._names, labels, strict=True))
+        if not isinstance(self._family, Histogram):
+            return f"{_spelled(self._sample, given)} %s\n"
+        buckets = [
+            _spelled(f"{self.name}_bucket", given | {"le": bound}) + " %d\n"
+            for bound in (*map(repr, map(float, self._family.bounds)), "+Inf")
+        ]
+        count, total = (_spelled(f"{self.name}_{end}", given) for end in ("count", "sum"))
+        return "".join(buckets) + f"{count} %d\n{total} %s\n"
+
+
+def _spelled(name: str, labels: Mapping[str, str]) -> str:
+    if not labels:
+        return name
+    pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+    return f"{name}{{{pairs}}}"
+
+
+def _escaped(value: str) -> str:
+    """As a label's value, and as a part of what numbers are put into."""
+    value = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return value.replace("%", "%%")
+
+
+def text(shown: Iterable[Shown]) -> bytes:
+    """Prometheus text, version 0.0.4."""
+    parts: list[str] = []
+    for each in shown:
+        parts.append(each.text_head)
+        parts.extend(each.lines())
+    return "".join(parts).encode()
+
+
+def open_metrics(shown: Iterable[Shown]) -> bytes:
+    """OpenMetrics, version 1.0.0."""
+    parts: list[str] = []
+    for each in shown:
+        parts.append(each.open_head)
+        parts.extend(each.lines())
+    parts.append("# EOF\n")
+    return "".join(parts).encode()

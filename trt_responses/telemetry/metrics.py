@@ -1,0 +1,183 @@
+"""The server's metrics: what is counted, under which names, and how a scrape of it reads.
+
+No label's value comes from the free text of a request. Knows finished runs and numbers that it is
+given to ask for; knows no HTTP, no engine and no store.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.telemetry.aliases import aliases
+from trt_responses.telemetry.families import (
+    Counter,
+    Histogram,
+    Reading,
+    Shown,
+    open_metrics,
+    text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trt_responses.response.run import RunFacts
+    from trt_responses.telemetry.families import Family, Kind, Labels
+
+PREFIX = "trt_responses_"
+Names = Literal["trtllm", "vllm", "none"]
+
+# The bounds that vLLM and TensorRT-LLM share, so that dashboards for them read the same here.
+FIRST_S = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+TOKEN_S = (
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(20.0, 40.0, 80.0),
+)
+WHOLE_S = (
+    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0),
+    *(240.0, 480.0, 960.0, 1920.0, 7680.0),
+)
+PROMPT, CACHED, GENERATED = ("prompt",), ("cached",), ("generated",)
+
+
+class Metrics:
+    """A listener of runs, and everything else that is counted."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        engine: str,
+        engine_version: str,
+        version: str,
+        live_tokens: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`live_tokens` are those that running responses have generated so far."""
+        self._live_tokens = live_tokens
+        self._tokens: dict[Labels, int] = dict.fromkeys((PROMPT, CACHED, GENERATED), 0)
+        self._requests = Counter("method", "endpoint", "status", "end")
+        self._responses = Counter("end")
+        for end in ("completed", "incomplete", "failed", "cancelled"):
+            self._responses.add(end, by=0)
+        self._repairs = Counter("kind")
+        self._calls = Counter("kind")
+        tokens = Reading("counter", ("kind",), self._tokens_so_far)
+        self._queue_s, self._prefill_s, self._decode_s = (Histogram(WHOLE_S) for _ in range(3))
+        self._whole_s = Histogram(WHOLE_S)
+        self._first_token_s = Histogram(FIRST_S)
+        self.gap_s, self._mean_gap_s = Histogram(TOKEN_S), Histogram(TOKEN_S)
+        self._engine_s = Histogram(WHOLE_S)
+        self._families: dict[str, Family] = {}
+        self._shown: list[Shown] = []
+        self._model, self._engine = model, engine
+        self._info("build", "The server.", version=version)
+        self._info(
+            "model", "What is served.", model=model, engine=engine, engine_version=engine_version
+        )
+        for name, family, help_text in (
+            ("requests", self._requests, "HTTP requests, by what became of each."),
+            ("responses", self._responses, "Responses made, by how they ended."),
+            ("tokens", tokens, "Tokens; those from a cache are prompt tokens too."),
+            ("tool_calls", self._calls, "Calls that models wrote, by the kind of item."),
+            ("repairs", self._repairs, "Mended token sequences, by kind."),
+            ("queue_seconds", self._queue_s, "From arrival until the engine was asked."),
+            ("prefill_seconds", self._prefill_s, "From asking the engine to its first token."),
+            ("first_token_seconds", self._first_token_s, "From arrival to the first token."),
+            ("inter_token_seconds", self.gap_s, "Between one token and the next."),
+            ("mean_inter_token_seconds", self._mean_gap_s, "The same, a mean for each response."),
+            ("engine_seconds", self._engine_s, "From asking the engine to its last token."),
+            ("decode_seconds", self._decode_s, "From the first token to the last."),
+            ("response_seconds", self._whole_s, "From arrival to the end, stored and told."),
+        ):
+            self._show(name, help_text, family)
+        started_s = time.time()
+        self.reading("start_time_seconds", "When it started, as Unix time.", lambda: started_s)
+        self.reading("cpu_seconds", "CPU time of the process.", _cpu_s, kind="counter")
+        self.reading("resident_bytes", "Memory of the process.", _resident_bytes)
+
+    def reading(
+        self, name: str, help_text: str, read: Callable[[], float], *, kind: Kind = "gauge"
+    ) -> None:
+        """A number that is asked for at each scrape; of a truth, 1 or 0."""
+        self._show(name, help_text, Reading(kind, (), lambda: {(): +read()}))
+
+    def show_as(self, names: Names) -> None:
+        """Show the same numbers under the names that other servers' dashboards ask for, too."""
+        self._shown += aliases(self._families, names, self._model, self._engine)
+
+    def _show(self, name: str, help_text: str, family: Family) -> None:
+        self._families[name] = family
+        self._shown.append(Shown(PREFIX + name, help_text, family))
+
+    def _info(self, name: str, help_text: str, **labels: str) -> None:
+        samples: Mapping[Labels, float] = {tuple(labels.values()): 1}
+        self._show(name, help_text, Reading("info", tuple(labels), lambda: samples))
+
+    # --- what is counted ----------------------------------------------------------------------
+
+    def request_ended(self, method: str, endpoint: str, status: int, end: str) -> None:
+        self._requests.add(method, endpoint, str(status), end)
+
+    def run_ended(self, facts: RunFacts) -> None:
+        response, usage = facts.response, facts.response.usage
+        self._responses.add(response.status)
+        for kind, count in facts.repairs.items():
+            self._repairs.add(kind, by=count)
+        for item in response.output:
+            if item.type.endswith("_call"):
+                self._calls.add(item.type)
+        if usage is not None:
+            self._tokens[PROMPT] += usage.input_tokens
+            self._tokens[CACHED] += usage.input_tokens_details.cached_tokens
+            self._tokens[GENERATED] += usage.output_tokens
+        self._times(facts, usage.output_tokens if usage is not None else 0)
+
+    def _times(self, facts: RunFacts, tokens: int) -> None:
+        arrival, asked, first = facts.arrival_ns, facts.asked_ns, facts.first_token_ns
+        self._whole_s.observe((facts.end_ns - arrival) / 1e9)
+        if asked is not None:
+            self._queue_s.observe((asked - arrival) / 1e9)
+        if asked is None or first is None:
+            return
+        self._prefill_s.observe((first - asked) / 1e9)
+        self._first_token_s.observe((first - arrival) / 1e9)
+        last = facts.last_token_ns or first
+        self._engine_s.observe((last - asked) / 1e9)
+        decode_s = (last - first) / 1e9
+        self._decode_s.observe(decode_s)
+        if tokens > 1:
+            self._mean_gap_s.observe(decode_s / (tokens - 1))
+
+    def _tokens_so_far(self) -> Mapping[Labels, int]:
+        return self._tokens | {GENERATED: self._tokens[GENERATED] + self._live_tokens()}
+
+    # --- a scrape -----------------------------------------------------------------------------
+
+    def text(self) -> bytes:
+        return text(self._shown)
+
+    def open_metrics(self) -> bytes:
+        return open_metrics(self._shown)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return round(used.ru_utime + used.ru_stime, 6)
+
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def _resident_bytes() -> float:
+    """As Linux tells; 0 where nobody does."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE_BYTES
+    except OSError:
+        return 0

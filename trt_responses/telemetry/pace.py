@@ -1,0 +1,70 @@
+"""The seconds between a response's tokens, without a look at a clock for any token.
+
+Ten times a second the tokens of all running responses are counted: the time since the last count is
+shared by the tokens that have come. So sums and means are exact, and what lies between two counts
+is evened out: a stall is seen when it is longer than a tenth of a second. A clock read at each step
+would cost 2 % of a token. Knows counts and times; knows no run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from trt_responses.response.run import Progress, RunFacts
+    from trt_responses.telemetry.families import Histogram
+
+LOOK_S = 0.1
+
+
+class Pace:
+    """A listener, and a look at what is running every tenth of a second."""
+
+    def __init__(
+        self,
+        gaps_s: Histogram,
+        running: Callable[[], Iterable[Progress]],
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._gaps_s = gaps_s
+        self._running = running
+        self._clock_ns = clock_ns
+        self._counted: dict[str, tuple[int, int]] = {}
+        """Of each response: when it was counted last, and how many tokens it had."""
+
+    def look(self) -> None:
+        now_ns = self._clock_ns()
+        for run in self._running():
+            if run.first_token_ns is not None:
+                self._count(run.id, run.first_token_ns, now_ns, run.tokens)
+
+    def run_ended(self, facts: RunFacts) -> None:
+        first_ns, last_ns, usage = facts.first_token_ns, facts.last_token_ns, facts.response.usage
+        if first_ns is not None and last_ns is not None and usage is not None:
+            self._count(facts.response.id, first_ns, last_ns, usage.output_tokens)
+        self._counted.pop(facts.response.id, None)
+
+    def _count(self, response_id: str, first_ns: int, now_ns: int, tokens: int) -> None:
+        since_ns, before = self._counted.get(response_id, (first_ns, 1))
+        if (fresh := tokens - before) > 0 and now_ns >= since_ns:
+            self._gaps_s.observe((now_ns - since_ns) / fresh / 1e9, fresh)
+            self._counted[response_id] = now_ns, tokens
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """While it lasts the running responses are looked at."""
+        looking = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.wait((looking,))
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
