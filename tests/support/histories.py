@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import redis
 
+from trt_responses.errors import StoreUnavailable
 from trt_responses.store.base import Block, Record
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
@@ -161,3 +163,15 @@ def record(
 ) -> Record:
     whole = f'{{"id": "{name}", "body": "{body}"}}'.encode()
     return Record(name, owner, whole, blocks, 0, len(blocks), True, "2026-02-03", int(at))
+
+
+async def filled(store: Store) -> list[str]:
+    """Put until the disk is full; what was kept."""
+    kept = list[str]()
+    while True:
+        noise = Random(len(kept)).randbytes(30_000).hex()
+        try:
+            await store.put(record(f"r{len(kept)}", block(noise)))
+        except StoreUnavailable:
+            return kept
+        kept.append(f"r{len(kept)}")

@@ -165,6 +165,11 @@ def told(error: sqlite3.Error) -> ApiError:
             return ApiError(f"The history failed: {error}.")
 
 
+def is_full(fault: Exception) -> bool:
+    """Whether it is that the disk has no room."""
+    return isinstance(fault, sqlite3.Error) and _code(fault) == sqlite3.SQLITE_FULL
+
+
 def _code(error: sqlite3.Error) -> int:
     """The primary code; an extended one has more in its upper bits."""
     code: int = getattr(error, "sqlite_errorcode", 0)

@@ -3,7 +3,8 @@
 A change is told when it is committed: what a client has seen the end of survives `kill -9` at any
 moment. The event loop never waits for the disk: one thread writes, two read. Blocks that were read
 lately stay in memory; whether a record is still there is asked of the file each time, so that what
-another server deletes is gone here too.
+another server deletes is gone here too. A delete works on a full disk too: a reserve beside the
+file is let go for it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import asyncio
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import local
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, StoreUnavailable
 from trt_responses.store.at_rest.compress import gently, squeeze, stretch
 from trt_responses.store.at_rest.frames import joined
 from trt_responses.store.at_rest.record import at_rest
@@ -25,6 +26,7 @@ from trt_responses.store.base import Expired, Frames, Job, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
 from trt_responses.store.sqlite import file, jobs, rows
+from trt_responses.store.sqlite.reserve import Reserve
 from trt_responses.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ class SqliteStore:
         self._clock_s = clock_s
         self._open = connect
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES)
-        self._writer = Writer(self._connect, self._tidy)
+        self._reserve = Reserve(path)
+        self._writer = Writer(self._connect, self._tidy, self._reserve)
         self._readers: ThreadPoolExecutor | None = None
         self._reader = local()
         self._reading: list[sqlite3.Connection] = []
@@ -82,7 +85,7 @@ class SqliteStore:
     async def stop(self) -> None:
         if self._readers is None:
             return
-        await self._write(lambda db: None)  # what was touched
+        await self._tell_touched()
         await self._writer.stop()
         await asyncio.to_thread(self._readers.shutdown)
         self._readers = None
@@ -104,24 +107,26 @@ class SqliteStore:
             file.prepare(db, self._path)
         finally:
             db.close()
+        self._reserve.fill()
 
     def _connect(self) -> sqlite3.Connection:
         return file.tuned(self._open(self._path), self._synchronous)
 
     # --- threads ------------------------------------------------------------------------------
 
-    async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, change: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
         touched, self._touched = self._touched, {}
 
         def with_touches(db: sqlite3.Connection) -> T:
             rows.touch(db, [(used_at, each) for each, used_at in touched.items()])
             return change(db)
 
-        return await self._writer.do(with_touches if touched else change)
+        return await self._writer.do(with_touches if touched else change, frees=frees)
 
     def _tidy(self, db: sqlite3.Connection) -> None:
         rows.evict(db, self._bounds, self._clock_s())
         db.execute("PRAGMA incremental_vacuum(256)")
+        self._reserve.fill()
 
     async def _read(self, look: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._looked, look)
@@ -159,11 +164,16 @@ class SqliteStore:
         if found is not None and not isinstance(found, (Expired, Job)):
             self._touched[response_id] = time.time_ns()
             if len(self._touched) > TOUCHED_AT_MOST:
-                await self._write(lambda db: None)
+                await self._tell_touched()
         return found
 
+    async def _tell_touched(self) -> None:
+        """What has been read since the last write. On a full disk it is forgotten."""
+        with suppress(StoreUnavailable):
+            await self._write(lambda db: None)
+
     async def delete(self, response_id: str, owner: str) -> bool:
-        return await self._write(lambda db: self._delete(db, response_id, owner))
+        return await self._write(lambda db: self._delete(db, response_id, owner), frees=True)
 
     def _put(self, db: sqlite3.Connection, rest: AtRest) -> list[int]:
         numbers = rows.put(db, rest, time.time_ns())

@@ -12,10 +12,12 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from trt_responses.store.sqlite.file import told
+from trt_responses.store.sqlite.file import is_full, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from trt_responses.store.sqlite.reserve import Reserve
 
     Change = Callable[[sqlite3.Connection], object]
 
@@ -27,6 +29,7 @@ IDLE_S = 30.0
 
 class _Asked(NamedTuple):
     change: Change
+    frees: bool
     done: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -41,9 +44,11 @@ class Writer:
         self,
         connect: Callable[[], sqlite3.Connection],
         idle: Change,
+        reserve: Reserve,
     ) -> None:
         self._connect = connect
         self._idle = idle
+        self._reserve = reserve
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._thread: Thread | None = None
 
@@ -58,11 +63,14 @@ class Writer:
             await asyncio.to_thread(self._thread.join)
             self._thread = None
 
-    async def do(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """What the change returned, once it is committed. It may be made twice, if once failed."""
+    async def do(self, change: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
+        """What the change returned, once it is committed. It may be made twice, if once failed.
+
+        One that `frees` room gets the reserve where the disk is full.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
-        self._asked.put(_Asked(change, done, loop))
+        self._asked.put(_Asked(change, frees, done, loop))
         return cast("T", await done)
 
     def _run(self) -> None:
@@ -74,10 +82,35 @@ class Writer:
                 except sqlite3.Error as error:
                     _tell(batch, [told(error)] * len(batch))
                     continue
-                _tell(batch, _results(db, [asked.change for asked in batch] or [self._idle]))
+                _tell(batch, self._results(db, batch))
         finally:
             if db is not None:
                 db.close()
+
+    def _results(self, db: sqlite3.Connection, batch: Sequence[_Asked]) -> list[object]:
+        """What each returned, all committed together; if that fails, each alone, or its fault."""
+        try:
+            return _committed(db, [asked.change for asked in batch] or [self._idle])
+        except Exception as fault:  # whatever broke, whoever asked for it must hear so
+            if len(batch) > 1:
+                return [result for asked in batch for result in self._results(db, [asked])]
+            if batch and is_full(fault):
+                return [self._with_room(db, batch[0])]
+            return [_fault(fault)]
+
+    def _with_room(self, db: sqlite3.Connection, asked: _Asked) -> object:
+        """Made once more on a full disk, with the log's room, and the reserve if it frees some."""
+        if asked.frees:
+            self._reserve.release()
+        _shrink(db)
+        try:
+            (result,) = _committed(db, [asked.change])
+        except Exception as fault:
+            return _fault(fault)
+        if asked.frees:
+            _shrink(db)
+            self._reserve.fill()
+        return result
 
     def _next(self) -> Sequence[_Asked]:
         """What has been asked for by now; nothing, when nothing has been for a while."""
@@ -97,18 +130,28 @@ class Writer:
         return STOP
 
 
-def _results(db: sqlite3.Connection, changes: Sequence[Change]) -> list[object]:
-    """What each returned, all committed together; if that fails, each alone, or its fault."""
+def _shrink(db: sqlite3.Connection) -> None:
+    """Give back to the disk what the history and its log do not need, as far as may be."""
+    with suppress(sqlite3.Error):
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        db.execute("PRAGMA incremental_vacuum(256)").fetchall()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _fault(fault: Exception) -> Exception:
+    return told(fault) if isinstance(fault, sqlite3.Error) else fault
+
+
+def _committed(db: sqlite3.Connection, changes: Sequence[Change]) -> list[object]:
+    """What each returned, all committed together; or nothing is changed, and it raises."""
     try:
         db.execute("BEGIN IMMEDIATE")
         results = [change(db) for change in changes]
         db.execute("COMMIT")
-    except Exception as fault:  # whatever broke, whoever asked for it must hear so
+    except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
-        if len(changes) > 1:
-            return [result for change in changes for result in _results(db, [change])]
-        return [told(fault) if isinstance(fault, sqlite3.Error) else fault]
+        raise
     return results
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.histories import FREE, NOW, SqliteHistory, block, letters, record
+from tests.support.histories import FREE, NOW, SqliteHistory, block, filled, letters, record
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store.base import Expired, Record
 from trt_responses.store.sqlite import file
@@ -290,6 +292,82 @@ def test_a_full_disk_is_told_and_what_fits_is_still_kept(tmp_path: Path) -> None
             assert isinstance(await store.get("after", "ann"), Record)
 
     asyncio.run(story())
+
+
+class Quota(sqlite3.Connection):
+    """A disk of a fixed size: a commit needs room for its log beside all files that are there."""
+
+    directory: Path
+    size_bytes = 12 * 1024 * 1024
+    log_bytes = 256 * 1024
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        used = sum(path.stat().st_size for path in self.directory.iterdir())
+        if sql == "COMMIT" and used + self.log_bytes > self.size_bytes:
+            fault = sqlite3.OperationalError("database or disk is full")
+            fault.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise fault
+        return super().execute(sql, parameters)
+
+
+def test_a_delete_finds_room_on_a_full_disk_again_and_again(tmp_path: Path) -> None:
+    class Here(Quota):
+        directory = tmp_path
+
+    def connect(path: Path) -> sqlite3.Connection:
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Here)
+
+    async def story() -> None:
+        async with opened(tmp_path / "h.db", connect) as store:
+            kept = await filled(store)
+            assert len(kept) > 5
+            for each in kept[:3]:
+                assert await store.delete(each, "ann") is True
+                assert await store.get(each, "ann") is None
+            assert await store.delete(kept[0], "ann") is False
+            assert (tmp_path / "h.db-reserve").exists()
+            assert isinstance(await store.get(kept[3], "ann"), Record)
+
+    asyncio.run(story())
+
+
+ON_A_SMALL_DISK = """
+import asyncio, sys
+from pathlib import Path
+from tests.support.histories import FREE, filled
+from trt_responses.store.sqlite.store import SqliteStore
+
+async def story(directory):
+    store = SqliteStore(directory / "h.db", FREE)
+    await store.start()
+    kept = await filled(store)
+    print(all([await store.delete(each, "ann") for each in kept]), len(kept) > 20)
+    print(len(await filled(store)) > 20)
+    await store.stop()
+
+asyncio.run(story(Path(sys.argv[1])))
+"""
+
+
+def test_all_can_be_deleted_on_a_disk_that_is_truly_full_and_then_as_much_is_kept_again(
+    tmp_path: Path,
+) -> None:
+    script = 'mount -t tmpfs -o size=24m tmpfs "$1" && "$2" -c "$3" "$1"'
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    try:
+        may = subprocess.run([*inside[:-4], "true"], capture_output=True, check=False).returncode
+    except FileNotFoundError:
+        may = 1
+    if may != 0:
+        pytest.skip("no small disk can be made here without being root")
+    made = subprocess.run(
+        [*inside, str(tmp_path), sys.executable, ON_A_SMALL_DISK],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert made.stdout.split() == ["True", "True", "True"], made.stderr
 
 
 @pytest.mark.parametrize(
