@@ -1,4 +1,4 @@
-"""Builds the parts and joins them; the only file that knows every room."""
+"""The app: builds the parts from the settings and joins them. Only this file knows every room."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.keepalive import KeepAlive
-from trt_responses.web.stream.sse import Terms
+from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 
@@ -72,7 +72,7 @@ def create_app(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
     """The server as an ASGI app. An engine or a store that is passed in is started and stopped
-    with it, as the ones named in the settings are. `sleep` is what it waits by."""
+    with it, as those named in the settings are. `sleep` is awaited for every wait of its own."""
     settings = settings or Settings.from_environment()
     model = settings.model or settings.engine or "demo"
     kind, engine_version = "given", ""  # by the program that embeds this one
@@ -116,7 +116,7 @@ def create_app(
     app.state.engine = engine
     origins = Origins(settings.allowed_origins)
     headers = ReplyHeaders(time.monotonic_ns, origins)
-    terms = Terms(keep_alive, settings.max_backlog_bytes)
+    stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
     dialect = DIALECTS[settings.dialect]
     responses = Responses(
         runs,
@@ -124,11 +124,18 @@ def create_app(
         repeats,
         model=model,
         headers=headers,
-        terms=terms,
+        stream_limits=stream_limits,
         limits=_limits(settings),
         dialect=dialect,
     )
-    stored = Stored(store, background, headers=headers, terms=terms, dialect=dialect, sleep=sleep)
+    stored = Stored(
+        store,
+        background,
+        headers=headers,
+        stream_limits=stream_limits,
+        dialect=dialect,
+        sleep=sleep,
+    )
     guard = Guard(hosts=settings.hosts(), origins=settings.allowed_origins, keys=keys)
     app.state.guard, app.state.reply_headers = guard, headers
     app.state.anybody = Guard(hosts=("*",), origins=("*",), keys=KeyRing())
@@ -162,7 +169,7 @@ def mint(prefix: str) -> str:
 
 @cache
 def _language() -> tuple[Vocabulary, Tokeniser, Tables]:
-    """Made once, however many apps a process has."""
+    """The parts that know the vocabulary, made once however many apps a process has."""
     vocabulary = backends.vocabulary()
     return vocabulary, Tokeniser(vocabulary), Tables.of(vocabulary)
 
@@ -258,7 +265,8 @@ def _watched(
 
 
 def _sealer(settings: Settings) -> Sealer:
-    """Its keys are shared ones, or one of this server's own, which is made when it is needed."""
+    """The sealer of reasoning: with the shared keys of the settings, or with a key of this server's
+    own in its data directory, made when it is first needed."""
     path = settings.data_dir / "seal.key"
     if settings.seal_keys:
         shared = shared_keys(settings.seal_keys)

@@ -1,5 +1,5 @@
-"""The engines and the stores there are, made from the settings: which kind it is, is known here and
-in `doctor`, and nowhere else."""
+"""Engines and stores made from the settings. Only this file and `doctor` know which kinds there
+are."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @cache
 def vocabulary() -> Vocabulary:
-    """Loaded once, however many engines and apps a process has: a third of a second."""
+    """The vocabulary, loaded once however many engines and apps a process has: it takes 0.3 s."""
     return vocabularies.load()
 
 
@@ -66,12 +66,12 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
 def trtllm_over(
     checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
 ) -> Engine:
-    """TensorRT-LLM's, over a checkpoint with the arguments of a plan."""
+    """The engine of TensorRT-LLM, over a checkpoint with the arguments of a plan."""
     return TrtLlmEngine(checkpoint, arguments, variables=variables)
 
 
 def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
-    """The embedded one, over a model file."""
+    """The embedded engine, over a model file."""
     return LlamaCppEngine(
         model_path,
         context_tokens=settings.context_tokens,
@@ -82,7 +82,7 @@ def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
 
 
 def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
-    """Compiled plans on an RTX GPU, or their graph on the CPU."""
+    """The engine that runs compiled plans on an RTX GPU, or their graph on the CPU."""
     chain = chain_of(card)
     make = partial(_onnx, directory, card, settings.threads or spare_cores())
     if card.kind == "tensorrt":
@@ -107,7 +107,8 @@ def _onnx(directory: Path, card: Card, threads: int) -> Executor:
 
 
 def _rtx(directory: Path, card: Card) -> Executor:
-    """The plans of the GPU's family. What the runtime compiles for it is kept beside them."""
+    """The executor of the plans for this GPU's family. What its runtime compiles is kept beside
+    them."""
     chain, cuda = chain_of(card), Cuda(runtime())
     target = cuda.target()
     return RtxExecutor(
@@ -121,7 +122,8 @@ def _rtx(directory: Path, card: Card) -> Executor:
 
 
 def store_of(settings: Settings, spell: Spell) -> Store:
-    """The store that the settings name; what `spell` says of ids it keeps as ids alone."""
+    """The store that the settings name. Text that `spell` makes from ids is kept as the ids
+    alone."""
     bounds = Bounds(
         max_bytes=settings.store_bytes,
         max_records=settings.store_records,

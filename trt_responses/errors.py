@@ -1,4 +1,4 @@
-"""What can go wrong, once. Two trees: faults a client hears of, and faults that stop a start.
+"""Errors in two trees: those that a client is told, and those that stop a start.
 
 Knows the API's error shape and nothing of HTTP servers, events or engines.
 """
@@ -111,7 +111,7 @@ class StoreUnavailable(ApiError):
 
 
 def error_body(error: ApiError) -> ErrorBody:
-    """The one place where an error becomes the API's words."""
+    """An error as the API writes it; nothing else writes one."""
     return {
         "message": error.message,
         "type": error.type,

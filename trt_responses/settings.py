@@ -1,4 +1,4 @@
-"""Every setting, its default, and where it comes from: `TRT_RESPONSES_<FIELD>`.
+"""The settings, their defaults and bounds, read from variables named `TRT_RESPONSES_<FIELD>`.
 
 A value that cannot be used stops the start with the field's name and the reason; a variable with
 our prefix that is no setting is named in the log. Defaults are such that a laptop survives them.
@@ -42,7 +42,7 @@ REDIS_OPTIONS = {"db", "protocol"}
 
 
 def _words(value: Any) -> Any:
-    """`a,b` as a tuple; what is one already stays."""
+    """Split a text at its commas; a tuple stays as it is."""
     return (
         tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
     )
@@ -95,7 +95,7 @@ class StorePlace(NamedTuple):
 
 
 class Settings(BaseModel):
-    """How one server behaves."""
+    """All that an operator chooses for one server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -236,7 +236,7 @@ class Settings(BaseModel):
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> Settings:
-        """The environment's settings; `given` ones, if not None, come before them."""
+        """Settings from the environment; those in `given` that are not None come before them."""
         for sentence in misspelt(environment):
             logger.warning("%s", sentence)
         found = {
@@ -254,7 +254,7 @@ class Settings(BaseModel):
             raise StartupError(f"{name}: {why} (got {first['input']!r}).") from None
 
     def owners(self) -> dict[str, str]:
-        """Keys to owners."""
+        """The owner that each API key stands for."""
         owners: dict[str, str] = {}
         for place, entry in enumerate(self.api_keys, 1):
             owner, _, key = entry.partition(":")
@@ -321,7 +321,7 @@ def misspelt(environment: Mapping[str, str]) -> list[str]:
 
 
 def _redis_fault(url: str) -> str | None:
-    """Why no server can be found by this URL, if so."""
+    """The reason why a Redis URL names no server; None when it names one."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,10 +1,10 @@
-"""uvicorn's HTTP, where it would fail our clients.
+"""HTTP/1.1 connections: uvicorn's protocol, changed where it would fail our clients.
 
 Bytes that are no HTTP get the same kind of error as everything else, and not plain text without a
 request id, and never in the middle of a reply. Headers do not grow without end. And a request that
 offers an upgrade is answered as if it did not: httptools drops its body, and Java's client, for
-one, offers HTTP/2 with each first request. A client that leaves is heard although another of its
-requests waits behind the one that is answered, and one that is silent is let go (`http_silence`).
+one, offers HTTP/2 with each first request. A client that leaves is noticed although another of its
+requests waits behind the one that is answered, and a silent one is let go (`silence`).
 Knows connections; knows no app.
 """
 
@@ -19,7 +19,7 @@ import httptools
 import orjson
 
 from trt_responses.errors import ApiError, error_body
-from trt_responses.serve.silence import PIECE_BYTES, HeardProtocol
+from trt_responses.serve.silence import PIECE_BYTES, TimedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +47,8 @@ NO_HTTP = ApiError(
 )
 
 
-class Protocol(HeardProtocol):
-    """One connection. What it needs to know is set by `protocol`, for uvicorn makes it."""
+class Protocol(TimedProtocol):
+    """One connection. uvicorn makes it, so the function `protocol` sets its class attributes."""
 
     mint: Callable[[str], str]
     max_header_bytes: int
@@ -119,11 +119,11 @@ class Protocol(HeardProtocol):
             super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Called while httptools says where it has stopped."""
+        """Note where httptools has stopped: it is raising that while it calls this."""
         self._read = getattr(sys.exception(), "args", (0,))[0]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """uvicorn tells the request that came last; the one that is answered must hear it."""
+        """Tell the request that is being answered; uvicorn tells only the one that came last."""
         super().connection_lost(exc)
         self.pipeline.clear()
         cycle = self.answered
@@ -158,14 +158,15 @@ def protocol(
     read_timeout_s: float,
     clock: Clock | None = None,
 ) -> type[Protocol]:
-    """A class for uvicorn's `http`. `mint` makes request ids; the time is the event loop's."""
+    """A class to hand to uvicorn as `http`. `mint` makes request ids; without a `clock` the time is
+    the event loop's."""
     bounds = {"max_header_bytes": max_header_bytes, "read_timeout_s": read_timeout_s}
-    told = {"mint": staticmethod(mint), "clock": clock}
-    return type("Protocol", (Protocol,), told | bounds)
+    attributes = {"mint": staticmethod(mint), "clock": clock}
+    return type("Protocol", (Protocol,), attributes | bounds)
 
 
 def _parser(protocol: Protocol) -> httptools.HttpRequestParser:
-    """As uvicorn makes its own: what stands behind a last request is no fault of that."""
+    """A parser as uvicorn makes it: bytes behind a connection's last request are no error of it."""
     parser = httptools.HttpRequestParser(protocol)
     with suppress(AttributeError):  # httptools before 0.6.3
         parser.set_dangerous_leniencies(lenient_data_after_close=True)

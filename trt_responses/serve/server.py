@@ -1,4 +1,4 @@
-"""Runs the app under uvicorn: says where it listens, and ends in order when it is told to.
+"""The server: the app under uvicorn, which says where it listens and ends in order.
 
 The order of an end: refuse new work, let running work go on until the deadline, fail what is left,
 then close. Knows the app's runs; knows no request.
@@ -35,7 +35,7 @@ CLOSING_S = 5
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with a line when it is up and a drain when it goes down."""
+    """uvicorn's server, with a line on stdout when it is up and a drain when it goes down."""
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         super().__init__(_config(app, settings))
@@ -47,7 +47,8 @@ class Server(uvicorn.Server):
         """Why the engine is beyond recovery, if it is."""
 
     async def on_tick(self, counter: int) -> bool:
-        """Every tenth of a second. A process whose engine is lost ends, to be started anew."""
+        """Called every tenth of a second: a process whose engine is lost ends, to be started
+        anew."""
         health = self._health()
         if not health.alive:
             self.lost = health.reason or "it gave no reason"
@@ -103,15 +104,15 @@ def _serve(settings: Settings, address: socket.socket) -> int:
 
 
 def _lasting(settings: Settings) -> Settings:
-    """What is served outlives the server, unless the settings say otherwise."""
+    """The settings with a store that outlives the server, unless they name another."""
     if settings.store is not None:
         return settings
     return settings.model_copy(update={"store": f"sqlite:///{settings.data_dir / 'history.db'}"})
 
 
 def bound(settings: Settings) -> socket.socket:
-    """The address, taken before an engine is loaded, for somebody may have it. Nobody can connect
-    until the server listens."""
+    """A socket bound to the address, before an engine is loaded, for somebody may have the address.
+    Nobody can connect until the server listens."""
     with ExitStack() as unless_bound:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
@@ -161,5 +162,6 @@ def _hello(app: FastAPI, base: str) -> str:
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """A start that fails is told in one sentence, by `serve`'s caller, not as a stack."""
+    """A log filter: a start that fails is told in one sentence by `serve`'s caller, not as a
+    stack."""
     return not (record.exc_info or "Traceback" in record.getMessage())

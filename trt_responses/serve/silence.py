@@ -1,4 +1,4 @@
-"""Clients that owe a request and say nothing, or that have more to send than is wanted.
+"""Time limits for clients that owe a request and say nothing, or send more than is wanted.
 
 A connection is let go when it is the client's turn and `read_timeout_s` bring neither the first
 byte of a request, nor the end of a head that has begun, nor a piece or the end of a body. It has
@@ -39,7 +39,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What an event loop has of one."""
+    """The clock and the timers of an event loop."""
 
     def time(self) -> float: ...
 
@@ -47,8 +47,8 @@ class Clock(Protocol):
 
 
 class Flow(FlowControl):
-    """uvicorn's, which knows when reading went on: a client is not to blame for what was before.
-    It does not know the connection: a circle of two would outlive each until it is looked for."""
+    """uvicorn's flow control, which also knows when reading was resumed: a client is not to blame
+    for a pause of ours. It holds no connection, or each would outlive itself until a collection."""
 
     def __init__(self, transport: asyncio.Transport, now: Callable[[], float]) -> None:
         super().__init__(transport)
@@ -61,8 +61,8 @@ class Flow(FlowControl):
         super().resume_reading()
 
 
-class HeardProtocol(HttpToolsProtocol, ABC):
-    """One connection, and how long its client has been silent."""
+class TimedProtocol(HttpToolsProtocol, ABC):
+    """One connection that closes itself when its client has been silent for too long."""
 
     read_timeout_s: float
     clock: Clock | None = None
@@ -114,7 +114,8 @@ class HeardProtocol(HttpToolsProtocol, ABC):
         self._timer = self._clock.call_later(left_s, self._look)
 
     def _awaits_client(self) -> bool:
-        """Nothing is being answered, or what is being answered has not come whole."""
+        """Whether it is the client's turn: nothing is being answered, or its request is not
+        whole."""
         cycle = self.answered
         if cycle is None or cycle.response_complete:
             return True
@@ -128,7 +129,8 @@ class HeardProtocol(HttpToolsProtocol, ABC):
             self.refuse_slow()
 
     def _end_closing(self) -> None:
-        """To close is to wait until all is sent: for ever, if the client takes nothing."""
+        """Abort a closing connection whose client has taken nothing since the last look: to close
+        is to wait until everything is sent."""
         unsent = self.transport.get_write_buffer_size()
         if unsent >= self._unsent:
             self.transport.abort()

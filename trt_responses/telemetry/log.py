@@ -1,4 +1,4 @@
-"""What is told of a finished run: one log line. A listener; the core knows nothing of it."""
+"""The log line of a finished run. A listener of runs, which know nothing of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger("trt_responses.runs")
 
 
 class RunLog:
-    """Writes a line for each run: what came of it, how much, how long, and what was mended."""
+    """Writes a line for each run: its status, its tokens, its times and its repairs."""
 
     def run_ended(self, facts: RunFacts) -> None:
         response, usage = facts.response, facts.response.usage

@@ -1,4 +1,4 @@
-"""The moment a request arrived, and its id. Pure ASGI: `receive` and `send` pass untouched."""
+"""When a request arrived, and its id. An ASGI layer that leaves `receive` and `send` untouched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Arrival:
-    """Notes both in a copy of `scope["state"]`, before anything else looks at the request."""
+    """Writes both into a copy of `scope["state"]`, before anything else sees the request."""
 
     def __init__(
         self, app: ASGIApp, *, clock_ns: Callable[[], int], mint: Callable[[str], str]

@@ -1,4 +1,4 @@
-"""What every endpoint shares: how a request becomes a reply, and the shape of an error.
+"""Endpoints: how a request becomes a reply, and how an error does.
 
 A reply is an ASGI app. Knows no route.
 """
@@ -112,7 +112,7 @@ def json_reply(body: bytes, headers: dict[str, str], status: int = 200) -> Respo
 
 
 def fault(error: ApiError, headers: dict[str, str]) -> Response:
-    """An error before any headers have gone: a status and a body."""
+    """The reply with which an error is told: its status, and a body in the API's shape."""
     if error.retry_after_s is not None:
         headers = {**headers, "retry-after": str(error.retry_after_s)}
     return json_reply(orjson.dumps({"error": error_body(error)}), headers, error.status)

@@ -1,5 +1,8 @@
-"""Who may ask. A server without keys is still reachable from any web page, so
-Host and Origin are checked as well as the key. Knows headers; knows no route."""
+"""The guard: which requests are let in, by host, origin and key.
+
+A server without keys is still reachable from any web page, so Host and Origin are checked too.
+Knows headers; knows no route.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ ANYONE = ""
 
 
 class Guard:
-    """What every request has to show: a host and an origin that are known, and a key."""
+    """Lets a request in when its host and its origin are allowed and its key is known."""
 
     def __init__(self, *, hosts: Iterable[str], origins: Iterable[str], keys: KeyRing) -> None:
         self._hosts = frozenset(map(str.lower, hosts))
@@ -74,8 +77,8 @@ PORTS = {"http": ":80", "https": ":443"}
 
 
 def _host(request: Request) -> str:
-    """The one Host header. None at all, several, or one that is none are no HTTP/1.1 (RFC 9112,
-    3.2): whoever stands between may have read another one."""
+    """The one Host header. A request with none, with several, or with one that names no host is
+    refused (RFC 9112, 3.2): a proxy may have read another host than we do."""
     hosts = [value for name, value in request.scope["headers"] if name == b"host"]
     if not hosts and request.scope.get("http_version") != "1.1":
         return ""
@@ -103,7 +106,7 @@ def _own_origin(request: Request) -> tuple[str, str]:
 
 
 def _port_said(scheme: str, authority: str) -> str:
-    """An authority with its port, also where that is the scheme's own."""
+    """An authority with its port written out, also where it is the scheme's default."""
     authority = authority.lower()
     said = ":" in authority.rpartition("]")[2]
     return authority if said else authority + PORTS.get(scheme, "")

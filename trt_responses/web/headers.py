@@ -79,7 +79,7 @@ class ReplyHeaders:
 
 
 def header(request: Request, name: bytes) -> str | None:
-    """The first of this name: as the framework's own, which takes a microsecond for each."""
+    """The first header of this name. The framework's own look-up takes a microsecond each."""
     for key, value in request.scope["headers"]:
         if key == name:
             return str(value, "latin-1")
@@ -95,15 +95,15 @@ def truncated_header(ids: Sequence[str]) -> dict[str, str]:
 
 
 def named(names: Sequence[str]) -> str:
-    """Names in a header. A client chose them: what no header may hold is escaped."""
-    told = [quote(name[:NAMED_CHARS], safe="[]") for name in names[:NAMED]]
+    """Names as a header's value. A client chose them, so what no header may hold is escaped."""
+    shown = [quote(name[:NAMED_CHARS], safe="[]") for name in names[:NAMED]]
     if len(names) > NAMED:
-        told.append(f"and {len(names) - NAMED} more")
-    return ", ".join(told)
+        shown.append(f"and {len(names) - NAMED} more")
+    return ", ".join(shown)
 
 
 def dialect_of(request: Request, usual: Dialect) -> Dialect:
-    """How this request's events are spelled."""
+    """The dialect in which this request wants its events."""
     asked = header(request, DIALECT_HEADER)
     if asked is None:
         return usual

@@ -1,4 +1,4 @@
-"""Is the process alive, and does it take work."""
+"""Health checks: whether the process is alive, and whether it takes work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HealthChecks:
-    """For an orchestrator: restart when not alive, send no work when not ready."""
+    """Two answers for an orchestrator: restart when not alive, send no work when not ready."""
 
     def __init__(self, engine: Engine, runs: Runs, headers: ReplyHeaders) -> None:
         self._engine = engine

@@ -40,7 +40,7 @@ class Attempt:
         self._readers: set[object] = set()
 
     def refused(self, error: BaseException) -> None:
-        """There will be no run: those that wait for it hear the same."""
+        """Say that there will be no run: those that wait for one raise the same error."""
         if isinstance(error, Exception):
             self.run.set_exception(error)
             self.run.exception()  # heard, even when nobody waits
@@ -74,7 +74,7 @@ class Attempt:
 
 
 class Repeats:
-    """Attempts by owner and key."""
+    """The table of attempts, by owner and key."""
 
     def __init__(self, *, max_keys: int, ttl_s: float, clock_s: Callable[[], float]) -> None:
         self._max_keys = max_keys
@@ -85,7 +85,7 @@ class Repeats:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """At its end no run of the table goes on."""
+        """The time in which runs are made; those that still go on are cancelled at its end."""
         try:
             yield
         finally:

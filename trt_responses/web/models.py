@@ -1,4 +1,4 @@
-"""`/v1/models`: what this server serves, and the refusal of everything else."""
+"""`/v1/models`: the model that is served, and the refusal of every other one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/v1/responses`: a request becomes a run, and here its reader is chosen.
+"""`POST /v1/responses`: makes a run of a request, and chooses how its client reads it.
 
 The only module that knows whether a client wants a stream.
 """
@@ -35,17 +35,18 @@ if TYPE_CHECKING:
     from trt_responses.response.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
-    from trt_responses.web.stream.sse import Terms
+    from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.limits import RequestLimits
 
-    Told = dict[str, str]
+    Extra = dict[str, str]
+    """Headers of ours that a reply has besides those of every reply."""
 
 logger = logging.getLogger(__name__)
 
 
 class Responses:
-    """How a response comes to be."""
+    """The endpoints that make a response, and that count the tokens of its input."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Responses:
         *,
         model: str,
         headers: ReplyHeaders,
-        terms: Terms,
+        stream_limits: StreamLimits,
         limits: RequestLimits,
         dialect: Dialect,
     ) -> None:
@@ -64,7 +65,7 @@ class Responses:
         self._repeats = repeats
         self._model = model
         self._headers = headers
-        self._terms = terms
+        self._stream_limits = stream_limits
         self._limits = limits
         self._dialect = dialect
 
@@ -75,12 +76,12 @@ class Responses:
         dialect = dialect_of(request, self._dialect)
         accepted = accept(wanted, dialect)
         check_model(wanted.model, self._model)
-        told = ignored_header(accepted.ignored) | _told_of_tools(accepted)
+        extra = ignored_header(accepted.ignored) | _dropped_tools_header(accepted)
         key = header(request, HEADER)
         stream = bool(wanted.stream)
         if key is None:
             run = await self._start(accepted, request, owner, dialect)
-            return await self._own(run, request, told, stream=stream)
+            return await self._sole_reply(run, request, extra, stream=stream)
         attempt, first = self._repeats.attempt(owner, key, dialect.name.encode() + body)
         leave = attempt.join()
         if first:
@@ -92,8 +93,8 @@ class Responses:
             self._repeats.make(attempt, run, self._runs)
         else:
             run = await asyncio.shield(attempt.run)
-            told |= {"x-trt-idempotent-replay": "true"}
-        return await self._shared(run, request, told, leave, stream=stream)
+            extra |= {"x-trt-idempotent-replay": "true"}
+        return await self._shared_reply(run, request, extra, leave, stream=stream)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)
@@ -103,9 +104,9 @@ class Responses:
         if wanted.model:
             check_model(wanted.model, self._model)
         tokens = await self._runs.count(accepted, owner=owner)
-        told = ignored_header(accepted.ignored)
+        extra = ignored_header(accepted.ignored)
         counted = {"object": "response.input_tokens", "input_tokens": tokens}
-        return json_reply(orjson.dumps(counted), self._headers(request) | told)
+        return json_reply(orjson.dumps(counted), self._headers(request) | extra)
 
     async def _start(
         self, accepted: Accepted, request: Request, owner: str, dialect: Dialect
@@ -116,53 +117,57 @@ class Responses:
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
-    async def _own(self, run: Run, request: Request, told: Told, *, stream: bool) -> ASGIApp:
+    async def _sole_reply(
+        self, run: Run, request: Request, extra: Extra, *, stream: bool
+    ) -> ASGIApp:
         """The reply to the one client that a run is made for."""
-        told = told | truncated_header(run.truncated)
+        extra = extra | truncated_header(run.truncated)
         if run.log.response.background:
-            return self._background_reply(run, request, told, stream=stream)
+            return self._background_reply(run, request, extra, stream=stream)
         if stream:
-            return Stream(run, self._runs, self._headers(request) | told, self._terms)
+            return Stream(run, self._runs, self._headers(request) | extra, self._stream_limits)
         with watched(run.cancel, request.receive):
             await self._runs.make(run)
-        return self._made(run, request, told)
+        return self._final_reply(run, request, extra)
 
-    async def _shared(
-        self, run: Run, request: Request, told: Told, leave: Callable[[], None], *, stream: bool
+    async def _shared_reply(
+        self, run: Run, request: Request, extra: Extra, leave: Callable[[], None], *, stream: bool
     ) -> ASGIApp:
         """The reply to one of several clients that may read a run: all of it, from its beginning.
         `leave` is called when this one has hung up, or was dropped."""
-        told = told | truncated_header(run.truncated)
+        extra = extra | truncated_header(run.truncated)
         if run.log.response.background:
-            return self._background_reply(run, request, told, stream=stream)
+            return self._background_reply(run, request, extra, stream=stream)
         if stream:
-            return Follow(run, self._headers(request) | told, self._terms, leave=leave)
+            return Follow(run, self._headers(request) | extra, self._stream_limits, leave=leave)
         try:
             with watched(leave, request.receive):
                 await run.ended()
         finally:
             leave()
-        return self._made(run, request, told)
+        return self._final_reply(run, request, extra)
 
-    def _background_reply(self, run: Run, request: Request, told: Told, *, stream: bool) -> ASGIApp:
-        headers = self._headers(request) | told
+    def _background_reply(
+        self, run: Run, request: Request, extra: Extra, *, stream: bool
+    ) -> ASGIApp:
+        headers = self._headers(request) | extra
         if stream:
-            return Follow(run, headers, self._terms)
+            return Follow(run, headers, self._stream_limits)
         return json_reply(orjson.dumps(run.log.response), headers)
 
-    def _made(self, run: Run, request: Request, told: Told) -> ASGIApp:
-        """A run's last snapshot."""
+    def _final_reply(self, run: Run, request: Request, extra: Extra) -> ASGIApp:
+        """The plain reply: a run's last snapshot, or its error."""
         last = run.log.response
         if last.status == "cancelled":
-            raise ClientDisconnect  # nobody is there to be told
-        headers = self._headers(request) | told  # now, for they tell how long it took
+            raise ClientDisconnect  # its client has left, and takes no reply
+        headers = self._headers(request) | extra  # only now: they say how long it took
         if last.status == "failed":
             return fault(run.error or ApiError("The response failed."), headers)
         return json_reply(run.log.json_of(last), headers)
 
 
-def _told_of_tools(accepted: Accepted) -> Told:
-    """The kinds of tools that are left out, for the client and for the log."""
+def _dropped_tools_header(accepted: Accepted) -> Extra:
+    """The header that names the kinds of tools left out; they are also logged."""
     if not accepted.unsupported_tools:
         return {}
     names = named(accepted.unsupported_tools)

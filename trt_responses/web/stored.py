@@ -1,6 +1,6 @@
-"""`/v1/responses/{id}`: what may be asked of a response that was made, or is being made.
+"""`/v1/responses/{id}`: a response retrieved, replayed, cancelled, deleted; its input listed.
 
-What this server makes itself it reads from its own log; the rest is the store's.
+A response that this server is making is read from its own log; every other one from the store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.response.background.background import Background
     from trt_responses.store.base import Found, Store
     from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.stream.sse import Terms
+    from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.dialect import Dialect
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False, "": False}
@@ -69,14 +69,14 @@ class Stored:
         background: Background,
         *,
         headers: ReplyHeaders,
-        terms: Terms,
+        stream_limits: StreamLimits,
         dialect: Dialect,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._background = background
         self._headers = headers
-        self._terms = terms
+        self._stream_limits = stream_limits
         self._dialect = dialect
         self._sleep = sleep
 
@@ -117,8 +117,8 @@ class Stored:
                 code="not_a_background_response",
             )
         if (run := self._background.running(found.id, owner)) is not None:
-            return Follow(run, headers, self._terms, after=after)
-        tail = Tail(headers, self._terms.keep_alive.every_s, self._sleep)
+            return Follow(run, headers, self._stream_limits, after=after)
+        tail = Tail(headers, self._stream_limits.keep_alive.every_s, self._sleep)
         dialect = dialect_of(request, self._dialect)
         frames = frames_of(
             self._store, found.id, owner, after=after, pause=tail.pause, dialect=dialect
@@ -172,7 +172,8 @@ class Stored:
         return _there(response_id, await self._store.get(response_id, owner))
 
     def _snapshot(self, found: Record | Job, owner: str) -> bytes:
-        """A job's, as of now where that is known."""
+        """The response as JSON: as of now when this server is making it, else as it was last
+        kept."""
         if isinstance(found, Job) and not found.lost:
             run = self._background.running(found.id, owner)
             if run is not None:

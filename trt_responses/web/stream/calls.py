@@ -1,12 +1,12 @@
-"""Calls an async function at once, in whatever runs now: a task only for what has to wait.
+"""Calls of an async function that begin at once, without a task; only one that waits needs one.
 
-For `send`, which is called for every engine step: a server that need not wait takes the bytes and
-returns, and a task's turn of the loop would cost more than all else that is done for a token
-(`make bench`). Knows neither bytes nor servers. Python 3.12's eager tasks are the same idea.
+This is for `send`, which is called for every engine step: a server that need not wait takes the
+bytes and returns, and a task's turn of the loop would cost more than all else that is done for a
+token (`make bench`). Knows neither bytes nor servers. Python 3.12's eager tasks are the same idea.
 
     sending = calls(send)
-    asked = sending.send(message)    # begins at once; `IDLE` when it is over
-    await rest(sending, asked)       # else: in a task, before the next call
+    waits_for = sending.send(message)     # begins at once; `IDLE` when the call is over
+    await finish(sending, waits_for)      # otherwise, in a task, before the next call
 """
 
 from __future__ import annotations
@@ -22,44 +22,45 @@ if TYPE_CHECKING:
 Argument = TypeVar("Argument")
 
 IDLE = object()
-"""What is answered when a call is over."""
+"""The answer of a call that is over."""
 
 
 def calls(call: Callable[[Argument], Awaitable[None]]) -> Generator[object, Argument, None]:
-    """One call for each argument that is sent. A call that raises is the last one."""
+    """A generator that makes one call for each argument sent to it. After a call that raises, it is
+    over."""
     ready = _calls(call)
     next(ready)
     return ready
 
 
 @types.coroutine
-def rest(calls: Generator[object, Any, None], asked: object) -> Generator[object]:
-    """Hand what the call waits for to this task, and what the task hears to the call."""
-    while asked is not IDLE:
+def finish(calls: Generator[object, Any, None], waits_for: object) -> Generator[object]:
+    """Let this task wait for what the call waits for, until the call is over."""
+    while waits_for is not IDLE:
         try:
-            answer = yield asked
+            answer = yield waits_for
         except BaseException as error:  # a cancellation, too, is the call's to hear of
-            asked = calls.throw(error)
+            waits_for = calls.throw(error)
         else:
-            asked = calls.send(answer)
+            waits_for = calls.send(answer)
 
 
 @types.coroutine
 def _calls(call: Callable[[Argument], Awaitable[None]]) -> Generator[object, Argument, None]:
     while True:
         argument = yield IDLE
-        asked = call(argument)
-        if type(asked) is types.CoroutineType:  # a wrapper less to make and to go through
-            yield from asked  # type: ignore[misc]  # which this kind of generator may
+        waits_for = call(argument)
+        if type(waits_for) is types.CoroutineType:  # a wrapper less to make and to go through
+            yield from waits_for  # type: ignore[misc]  # which this kind of generator may
         else:
-            yield from asked.__await__()
+            yield from waits_for.__await__()
 
 
-class Begun:
-    """One call that may be without end: it is begun at once, and ended with the block.
+class StartedCall:
+    """A call that begins with the `with` block and is ended with it, if it has not ended before.
 
-    While it waits for a future nobody waits for that: it has a task only from when the future is
-    done. A task that is made to wait, and then cancelled, costs 40 µs.
+    While it waits for a future it has no task: one is made when the future is done. A task that is
+    made to wait, and then cancelled, costs 40 µs.
     """
 
     def __init__(self, call: Callable[[], Awaitable[None]], failed: Callable[[], None]) -> None:
@@ -85,11 +86,11 @@ class Begun:
         self._calls.close()
 
     def _go_on(self, _: object = None) -> None:
-        self._task = asyncio.ensure_future(self._rest())
+        self._task = asyncio.ensure_future(self._finish())
         self._task.add_done_callback(self._gone)
 
-    async def _rest(self) -> None:
-        await rest(self._calls, self._asked)
+    async def _finish(self) -> None:
+        await finish(self._calls, self._asked)
 
     def _gone(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

@@ -1,4 +1,4 @@
-"""A comment line for streams that have been silent, so that nothing between closes them.
+"""Comment lines in streams that have been silent, so that no proxy closes them.
 
 One task for all streams: a token costs nothing here. Knows writers; knows no log and no clock but
 the `sleep` it is given.
@@ -20,14 +20,14 @@ LOOKS = 4
 
 class Silent(Protocol):
     def place(self) -> int:
-        """Another number whenever something was written."""
+        """A number that changes whenever something was written."""
         ...
 
     def ping(self) -> None: ...
 
 
 class _Over(NamedTuple):
-    """A writer that is looked at while the block lasts."""
+    """A block during which a writer is looked at."""
 
     writers: dict[Silent, tuple[int, int]]
     writer: Silent
@@ -40,7 +40,8 @@ class _Over(NamedTuple):
 
 
 class KeepAlive:
-    """Looks at what is being written, four times in `every_s`."""
+    """Looks at all writers four times in `every_s`, and pings those that were silent for so
+    long."""
 
     def __init__(
         self, every_s: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

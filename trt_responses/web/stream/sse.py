@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.response.log.log import END_OF_STREAM
-from trt_responses.web.stream.calls import IDLE, Begun, calls, rest
+from trt_responses.web.stream.calls import IDLE, StartedCall, calls, finish
 from trt_responses.web.stream.keepalive import COMMENT
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ DONE = {"type": BODY, "body": END_OF_STREAM}
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What every stream is held to."""
+class StreamLimits:
+    """How long a stream may be silent, and how much may wait for its client."""
 
     keep_alive: KeepAlive
     max_backlog_bytes: int
@@ -43,18 +43,20 @@ class Stream:
     """Makes a run for one client and writes it down meanwhile. When the client leaves, or is
     dropped, the run ends."""
 
-    def __init__(self, run: Run, runs: Runs, headers: dict[str, str], terms: Terms) -> None:
+    def __init__(
+        self, run: Run, runs: Runs, headers: dict[str, str], stream_limits: StreamLimits
+    ) -> None:
         self._run = run
         self._runs = runs
         self._headers = headers
-        self._terms = terms
+        self._stream_limits = stream_limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         leave = self._run.cancel
         try:
             await send(start_message(200, self._headers | STREAM_HEADERS))
-            writer = Writer(self._run, send, leave, self._terms.max_backlog_bytes)
-            with self._terms.keep_alive.over(writer), watched(leave, receive):
+            writer = Writer(self._run, send, leave, self._stream_limits.max_backlog_bytes)
+            with self._stream_limits.keep_alive.over(writer), watched(leave, receive):
                 await self._runs.make(self._run)
                 whole = await writer.written()
         finally:  # also when its reply could not even begin
@@ -64,29 +66,30 @@ class Stream:
 
 
 class Follow:
-    """Writes down a run that somebody else makes, from any event on. Its client may leave."""
+    """Writes down a run that somebody else makes, from any event on. `leave` is called when its
+    client has left, was dropped, or has everything."""
 
     def __init__(
         self,
         run: Run,
         headers: dict[str, str],
-        terms: Terms,
+        stream_limits: StreamLimits,
         *,
         after: int = -1,
         leave: Callable[[], None] = lambda: None,
     ) -> None:
         self._run = run
         self._headers = headers
-        self._terms = terms
+        self._stream_limits = stream_limits
         self._after = after
         self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await send(start_message(200, self._headers | STREAM_HEADERS))
-            backlog = self._terms.max_backlog_bytes
+            backlog = self._stream_limits.max_backlog_bytes
             writer = Writer(self._run, send, lambda: None, backlog, after=self._after)
-            with self._terms.keep_alive.over(writer), watched(writer.drop, receive):
+            with self._stream_limits.keep_alive.over(writer), watched(writer.drop, receive):
                 whole = await writer.written()
         finally:
             self._leave()
@@ -122,18 +125,18 @@ class Writer:
         self._over = False
         self._sending: asyncio.Task[None] | None = None
         self._written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if missed := run.log.listen(self._hear, after=after):
-            self._hear(missed)
+        if missed := run.log.listen(self._write, after=after):
+            self._write(missed)
         if run.log.closed:
-            self._hear(None)
+            self._write(None)
 
     async def written(self) -> bool:
-        """When the log is closed and all of it is sent, or False when the client was dropped;
+        """Wait until the log is closed and all of it is sent. False when the client was dropped;
         raises what `send` has raised."""
         try:
             return await self._written
         finally:
-            self._log.unlisten(self._hear)
+            self._log.unlisten(self._write)
             self._written.cancel()
             if self._sending is not None:
                 self._sending.cancel()
@@ -145,31 +148,32 @@ class Writer:
             self._written.set_result(False)
 
     def place(self) -> int:
-        """How far the log has come."""
+        """The number of the log's next event: it changes whenever something was written."""
         return self._log.next_number
 
     def ping(self) -> None:
         """Show that the connection lives; a client that has not taken what it got knows it."""
         if self._free:
-            self._hear(COMMENT)
+            self._write(COMMENT)
 
-    def _hear(self, frames: bytes | None) -> None:
-        """What a step has brought; None when nothing follows."""
+    def _write(self, frames: bytes | None) -> None:
+        """Send what a step has brought, or hold it while the server makes us wait; None is the
+        end."""
         if not self._free or frames is None:
-            self._hold(frames)
+            self._hold_back(frames)
             return
         try:
-            asked = self._calls.send({"type": BODY, "body": frames, "more_body": True})
+            waits_for = self._calls.send({"type": BODY, "body": frames, "more_body": True})
         except Exception as error:  # the server's: for the stream to hear, not for the engine
             self._give_up(error)
             return
-        if asked is not IDLE:
+        if waits_for is not IDLE:
             self._free = False
-            self._sending = asyncio.ensure_future(self._rest(asked))
+            self._sending = asyncio.ensure_future(self._finish(waits_for))
             self._sending.add_done_callback(self._sent)
 
-    def _hold(self, frames: bytes | None) -> None:
-        """What comes while the server makes it wait, counted; and the end."""
+    def _hold_back(self, frames: bytes | None) -> None:
+        """Hold frames back, up to the bound at which the client is dropped; None is the end."""
         if self._written.done():
             return
         if frames is None:
@@ -184,8 +188,8 @@ class Writer:
             self.drop()
             self._leave()
 
-    async def _rest(self, asked: object) -> None:
-        await rest(self._calls, asked)
+    async def _finish(self, waits_for: object) -> None:
+        await finish(self._calls, waits_for)
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
         self._sending = None
@@ -197,11 +201,11 @@ class Writer:
         frames = b"".join(self._held)
         self._held, self._held_bytes, self._free = [], 0, True
         if frames:
-            self._hear(frames)
+            self._write(frames)
         self._end()
 
     def _end(self) -> None:
-        """If that was all, and all of it has been taken."""
+        """End the stream if the log is closed and the server has taken everything."""
         if self._over and self._sending is None and not self._written.done():
             self._free = False
             self._written.set_result(True)
@@ -213,13 +217,13 @@ class Writer:
         self._leave()
 
 
-def watched(leave: Callable[[], None], receive: Receive) -> Begun:
-    """Within it a client that leaves is noticed; so is a connection that cannot be heard."""
-    return Begun(partial(when_left, leave, receive), leave)
+def watched(leave: Callable[[], None], receive: Receive) -> StartedCall:
+    """A block during which `leave` is called when the client hangs up, or its connection fails."""
+    return StartedCall(partial(when_left, leave, receive), leave)
 
 
 async def when_left(leave: Callable[[], None], receive: Receive) -> None:
-    """The owner of a foreground run is its connection."""
+    """Wait until the client hangs up, then call `leave`."""
     while (await receive())["type"] != "http.disconnect":
         pass
     leave()

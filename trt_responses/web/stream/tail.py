@@ -1,4 +1,4 @@
-"""Frames that come from a store, as server-sent events: what is there, and what comes to be there.
+"""Frames out of a store as server-sent events: those it has, and those that it gets meanwhile.
 
 Knows frames and connections; knows no store and no log.
 """
@@ -25,8 +25,8 @@ POLL_S = 0.5
 
 
 class Tail:
-    """Writes frames to their end. Its client may leave, or be as slow as it likes: only what it
-    has not taken yet is held."""
+    """Writes frames to their end. The client may leave, or be as slow as it likes: no more is
+    held for it than one piece of frames."""
 
     def __init__(
         self,
@@ -43,18 +43,19 @@ class Tail:
         self._first: bytes | None = None
 
     async def over(self, frames: AsyncIterator[bytes], *, ready: bool) -> Tail:
-        """With `ready`, the first frames are there, or the reason why they are not is raised."""
+        """Take the frames to write. With `ready` the first are fetched now, so that a refusal is
+        raised before any header has gone."""
         self._frames = frames
         if ready:
             self._first = await anext(frames, b"")
         return self
 
     async def pause(self) -> None:
-        """Wait for more; say now and then that the connection lives."""
+        """Wait before the store is asked again; write a comment when the client has waited long."""
         await self._sleep(POLL_S)
         self._silent_s += POLL_S
         if self._silent_s >= self._keep_alive_s:
-            await self._say(COMMENT)
+            await self._send_frames(COMMENT)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._send = send
@@ -75,15 +76,15 @@ class Tail:
         assert self._frames is not None
         try:
             if self._first:
-                await self._say(self._first)
+                await self._send_frames(self._first)
             async for frames in self._frames:
-                await self._say(frames)
+                await self._send_frames(frames)
         except ApiError as fault:  # too late for a status: the client goes on from where it was
             logger.warning("a replay was cut short: %s", fault.message)
             return
         await self._send(DONE)
 
-    async def _say(self, body: bytes) -> None:
+    async def _send_frames(self, body: bytes) -> None:
         assert self._send is not None
         self._silent_s = 0.0
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.response.log.log import Cursor, Log
-from trt_responses.web.stream.calls import IDLE, Begun, calls, rest
+from trt_responses.web.stream.calls import IDLE, StartedCall, calls, finish
 from trt_responses.web.stream.sse import Writer
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
@@ -40,9 +40,9 @@ def test_a_call_that_waits_goes_on_in_a_task_and_the_next_one_follows() -> None:
             taken.append(word)
 
         begun = calls(call)
-        asked = begun.send("one")
-        assert asked is not IDLE
-        going_on = asyncio.ensure_future(awaited(begun, asked))
+        waits_for = begun.send("one")
+        assert waits_for is not IDLE
+        going_on = asyncio.ensure_future(awaited(begun, waits_for))
         await asyncio.sleep(0)
         assert not taken
         gate.set()
@@ -102,7 +102,7 @@ def test_a_call_without_end_is_begun_at_once_and_ended_with_its_block_without_a_
             finally:
                 heard.append("ended")
 
-        with Begun(call, lambda: heard.append("failed")):
+        with StartedCall(call, lambda: heard.append("failed")):
             assert heard == ["begun"]
             assert len(asyncio.all_tasks()) == 1
         awaited.set_result(None)  # too late
@@ -125,7 +125,7 @@ def test_what_such_a_call_waits_for_lets_it_go_on_as_often_as_it_likes(waits: in
                 heard.append(number)
             over.set()
 
-        with Begun(call, over.set):
+        with StartedCall(call, over.set):
             for gate in gates:
                 gate.set()
                 await asyncio.sleep(0)
@@ -148,7 +148,7 @@ def test_such_a_call_is_cancelled_with_its_block_when_it_has_come_to_a_task() ->
                 heard.append("cancelled")
                 raise
 
-        with Begun(call, lambda: heard.append("failed")):
+        with StartedCall(call, lambda: heard.append("failed")):
             first.set()
             await second.wait()
         await asyncio.sleep(0)
@@ -166,10 +166,13 @@ def test_such_a_call_that_breaks_later_is_told_of_and_one_that_breaks_at_once_ra
                 await asyncio.sleep(0)
             raise OSError("gone")
 
-        with Begun(lambda: call(late=True), failed.set):
+        with StartedCall(lambda: call(late=True), failed.set):
             async with asyncio.timeout(5):
                 await failed.wait()
-        with pytest.raises(OSError, match="gone"), Begun(lambda: call(late=False), failed.set):
+        with (
+            pytest.raises(OSError, match="gone"),
+            StartedCall(lambda: call(late=False), failed.set),
+        ):
             raise AssertionError("the block was entered")
 
     asyncio.run(story())
@@ -179,14 +182,14 @@ def test_such_a_call_that_is_over_at_once_leaves_nothing_behind() -> None:
     async def story() -> None:
         async def call() -> None: ...
 
-        with Begun(call, lambda: None):
+        with StartedCall(call, lambda: None):
             assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(story())
 
 
-async def awaited(begun: object, asked: object) -> None:
-    await rest(begun, asked)  # type: ignore[arg-type]
+async def awaited(begun: object, waits_for: object) -> None:
+    await finish(begun, waits_for)  # type: ignore[arg-type]
 
 
 # --- the writer -----------------------------------------------------------------------------------
