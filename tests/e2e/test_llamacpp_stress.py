@@ -45,7 +45,7 @@ FREE = GenerateOptions(CONTEXT, (), temperature=1.0, seed=5)
 SHORT = GenerateOptions(4, (), temperature=0.0)
 LONG_GUIDED = GenerateOptions(CONTEXT, (), seed=5, guide=Guide("regex", "[a-z ]*!"))
 BOOLEAN = GenerateOptions(20, (), guide=Guide("json_schema", '{"type":"boolean"}'))
-PATIENCE_S = 110.0
+PATIENCE_S = 500.0
 
 T = TypeVar("T")
 

@@ -71,7 +71,7 @@ class Models:
         convert(self.checkpoint(form), model, self.vocabulary, weight_type="f32", unpack=True)
         script = Path(__file__).parents[1] / "support" / "llama_logprobs.py"
         command = [sys.executable, *map(str, (script, model, target)), json.dumps(PROMPT_IDS)]
-        subprocess.run(command, check=True, capture_output=True, timeout=110)
+        subprocess.run(command, check=True, capture_output=True, timeout=500)
         found: Floats = np.load(target)
         return found
 

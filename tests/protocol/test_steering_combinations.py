@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.asgi import PATIENCE_S
 from tests.support.schema_judge import valid
 from tests.support.served import script, served
 from tests.support.steering import GUIDES
@@ -142,7 +143,7 @@ class Stage:
     def ask(self, wish: Json, seed: int, *, obeys: bool) -> Call:
         self._write = model(Random(seed), obeys=obeys)
         call = self._served.client.create(**asked(wish))
-        return self._runner.run(asyncio.wait_for(call, 30))
+        return self._runner.run(asyncio.wait_for(call, PATIENCE_S))
 
     def close(self) -> None:
         self._runner.run(self._app.__aexit__(None, None, None))

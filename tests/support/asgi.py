@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 JSON = {"host": "127.0.0.1:8000", "content-type": "application/json"}
-PATIENCE_S = 60
+PATIENCE_S = 300
 """Longer than any wait in a test takes: one that reaches it has found a fault."""
 
 

@@ -23,7 +23,7 @@ SLOTS = 2
 PROMPT = list(range(300, 340))
 LONG = 10_000
 """More than the context: such a request runs until it is aborted or the context is full."""
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import orjson
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 300
 """Longer than any wait here takes."""
 
 

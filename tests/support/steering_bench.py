@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.support import random_schemas
+from tests.support.asgi import PATIENCE_S
 from tests.support.schema_judge import valid
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Bench:
         return self.run(all_of_them())
 
     def run(self, story: Coroutine[None, None, T]) -> T:
-        return self._runner.run(asyncio.wait_for(story, 100))
+        return self._runner.run(asyncio.wait_for(story, PATIENCE_S))
 
 
 def random_wish(seed: int) -> tuple[Json, Json]:

@@ -122,9 +122,9 @@ def test_comparing_takes_no_second_however_large_the_file(directory: Path) -> No
     card = read_card(directory)
     os.truncate(directory / "model.gguf", 20 << 30)  # a hole: to read it would take many seconds
     card = replace(card, files=(engine_file(directory / "model.gguf", SHA),))
-    began = time.perf_counter()
+    began = time.process_time()
     assert compare(card, directory, MACHINE) is None
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 FIELDS = tuple(Card.__dataclass_fields__)

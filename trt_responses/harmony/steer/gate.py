@@ -2,7 +2,7 @@
 
 A gate knows where its segment ends, puts Harmony's own terminator in the place of whatever the
 engine ended it with, and stops what departs from its guide. It knows ids and bytes; which segment
-it belongs to, and what comes after it, is in `steer.py`.
+it belongs to, and what comes after it, is in `plans.py`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ SCHEMA = {
 
 def run(claim: Coroutine[None, None, None]) -> None:
     async def within() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await claim
 
     asyncio.run(within())
@@ -91,7 +91,7 @@ class Gate:
     def __call__(self) -> None:
         if not self._open.is_set():
             self.held.set()
-            self._open.wait(60)
+            self._open.wait(300)
 
 
 def test_an_executor_that_fails_ends_what_runs_and_the_engine(vocabulary: Vocabulary) -> None:

@@ -282,6 +282,6 @@ def test_without_the_extra_plans_can_be_made_and_writing_says_what_to_install() 
         "except PrepareError as error: print(error)\n"
     )
     found = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=300
     )
     assert found.stdout == onnx_file.NEEDS_EXTRA + "\n"

@@ -443,7 +443,7 @@ def test_two_that_want_the_demo_at_once_write_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compact_source(tmp_path)
-    both, written, found = threading.Barrier(2, timeout=10), list[Path](), list[Path]()
+    both, written, found = threading.Barrier(2, timeout=100), list[Path](), list[Path]()
 
     def counted(source: Path, directory: Path) -> None:
         written.append(directory)
