@@ -32,6 +32,7 @@ from trt_responses.telemetry.metrics import Metrics
 from trt_responses.telemetry.pace import Pace
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.arrival import Arrival
+from trt_responses.web.chat import ChatCompletions
 from trt_responses.web.cors import Preflights
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.endpoint import Endpoint, RoutingErrors
@@ -118,6 +119,7 @@ def create_app(
     headers = ReplyHeaders(time.monotonic_ns, origins)
     stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
     dialect = DIALECTS[settings.dialect]
+    limits = _limits(settings)
     responses = Responses(
         runs,
         background,
@@ -125,8 +127,11 @@ def create_app(
         model=model,
         headers=headers,
         stream_limits=stream_limits,
-        limits=_limits(settings),
+        limits=limits,
         dialect=dialect,
+    )
+    chat = ChatCompletions(
+        runs, model=model, headers=headers, stream_limits=stream_limits, limits=limits
     )
     stored = Stored(
         store,
@@ -145,9 +150,11 @@ def create_app(
         create=raw(responses.create),
         count=raw(responses.count),
         retrieve=raw(stored.retrieve),
+        chat=raw(chat.create),
     )
     for cold in (
         stored,
+        chat,
         Fields(headers),
         Models(model, int(time.time()), headers),
         HealthChecks(engine, runs, headers),

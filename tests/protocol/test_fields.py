@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.replies import check_told
 from tests.support.served import WEATHER, served
-from trt_responses.wire.fields import FIELDS
+from trt_responses.web.fields import ENDPOINTS
 
 IGNORED: dict[str, Any] = {
     "include.web_search_call.results": {"include": ["web_search_call.results"]},
@@ -35,8 +35,13 @@ def test_the_table_is_served_as_it_is() -> None:
             check_told(call)
             told = call.json()
             assert told["object"] == "list"
-            assert [(row["field"], row["treatment"], row["ours"]) for row in told["data"]] == [
-                (field.path, field.treatment, field.ours) for field in FIELDS
+            assert [
+                (row["endpoint"], row["field"], row["treatment"], row["ours"])
+                for row in told["data"]
+            ] == [
+                (endpoint, field.path, field.treatment, field.ours)
+                for endpoint, fields in ENDPOINTS.items()
+                for field in fields
             ]
 
     asyncio.run(story())

@@ -125,27 +125,26 @@ def _choice(asked: AskedChoice | None, tools: Sequence[Tool]) -> ToolChoice:
             return ToolChoice(frozenset(), narrows=bool(names))
         case "required":
             if not names:
-                raise _unknown("tool_choice", "'required' needs tools to choose from")
+                raise unknown("tool_choice", "'required' needs tools to choose from")
             return ToolChoice(names, may_answer=False, narrows=True)
         case NamedTool():
-            named = _named((asked,), tools, "tool_choice")
-            return ToolChoice(named, may_answer=False, narrows=True)
+            return ToolChoice(named((asked,), tools, "tool_choice"), may_answer=False, narrows=True)
         case AllowedTools():
-            named = _named(asked.tools, tools, "tool_choice.tools[{}]")
-            return ToolChoice(named, may_answer=asked.mode == "auto", narrows=True)
+            among = named(asked.tools, tools, "tool_choice.tools[{}]")
+            return ToolChoice(among, may_answer=asked.mode == "auto", narrows=True)
 
 
-def _named(asked: Sequence[NamedTool], tools: Sequence[Tool], place: str) -> frozenset[str]:
+def named(asked: Sequence[NamedTool], tools: Sequence[Tool], place: str) -> frozenset[str]:
     """Their names; a fault for the first that no tool of the request has."""
     kinds = {(tool.name, "custom" if tool.callee.custom else "function") for tool in tools}
     for number, tool in enumerate(asked):
         if (tool.name, tool.type) not in kinds:
             what = f"no {tool.type} tool of the request is '{tool.name}'"
-            raise _unknown(f"{place.format(number)}.name", what)
+            raise unknown(f"{place.format(number)}.name", what)
     return frozenset(tool.name for tool in asked)
 
 
-def _unknown(param: str, what: str) -> InvalidRequest:
+def unknown(param: str, what: str) -> InvalidRequest:
     return InvalidRequest(
         f"Invalid value for '{param}': {what}.", param=param, code="invalid_value"
     )

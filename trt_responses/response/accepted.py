@@ -117,3 +117,5 @@ class Accepted:
     """Paths of what was sent and means nothing here."""
     unsupported_tools: Sequence[str]
     """Kinds of tools that were left out, for nobody runs them here."""
+    places: Sequence[str] | None = None
+    """Where in the request each item of the input stands; None: `input[…]`."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from trt_responses.errors import ApiError
     from trt_responses.response.accepted import Accepted
+    from trt_responses.response.log.entries import Spelling
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.prompt import Prompt
@@ -64,16 +65,17 @@ class Runs:
         arrival_ns: int,
         keep: Keep | None = None,
         dialect: Dialect = OPENAI,
+        spelling: Callable[[Response], Spelling] | None = None,
     ) -> Run:
         """A run that its owner has to `make` or `release`, or an `ApiError` before any token.
 
         It has its place from here on, for its prompt may take long to tokenise. `keep` takes its
-        record instead of the store.
+        record instead of the store; `spelling` writes its log as another API's.
         """
         self._admit()
         self._starting += 1
         try:
-            run = await self._run(accepted, owner, arrival_ns, keep or self._put, dialect)
+            run = await self._run(accepted, owner, arrival_ns, keep or self._put, dialect, spelling)
             self._running.add(run)
         finally:
             self._starting -= 1
@@ -90,7 +92,13 @@ class Runs:
         run.abandon()
 
     async def _run(
-        self, accepted: Accepted, owner: str, arrival_ns: int, keep: Keep, dialect: Dialect
+        self,
+        accepted: Accepted,
+        owner: str,
+        arrival_ns: int,
+        keep: Keep,
+        dialect: Dialect,
+        spelling: Callable[[Response], Spelling] | None,
     ) -> Run:
         parts = self._parts
         scored = accepted.sampling.logprobs is not None
@@ -108,7 +116,7 @@ class Runs:
             model=parts.model,
             parallel_tool_calls=parallel,
         )
-        log = Log(response, dialect)
+        log = Log(response, dialect, spelling(response) if spelling else None)
         new_reader = parts.new_scored_reader if scored else parts.new_reader
         reader = new_reader(call_ends=not parallel)
         called = callees(accepted.tools)

@@ -13,14 +13,14 @@ from starlette.requests import ClientDisconnect
 from trt_responses.errors import ApiError
 from trt_responses.web.headers import header
 from trt_responses.wire import parse
-from trt_responses.wire.request import Request as ApiRequest
+from trt_responses.wire.base import Options
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from trt_responses.wire.limits import RequestLimits
 
-R = TypeVar("R", bound=ApiRequest)
+R = TypeVar("R", bound=Options)
 
 LENGTH_DIGITS = 18
 """A length with more digits is too large for any limit, and in the end for `int` itself."""

@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from trt_responses import __version__
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute, HotRoute, replies
+from trt_responses.wire.chat import ChatRequest
 from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.request import Request as CreateRequest
 
@@ -27,26 +28,32 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.wire.base import Options
 
 STREAM = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
 @cache
-def _body_model(model: str) -> type[CreateRequest]:
-    """The model that parses the body of `POST /v1/responses`, as it is described: with the id of
-    the one model that is served."""
+def _body_model(name: str, parses: type[Options], model: str) -> type[Options]:
+    """The model that parses a body, as it is described: with the id of the one model that is
+    served."""
     only = Field(json_schema_extra={"enum": [model]})
-    return create_model("CreateResponse", __base__=CreateRequest, model=(str, only))
+    return create_model(name, __base__=parses, model=(str, only))
 
 
-def hot_routes(model: str, *, create: ASGIApp, count: ASGIApp, retrieve: ASGIApp) -> list[HotRoute]:
+def hot_routes(
+    model: str, *, create: ASGIApp, count: ASGIApp, retrieve: ASGIApp, chat: ASGIApp
+) -> list[HotRoute]:
     """The routes that are no functions of FastAPI's, with their descriptions."""
 
     async def with_body(body: Any) -> None: ...
 
+    async def with_messages(body: Any) -> None: ...
+
     async def with_id(response_id: str) -> None: ...
 
-    with_body.__annotations__["body"] = _body_model(model)
+    with_body.__annotations__["body"] = _body_model("CreateResponse", CreateRequest, model)
+    with_messages.__annotations__["body"] = _body_model("CreateChatCompletion", ChatRequest, model)
     refused = (400, 401, 403, 404, 413, 415, 503)
     return [
         HotRoute(
@@ -68,6 +75,17 @@ def hot_routes(model: str, *, create: ASGIApp, count: ASGIApp, retrieve: ASGIApp
             name="count",
             summary="Count the tokens of an input",
             responses=replies(*refused),
+        ),
+        HotRoute(
+            "/v1/chat/completions",
+            with_messages,
+            app=chat,
+            methods=["POST"],
+            name="chat",
+            summary="Create a chat completion",
+            response_description="The completion, or with `stream: true` its chunks.",
+            responses=replies(*refused, 429, 500),
+            openapi_extra={"responses": {"200": STREAM}},
         ),
         HotRoute(
             "/v1/responses/{response_id}",

@@ -11,10 +11,12 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.wire.fields import FIELDS
+from trt_responses.wire.fields import CHAT, FIELDS
 
 if TYPE_CHECKING:
     from trt_responses.web.headers import ReplyHeaders
+
+ENDPOINTS = {"/v1/responses": FIELDS, "/v1/chat/completions": CHAT}
 
 
 class Fields:
@@ -22,8 +24,15 @@ class Fields:
 
     def __init__(self, headers: ReplyHeaders) -> None:
         rows = [
-            {"field": f.path, "treatment": f.treatment, "note": f.note or None, "ours": f.ours}
-            for f in FIELDS
+            {
+                "endpoint": endpoint,
+                "field": f.path,
+                "treatment": f.treatment,
+                "note": f.note or None,
+                "ours": f.ours,
+            }
+            for endpoint, fields in ENDPOINTS.items()
+            for f in fields
         ]
         self._body = orjson.dumps({"object": "list", "data": rows})
         self._headers = headers
@@ -38,9 +47,10 @@ class Fields:
         return json_reply(self._body, self._headers(request))
 
 
-def markdown() -> str:
-    """The table as a document has it."""
+def markdown(endpoint: str = "/v1/responses") -> str:
+    """The table of one endpoint as a document has it."""
     rows = "".join(
-        f"| `{f.path}` | {f.treatment} | {f.note}{' (ours)' if f.ours else ''} |\n" for f in FIELDS
+        f"| `{f.path}` | {f.treatment} | {f.note}{' (ours)' if f.ours else ''} |\n"
+        for f in ENDPOINTS[endpoint]
     )
     return f"| field | | |\n|---|---|---|\n{rows}"

@@ -29,10 +29,13 @@ class RefusalPart(ClientObject):
     refusal: str
 
 
+MediaKind = Literal["input_image", "input_file", "input_audio", "input_video"]
+
+
 class MediaPart(ClientObject):
     """A part that a text model cannot read: refused, or noted, as the operator chooses."""
 
-    type: Literal["input_image", "input_file", "input_audio", "input_video"]
+    type: MediaKind
 
 
 Part = Annotated[

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.wire.fields import CHAT, nothing
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
-from trt_responses.wire.fields import nothing
 from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from trt_responses.wire.base import ClientObject
+    from trt_responses.wire.chat import ChatRequest
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
 
@@ -27,18 +29,15 @@ LOGPROBS = "message.output_text.logprobs"
 
 TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed"))
 """Fields about which there is nothing to judge: all that most requests have."""
+CHAT_TABLE = {field.path: field for field in CHAT}
+CHAT_TAKEN = frozenset(field.path for field in CHAT if field.treatment in ("honoured", "echoed"))
+CHAT_NESTED = frozenset(field.path.partition(".")[0] for field in CHAT if "." in field.path)
 
 
 def judge(request: Request, offered: Sequence[Placed]) -> list[str]:
     """The paths that are ignored; raises `Unsupported` for the first that is refused. `offered` are
     the request's tools as `flat` gives them."""
-    ignored = []
-    for path, value in _sent(request):
-        field = TABLE.get(path)
-        if field is None or (field.treatment == "ignored" and not nothing(value)):
-            ignored.append(path)
-        elif field.treatment == "refused" and not field.harmless(value):
-            raise _refusal(field)
+    ignored = _judged(_sent(request, TAKEN, NESTED), TABLE)
     ignored += _ignored_includes(request)
     if request.tools:
         _judge_tools(request.tools, offered)
@@ -53,11 +52,29 @@ def judge(request: Request, offered: Sequence[Placed]) -> list[str]:
     return ignored
 
 
-def _sent(request: Request) -> Iterator[tuple[str, Any]]:
+def judge_chat(request: ChatRequest) -> list[str]:
+    """The same for chat completions, by their own column."""
+    return _judged(_sent(request, CHAT_TAKEN, CHAT_NESTED), CHAT_TABLE)
+
+
+def _judged(sent: Iterable[tuple[str, Any]], table: Mapping[str, Field]) -> list[str]:
+    ignored = []
+    for path, value in sent:
+        field = table.get(path)
+        if field is None or (field.treatment == "ignored" and not nothing(value)):
+            ignored.append(path)
+        elif field.treatment == "refused" and not field.harmless(value):
+            raise _refusal(field)
+    return ignored
+
+
+def _sent(
+    request: ClientObject, taken: frozenset[str], nested: frozenset[str]
+) -> Iterator[tuple[str, Any]]:
     """What the client wrote down itself, nested options by their path."""
-    for name in sorted((request.model_fields_set - TAKEN).union(request.model_extra or ())):
+    for name in sorted((request.model_fields_set - taken).union(request.model_extra or ())):
         value = getattr(request, name)
-        if name not in NESTED:
+        if name not in nested:
             yield name, value
         elif value is not None:
             inner = value.model_fields_set | set(value.model_extra or {})

@@ -32,12 +32,15 @@ class RequestLimits:
         """Raise an `InvalidRequest` for the first list or map of a body that is too long."""
         _check("tools", sent.get("tools"), self.tools, "tools")
         _check("input", sent.get("input"), self.input, "input")
+        _check("messages", sent.get("messages"), self.input, "input")
         if isinstance(pairs := sent.get("metadata"), dict) and len(pairs) <= API_METADATA:
             _check("metadata", pairs, self.metadata, "metadata")
         if isinstance(tools := sent.get("tools"), list):
             _check("tools", _flat(tools), self.tools, "tools")
         if isinstance(choice := sent.get("tool_choice"), dict):
             _check("tool_choice.tools", choice.get("tools"), self.tools, "tools")
+            if isinstance(allowed := choice.get("allowed_tools"), dict):
+                _check("tool_choice.allowed_tools.tools", allowed.get("tools"), self.tools, "tools")
 
 
 def _flat(tools: list[Any]) -> list[Any]:

@@ -8,42 +8,61 @@ HTTP and no field's meaning.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, from_json
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire.base import few_keys
+from trt_responses.wire import chat
+from trt_responses.wire.base import Options, few_keys
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
 
     Steps = Generator[None, None, None]
 
-R = TypeVar("R", bound=Request)
+R = TypeVar("R", bound=Options)
 
 AT_ONCE = 64
 """Entries of a list that are read between two pauses: a third of a millisecond as a rule."""
 
-ENTRIES: dict[str, TypeAdapter[Any]] = {
-    "input": TypeAdapter(SentItem),
-    "tools": TypeAdapter(Tool),
-}
-"""Lists of a request, whose entries are read one by one."""
 
-PARTS: dict[tuple[str, str], TypeAdapter[Any]] = {
-    ("message", "content"): TypeAdapter(Part),
-    ("function_call_output", "output"): TypeAdapter(Part),
-    ("custom_tool_call_output", "output"): TypeAdapter(Part),
-    ("reasoning", "content"): TypeAdapter(ReasoningText),
-    ("reasoning", "summary"): TypeAdapter(SummaryText),
-}
-"""Lists of an item, likewise, by the item's type and the list's name."""
+class Lists(NamedTuple):
+    """The long lists of a kind of request, whose entries are read one by one."""
+
+    entries: Mapping[str, TypeAdapter[Any]]
+    """Of the request itself, by their names."""
+    kind: tuple[str, str | None]
+    """The key that says what kind an entry is, and the kind of one that has no such key."""
+    parts: Mapping[tuple[str, str], TypeAdapter[Any]]
+    """Of an entry, by its kind and the list's name."""
+
+
+RESPONSES = Lists(
+    {"input": TypeAdapter(SentItem), "tools": TypeAdapter(Tool)},
+    ("type", "message"),
+    {
+        ("message", "content"): TypeAdapter(Part),
+        ("function_call_output", "output"): TypeAdapter(Part),
+        ("custom_tool_call_output", "output"): TypeAdapter(Part),
+        ("reasoning", "content"): TypeAdapter(ReasoningText),
+        ("reasoning", "summary"): TypeAdapter(SummaryText),
+    },
+)
+CHAT_PART: TypeAdapter[Any] = TypeAdapter(chat.Part)
+CHAT = Lists(
+    {"messages": TypeAdapter(chat.Message), "tools": TypeAdapter(chat.Tool)},
+    ("role", None),
+    {
+        **{(role, "content"): CHAT_PART for role in chat.ROLES},
+        ("assistant", "tool_calls"): TypeAdapter(chat.ToolCall),
+    },
+)
 
 NOUN = re.compile(r"^(Input|String|Value|Dictionary|List) | after validation, not (more|\d+)")
 """What pydantic says beside what was expected."""
@@ -74,7 +93,7 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
         raise InvalidRequest(f"The body is not JSON: {error}.", code="invalid_json") from None
     if isinstance(sent, dict):
         limits.check(sent)
-        yield from _lists(sent)
+        yield from _lists(sent, CHAT if kind is chat.ChatRequest else RESPONSES)
     yield
     try:
         return kind.model_validate(sent)
@@ -82,26 +101,26 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
         raise _fault(error) from None
 
 
-def _lists(sent: dict[str, Any]) -> Steps:
+def _lists(sent: dict[str, Any], lists: Lists) -> Steps:
     """Put what was read in place of each entry of the long lists."""
-    for name, entry in ENTRIES.items():
+    for name, entry in lists.entries.items():
         if isinstance(entries := sent.get(name), list):
             for start in range(0, len(entries), AT_ONCE):
                 if start:
                     yield
                 for place in range(start, min(len(entries), start + AT_ONCE)):
-                    yield from _parts(entries[place], (name, place))
+                    yield from _parts(entries[place], (name, place), lists)
                     entries[place] = _read(entries[place], entry, (name, place))
 
 
-def _parts(item: Any, where: tuple[str | int, ...]) -> Steps:
+def _parts(item: Any, where: tuple[str | int, ...], lists: Lists) -> Steps:
     if not isinstance(item, dict):
         return
-    for name in ("content", "output", "summary"):
+    for name in ("content", "output", "summary", "tool_calls"):
         if not isinstance(parts := item.get(name), list):
             continue
-        kind = item.get("type", "message")
-        part = PARTS.get((kind, name)) if isinstance(kind, str) else None
+        kind = item.get(*lists.kind)
+        part = lists.parts.get((kind, name)) if isinstance(kind, str) else None
         if part is None:
             continue
         for place, value in enumerate(parts, 1):

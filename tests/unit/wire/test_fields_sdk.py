@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses import response_create_params as create
 from openai.types.responses import response_input_param, tool_choice_types_param
 from openai.types.responses.response_includable import ResponseIncludable
@@ -20,8 +21,8 @@ from openai.types.responses.tool_param import ToolParam
 from openai.types.shared_params.reasoning import Reasoning
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.web.fields import markdown
-from trt_responses.wire.fields import FIELDS, KINDS, OPTIONS, TABLE
+from trt_responses.web.fields import ENDPOINTS, markdown
+from trt_responses.wire.fields import CHAT, FIELDS, KINDS, OPTIONS, TABLE
 from trt_responses.wire.parse import parse
 
 CLIENT_TOOLS = ("FunctionToolParam", "CustomToolParam", "NamespaceToolParam")
@@ -140,8 +141,18 @@ def test_a_choice_is_taken_or_refused_as_its_row_says(field: Any) -> None:
         assert caught.value.param == "tool_choice"
 
 
-def test_the_document_tells_the_table_as_it_is() -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_the_document_tells_the_table_as_it_is(endpoint: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
-    told = re.search(r"<!-- fields -->\n(.*)<!-- end of fields -->", page, re.DOTALL)
+    marks = rf"<!-- fields of {endpoint} -->\n(.*?)<!-- end of fields -->"
+    told = re.search(marks, page, re.DOTALL)
     assert told
-    assert told[1] == markdown(), "run `python -m scripts.write_api_page`"
+    assert told[1] == markdown(endpoint), "run `python -m scripts.write_api_page`"
+
+
+def test_every_field_of_a_chat_completion_has_its_row() -> None:
+    known = {field.path.partition(".")[0] for field in CHAT}
+    asked = {*CompletionCreateParamsBase.__annotations__, "stream"}
+    assert asked - known == set()
+    theirs = {field.path.partition(".")[0] for field in CHAT if not field.ours}
+    assert theirs <= asked

@@ -77,6 +77,7 @@ async def input_blocks(
     at_most: int,
     *,
     note_media: bool = False,
+    places: Sequence[str] | None = None,
 ) -> list[Block]:
     """What the request itself brings, in order; a result finds its call there or in `prior`.
 
@@ -87,10 +88,11 @@ async def input_blocks(
         return [await _text_block(items, renderer, at_most)]
     callees = {b.call_id: b.callee for b in prior if b.call_id and b.callee}
     blocks = []
-    for place, item in enumerate(items):
+    for number, item in enumerate(items):
+        place = f"input[{number}]" if places is None else places[number]
         if not note_media:
-            _refuse_media(item, f"input[{place}]")
-        said = _said(item, callees, f"input[{place}]")
+            _refuse_media(item, place)
+        said = _said(item, callees, place)
         if said.call_id and said.callee:
             callees[said.call_id] = said.callee
         ids = b""

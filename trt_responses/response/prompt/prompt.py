@@ -66,6 +66,7 @@ async def prompt_of(accepted: Accepted, parts: Parts, owner: str) -> Prompt:
         prior.blocks,
         context * (OLD_CONTEXTS if accepted.truncates else 1),
         note_media=parts.note_media,
+        places=accepted.places,
     )
     if not accepted.input and not prior.blocks:
         raise InvalidRequest(

@@ -1,0 +1,112 @@
+"""`/v1/chat/completions`: another view of a run. Its request is read into the same value, and its
+chunks are another spelling of the same log. Knows no engine and no store.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response  # noqa: TC002  # FastAPI reads the annotations
+
+from trt_responses.errors import ApiError, InvalidRequest, NotFound
+from trt_responses.response.accept_chat import accept_chat
+from trt_responses.response.log.chat import ChatSpelling
+from trt_responses.web.body import check_json, parsed, read_body
+from trt_responses.web.endpoint import fault, json_reply
+from trt_responses.web.framework import ColdRoute, Owner, replies
+from trt_responses.web.headers import header, ignored_header
+from trt_responses.web.idempotency import HEADER
+from trt_responses.web.models import check_model
+from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.wire.chat import ChatRequest
+from trt_responses.wire.chat_output import completion_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from trt_responses.response.runs import Runs
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.wire.limits import RequestLimits
+
+
+class ChatCompletions:
+    """How a chat completion comes to be."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        *,
+        model: str,
+        headers: ReplyHeaders,
+        stream_limits: StreamLimits,
+        limits: RequestLimits,
+    ) -> None:
+        self._runs = runs
+        self._model = model
+        self._headers = headers
+        self._stream_limits = stream_limits
+        self._limits = limits
+
+    async def create(self, request: Request, owner: str) -> ASGIApp:
+        """A completion, plain or streamed. It is not stored."""
+        check_json(request)
+        wanted = await self._read(request)
+        accepted = accept_chat(wanted)
+        check_model(wanted.model, self._model)
+        ignored = [*accepted.ignored, *(["idempotency-key"] if header(request, HEADER) else ())]
+        told = ignored_header(ignored)
+        thought = wanted.include_reasoning is not False
+        usage = bool(wanted.stream_options and wanted.stream_options.include_usage)
+        run = await self._runs.start(
+            accepted,
+            owner=owner,
+            arrival_ns=request.scope["state"]["arrival_ns"],
+            spelling=partial(ChatSpelling, usage=usage, thought=thought),
+        )
+        if wanted.stream:
+            return Stream(run, self._runs, self._headers(request) | told, self._stream_limits)
+        with watched(run.cancel, request.receive):
+            last = await self._runs.make(run)
+        if last.status == "cancelled":
+            raise ClientDisconnect  # nobody is there to be told
+        headers = self._headers(request) | told
+        if last.status == "failed":
+            return fault(run.error or ApiError("The completion failed."), headers)
+        return json_reply(orjson.dumps(completion_of(last, thought=thought)), headers)
+
+    async def _read(self, request: Request) -> ChatRequest:
+        """The body. Some clients send a Responses body here, for some names of models."""
+        body = await read_body(request, self._limits)
+        try:
+            return await parsed(body, ChatRequest, self._limits)
+        except InvalidRequest as error:
+            if (error.param, error.code) != ("messages", "missing_required_parameter"):
+                raise
+            raise InvalidRequest(
+                "Missing required parameter: 'messages'. A body with 'input' belongs to "
+                "'POST /v1/responses': send it there.",
+                param=error.param,
+                code=error.code,
+            ) from None
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute)
+        text = "Not served: says which endpoints are"
+        router.post("/v1/completions", summary=text, responses=replies(401, 403, 404))(
+            self.completions
+        )
+        return router
+
+    async def completions(self, owner: Owner) -> Response:
+        """The older endpoint, for a text that is no conversation."""
+        raise NotFound(
+            "This server has no text completions: send a conversation to "
+            "'POST /v1/chat/completions' or 'POST /v1/responses'.",
+            code="unknown_endpoint",
+        )

@@ -1,0 +1,301 @@
+"""The body of `POST /v1/chat/completions`, straight from JSON.
+
+Types and ranges live here; what a field means for this server is in `fields.py`, and what a request
+asks for is read out of it in `response/accept_chat.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, Options, by_type, type_named
+from trt_responses.wire.choice import Mode
+from trt_responses.wire.items import TEXT_OR_LIST
+from trt_responses.wire.request import Count, Metadata, Penalty
+from trt_responses.wire.request import Effort as Effort
+from trt_responses.wire.tools import Name, PlainInput, Schema
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+class TextPart(ClientObject):
+    type: Literal["text"]
+    text: str
+
+
+class RefusalPart(ClientObject):
+    type: Literal["refusal"]
+    refusal: str
+
+
+MediaKind = Literal["image_url", "input_audio", "file"]
+
+
+class MediaPart(ClientObject):
+    """What a text model cannot read."""
+
+    type: MediaKind
+
+
+Part = Annotated[
+    Annotated[TextPart, Tag("~text")]
+    | Annotated[RefusalPart, Tag("~refusal")]
+    | Annotated[MediaPart, Tag("~image_url")]
+    | Annotated[MediaPart, Tag("~input_audio")]
+    | Annotated[MediaPart, Tag("~file")],
+    by_type("text", "refusal", "image_url", "input_audio", "file"),
+]
+TextOrParts = Annotated[
+    Annotated[str, Tag("~text")] | Annotated[ListOf[Part], Tag("~list")], TEXT_OR_LIST
+]
+
+
+class Instructions(ClientObject):
+    """What the operator of the client says to the model. Both names mean the same here."""
+
+    role: Literal["system", "developer"]
+    content: TextOrParts
+
+
+class UserMessage(ClientObject):
+    role: Literal["user"]
+    content: TextOrParts
+
+
+class FunctionOfCall(ClientObject):
+    name: NonEmpty
+    arguments: str = ""
+
+
+class FunctionCall(ClientObject):
+    id: NonEmpty
+    type: Literal["function"] = "function"
+    function: FunctionOfCall
+
+
+class CustomOfCall(ClientObject):
+    name: NonEmpty
+    input: str = ""
+
+
+class CustomCall(ClientObject):
+    id: NonEmpty
+    type: Literal["custom"]
+    custom: CustomOfCall
+
+
+ToolCall = Annotated[
+    Annotated[FunctionCall, Tag("~function")] | Annotated[CustomCall, Tag("~custom")],
+    by_type("function", "custom", untyped="function"),
+]
+
+
+class AssistantMessage(ClientObject):
+    """What the model wrote before. Its thought comes back under either name."""
+
+    role: Literal["assistant"]
+    content: TextOrParts | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: ListOf[ToolCall] | None = None
+
+
+class ToolMessage(ClientObject):
+    role: Literal["tool"]
+    tool_call_id: NonEmpty
+    content: TextOrParts
+
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+def _by_role(value: Any) -> str | None:
+    role = value.get("role") if isinstance(value, dict) else getattr(value, "role", None)
+    if role in ("system", "developer"):
+        return "~instructions"
+    return f"~{role}" if role in ROLES else None
+
+
+Message = Annotated[
+    Annotated[Instructions, Tag("~instructions")]
+    | Annotated[UserMessage, Tag("~user")]
+    | Annotated[AssistantMessage, Tag("~assistant")]
+    | Annotated[ToolMessage, Tag("~tool")],
+    Discriminator(
+        _by_role,
+        custom_error_type="unknown_role",
+        custom_error_message="should be an object whose role is one of 'system', 'developer', "
+        "'user', 'assistant', 'tool'",
+    ),
+]
+
+# --- tools ---------------------------------------------------------------------------------------
+
+
+class Function(Options):
+    name: Name
+    description: str | None = None
+    parameters: Schema | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(Options):
+    type: Literal["function"]
+    function: Function
+
+
+class Grammar(Options):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class GrammarInput(Options):
+    type: Literal["grammar"]
+    grammar: Grammar
+
+
+class Custom(Options):
+    name: Name
+    description: str | None = None
+    format: (
+        Annotated[
+            Annotated[PlainInput, Tag("~text")] | Annotated[GrammarInput, Tag("~grammar")],
+            by_type("text", "grammar"),
+        ]
+        | None
+    ) = None
+
+
+class CustomTool(Options):
+    type: Literal["custom"]
+    custom: Custom
+
+
+Tool = Annotated[
+    Annotated[FunctionTool, Tag("~function")] | Annotated[CustomTool, Tag("~custom")],
+    by_type("function", "custom"),
+]
+
+
+class NameOf(Options):
+    name: NonEmpty
+
+
+class NamedFunction(Options):
+    type: Literal["function"]
+    function: NameOf
+
+
+class NamedCustom(Options):
+    type: Literal["custom"]
+    custom: NameOf
+
+
+NamedTool = Annotated[
+    Annotated[NamedFunction, Tag("~function")] | Annotated[NamedCustom, Tag("~custom")],
+    by_type("function", "custom"),
+]
+
+
+class Allowed(Options):
+    mode: Literal["auto", "required"]
+    tools: Annotated[ListOf[NamedTool], Field(min_length=1)]
+
+
+class AllowedTools(Options):
+    type: Literal["allowed_tools"]
+    allowed_tools: Allowed
+
+
+def _choice_kind(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "~mode" if value in ("none", "auto", "required") else None
+    kind = type_named(value)
+    return f"~{kind}" if kind in ("function", "custom", "allowed_tools") else None
+
+
+ToolChoice = Annotated[
+    Annotated[Mode, Tag("~mode")]
+    | Annotated[NamedFunction, Tag("~function")]
+    | Annotated[NamedCustom, Tag("~custom")]
+    | Annotated[AllowedTools, Tag("~allowed_tools")],
+    Discriminator(
+        _choice_kind,
+        custom_error_type="unknown_choice",
+        custom_error_message="should be 'none', 'auto', 'required', or an object whose type is one "
+        "of 'function', 'custom', 'allowed_tools'",
+    ),
+]
+
+# --- the form of the answer, and the rest ---------------------------------------------------------
+
+
+class PlainText(Options):
+    type: Literal["text"]
+
+
+class JsonObject(Options):
+    type: Literal["json_object"]
+
+
+class NamedSchema(Options):
+    name: Name
+    schema_: Annotated[Schema | None, Field(alias="schema")] = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class JsonSchema(Options):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+ResponseFormat = Annotated[
+    Annotated[PlainText, Tag("~text")]
+    | Annotated[JsonObject, Tag("~json_object")]
+    | Annotated[JsonSchema, Tag("~json_schema")],
+    by_type("text", "json_object", "json_schema"),
+]
+
+
+class StreamOptions(Options):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class TemplateArguments(Options):
+    """What other servers hand to a template: here the one argument that means something."""
+
+    reasoning_effort: Effort | None = None
+
+
+class ChatRequest(Options):
+    """What a client of chat completions may ask for. Null always means the default."""
+
+    model: Annotated[str, Field(min_length=1)]
+    messages: Annotated[ListOf[Message], Field(min_length=1)]
+    chat_template_kwargs: TemplateArguments | None = None
+    frequency_penalty: Penalty | None = None
+    logprobs: bool | None = None
+    max_completion_tokens: Count | None = None
+    max_tokens: Count | None = None
+    metadata: Metadata | None = None
+    parallel_tool_calls: bool | None = None
+    presence_penalty: Penalty | None = None
+    reasoning_effort: Effort | None = None
+    response_format: ResponseFormat | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    tool_choice: ToolChoice | None = None
+    tools: ListOf[Tool] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+
+    include_reasoning: bool | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None

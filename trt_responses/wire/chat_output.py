@@ -1,0 +1,115 @@
+"""What chat completions give: a completion as a whole, and the parts of its chunks.
+
+Made from the response that the log folds to; knows no log and no frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from trt_responses.wire.output import OutputCustomCall, OutputFunctionCall, OutputMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.wire.output import OutputItem, TokenLogprob
+    from trt_responses.wire.response import Response, Usage
+
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+Object = dict[str, Any]
+
+
+def completion_of(response: Response, *, thought: bool) -> Object:
+    """A finished response as a chat completion; with its `thought`, or without."""
+    choice = {
+        "index": 0,
+        "message": _message(response.output, thought=thought),
+        "logprobs": _logprobs_of(response.output),
+        "finish_reason": finish_of(response),
+    }
+    return {
+        "id": chat_id(response),
+        "object": "chat.completion",
+        "created": response.created_at,
+        "model": response.model,
+        "choices": [choice],
+        "usage": usage_of(response.usage),
+        "service_tier": response.service_tier,
+        "system_fingerprint": None,
+    }
+
+
+def chat_id(response: Response) -> str:
+    return f"chatcmpl-{response.id.removeprefix('resp_')}"
+
+
+def finish_of(response: Response) -> FinishReason:
+    """Why it ended. Cut in a call, it is `length` as well: the call is not whole."""
+    if response.incomplete_details is not None:
+        filtered = response.incomplete_details.reason == "content_filter"
+        return "content_filter" if filtered else "length"
+    return "tool_calls" if any(map(call_of, response.output)) else "stop"
+
+
+def usage_of(usage: Usage | None) -> Object | None:
+    if usage is None:
+        return None
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.input_tokens_details.cached_tokens,
+            "audio_tokens": 0,
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.output_tokens_details.reasoning_tokens,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def call_of(item: OutputItem) -> Object | None:
+    """An item as an entry of `tool_calls`; None for what is no call."""
+    match item:
+        case OutputFunctionCall():
+            function = {"name": item.name, "arguments": item.arguments}
+            return {"id": item.call_id, "type": "function", "function": function}
+        case OutputCustomCall():
+            custom = {"name": item.name, "input": item.input}
+            return {"id": item.call_id, "type": "custom", "custom": custom}
+        case _:
+            return None
+
+
+def logprobs_of(entries: Sequence[TokenLogprob]) -> Object:
+    return {"content": list(entries), "refusal": None}
+
+
+def _message(output: Sequence[OutputItem], *, thought: bool) -> Object:
+    """The response's items as one message. A preamble and an answer are one content."""
+    texts = [item.content[0].text for item in output if isinstance(item, OutputMessage)]
+    calls = [call for item in output if (call := call_of(item)) is not None]
+    message: Object = {
+        "role": "assistant",
+        "content": "".join(texts) if texts or not calls else None,
+        "refusal": None,
+        "annotations": [],
+    }
+    thoughts = [part.text for item in output if item.type == "reasoning" for part in item.content]
+    if thought and thoughts:  # no one name serves all clients
+        message["reasoning"] = message["reasoning_content"] = "".join(thoughts)
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def _logprobs_of(output: Sequence[OutputItem]) -> Object | None:
+    entries = [
+        entry
+        for item in output
+        if isinstance(item, OutputMessage)
+        for part in item.content
+        for entry in part.logprobs
+    ]
+    return logprobs_of(entries) if entries else None
