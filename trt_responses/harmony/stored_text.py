@@ -1,4 +1,4 @@
-"""What a message's ids say, as an item's JSON has it: whoever keeps both need not keep it twice.
+"""Ids of a stored message to its text, as an item's JSON has it, so that the text need not be kept.
 
 Knows ids and bytes; knows no item and no store. What is said of an id here may never change, for
 what was stored without its text is read with it.

@@ -1,4 +1,4 @@
-"""What the Harmony reader says. Values only: no ids, no items, no HTTP.
+"""Fragments: what a reader of a model's language says. Values only: no ids, no items, no HTTP.
 
 A generation is a row of messages, each `Opened`, any number of `Text`, `Closed`. A `Repaired` may
 stand anywhere and says that what the model wrote broke Harmony's rules and how it was mended.

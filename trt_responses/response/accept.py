@@ -20,7 +20,7 @@ from trt_responses.response.accepted import (
 )
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import tools as t
-from trt_responses.wire.choice import AllowedTools, JsonObject, NamedTool, PlainText
+from trt_responses.wire.choice import AllowedTools, JsonObject, NamedTool
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
 from trt_responses.wire.judge import LOGPROBS, judge
 from trt_responses.wire.request import JsonSchema, ReasoningOptions, TextOptions
@@ -38,7 +38,7 @@ FORMAT = "text.format"
 SEALED = "reasoning.encrypted_content"
 MINIMAL_THOUGHT = 64
 """Tokens of a thought at effort `minimal`."""
-NO_REASONING, NO_TEXT, PLAIN = ReasoningOptions(), TextOptions(), PlainText()
+NO_REASONING, NO_TEXT = ReasoningOptions(), TextOptions()
 EFFORT_BUDGETS = {"none": 0, "minimal": MINIMAL_THOUGHT}
 
 
@@ -188,7 +188,10 @@ def _echo(request: Request, sampling: GenerateOptions) -> Response:
     reasoning: dict[str, Any] = {"effort": thought.effort, "summary": thought.summary}
     if thought.max_tokens is not None:
         reasoning["max_tokens"] = thought.max_tokens
-    form, choice = text.format or PLAIN, request.tool_choice
+    form, choice = {"type": "text"}, request.tool_choice
+    if text.format is not None:
+        dumped = text.format.model_dump(by_alias=True, exclude_unset=True)
+        form = {"type": text.format.type} | dumped
     return Response(
         id="",
         created_at=0,
@@ -207,10 +210,7 @@ def _echo(request: Request, sampling: GenerateOptions) -> Response:
         safety_identifier=request.safety_identifier,
         store=request.store is not False,
         temperature=sampling.temperature,
-        text={
-            "format": {"type": form.type} | form.model_dump(by_alias=True, exclude_unset=True),
-            "verbosity": text.verbosity or "medium",
-        },
+        text={"format": form, "verbosity": text.verbosity or "medium"},
         tool_choice=(
             choice.model_dump(exclude_unset=True)
             if isinstance(choice, NamedTool | AllowedTools)

@@ -1,4 +1,4 @@
-"""How a run ends: in one of four ways, each with its last snapshot and its events.
+"""The four ways in which a run ends, each with its last snapshot and its events.
 
 Values only: which end it is, and when it is told, is the run's affair.
 """

@@ -1,4 +1,4 @@
-"""What a run asks of the engine, segment by segment, and what the engine says.
+"""A generation asks the engine for one segment after another, and is the sink of each.
 
 A step's ids are read, told to the machine and shown to the log's readers before `push` returns.
 Knows the plan and the engine's seam; knows no store, and not how a response ends.

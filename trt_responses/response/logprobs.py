@@ -1,4 +1,4 @@
-"""A generation for those who asked how likely each token was. Nobody else's knows of it."""
+"""A generation that hands its reader how likely each token was; no other generation knows of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A response being made: it owns the generation, the log, and the end.
+"""A run is a response being made: it owns the generation, the log, and the end.
 
 Stream, plain and background are readers of the log; nothing here knows which of them there is. A
 run ends once, in one of four ways, and `make` is the only place that writes the end.

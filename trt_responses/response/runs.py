@@ -1,4 +1,4 @@
-"""From a request to a run: what a run needs is put together here, and running runs are counted.
+"""Makes runs from accepted requests, counts those that are going on, and ends them all.
 
 Knows seams only: which engine, store and clock there are is the app's affair.
 """

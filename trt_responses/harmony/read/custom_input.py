@@ -1,4 +1,4 @@
-"""The text of a custom tool's call out of the JSON that the model wraps it in: `{"input": "…"}`.
+"""Takes the text of a custom tool's call out of the JSON around it: `{"input": "…"}`.
 
 It comes in pieces of any size, each a JSON string body, and leaves in the same form as soon as it
 is known. Knows no item and no event. What is not this JSON is kept as it was written: a call whose

@@ -1,4 +1,4 @@
-"""What a message's header says: openai-harmony's reading, or ours where that fails or misleads.
+"""Reads a message's header: by openai-harmony, or by our rules where that fails or misleads.
 
 A header that openai-harmony reads cleanly is exactly what it says. Any other is mended: at the
 front of each stretch between control ids, words that have a place in a header (the author, a
@@ -19,10 +19,14 @@ from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trt_responses.language.fragments import RepairKind
     from trt_responses.tokens.pieces import Pieces
 
 Author = Literal["given", "written", "missing"]
 """The prompt named the author, or the header must, or the header began without `<|start|>`."""
+
+Ending = Literal["terminator", "start", "too_long", "stopped", "cut"]
+"""What but `<|message|>` can end a header."""
 
 MAX_LENGTH = 64
 """Ids of a header; what is longer is text that lost its header."""
@@ -137,6 +141,26 @@ class Headers:
                 yield after, b"".join(run), False
                 after, run = token_id, []
         yield after, b"".join(run), True
+
+
+def fault_of(words: list[int], how: Ending, structured: bool) -> RepairKind:
+    """What was wrong with a header that ended without `<|message|>`."""
+    if how in ("stopped", "cut") and (structured or not words):
+        return "cut_header"
+    if not words:
+        return "stray_control"
+    if structured:
+        return "malformed_header"
+    return "stray_text" if min(words) < FIRST_CONTROL_ID else "stray_control"
+
+
+def is_message(header: Header, how: Ending, structured: bool) -> bool:
+    """Whether such a header is told as a message: for its text, or as a call without arguments."""
+    if how == "too_long":
+        return True
+    if how == "cut" and structured:
+        return False
+    return bool(header.text.strip()) or (how == "terminator" and bool(header.opened.recipient))
 
 
 def bare_content_type(content_type: str | None) -> str | None:

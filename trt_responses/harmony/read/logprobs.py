@@ -1,4 +1,4 @@
-"""A reader for those who asked how likely each token was: slower, and chosen before the first id.
+"""A reader that tells how likely each token was; slower, and chosen before the first id.
 
 Reads one id at a time, so that a piece of text and the tokens that make it up are known together.
 A character that is spread over several tokens is told once, with all of them.

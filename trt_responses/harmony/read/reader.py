@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trt_responses.harmony.read.abandoned import fault, is_message
-from trt_responses.harmony.read.headers import MAX_LENGTH, Author, Headers
+from trt_responses.harmony.read.headers import MAX_LENGTH, Author, Headers, fault_of, is_message
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Text
 from trt_responses.tokens.pieces import Pieces, advance, escaped
 from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
@@ -30,7 +29,7 @@ from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.harmony.read.abandoned import Ending
+    from trt_responses.harmony.read.headers import Ending
     from trt_responses.language.fragments import Fragment
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -38,6 +37,40 @@ ENDS_GENERATION = frozenset({CONTROL.return_, CONTROL.call})
 TERMINATORS = ENDS_GENERATION | {CONTROL.end}
 
 _State = Literal["header", "content", "between", "done"]
+_Sign = Literal["message", "start", "terminator", "word"]
+_Move = (
+    Literal["open", "restart", "abandon", "lengthen", "add", "close"]
+    | Literal["begin", "stray", "open_headless", "begin_headless"]
+)
+
+SIGNS: Mapping[int, _Sign] = {
+    CONTROL.message: "message",
+    CONTROL.start: "start",
+    **dict.fromkeys(TERMINATORS, "terminator"),
+}
+"""What an id may mean; every other is a word, spelled-out control ids among them."""
+
+MOVES: Mapping[_State, Mapping[_Sign, _Move]] = {
+    "header": {
+        "message": "open",  # content
+        "start": "restart",  # header: the one before is abandoned
+        "terminator": "abandon",  # between, or done
+        "word": "lengthen",  # header; content, when it is too long for one
+    },
+    "content": {
+        "message": "add",  # content: it ends nothing, and is spelled out
+        "start": "add",
+        "terminator": "close",  # between, or done
+        "word": "add",
+    },
+    "between": {
+        "message": "open_headless",  # content
+        "start": "begin",  # header
+        "terminator": "stray",  # between, or done
+        "word": "begin_headless",  # header, or text that has none
+    },
+}
+"""What each id does in each state, and the state that follows. All that is `done` is discarded."""
 
 
 class Tables(NamedTuple):
@@ -180,48 +213,42 @@ class Reader:
             self._repair("undecodable")
             return
         self.kept.append(token_id)
-        if self._state == "content":
-            if token_id in TERMINATORS:
-                self._close(token_id, whole=True)
-            else:
+        match MOVES[self._state][SIGNS.get(token_id, "word")]:
+            case "add":
                 # Read back as ids, a control id would be structure and no longer text.
                 self._repaired |= token_id >= FIRST_CONTROL_ID
                 self._say(raw)
-        elif self._state == "header":
-            self._header(token_id)
-        else:
-            self._between(token_id)
-
-    def _between(self, token_id: int) -> None:
-        if token_id == CONTROL.start:
-            self._expect_header("written")
-        elif token_id in TERMINATORS:
-            self._repair("stray_control")
-            self._after(token_id)
-        else:  # a header that lost its `<|start|>`, or text that lost its header
-            self._expect_header("missing")
-            self._header(token_id)
+            case "close":
+                self._close(token_id, whole=True)
+            case "lengthen":
+                if len(self.kept) - 1 - self._words >= MAX_LENGTH:
+                    self._abandon(len(self.kept), "too_long")
+            case "open":
+                self._open_by_header()
+            case "restart":
+                self._abandon(len(self.kept) - 1, "start")
+                if not self.ended:
+                    self._expect_header("written")
+            case "abandon":
+                self._abandon(len(self.kept) - 1, "terminator")
+            case "begin":
+                self._expect_header("written")
+            case "begin_headless":
+                self._expect_header("missing")
+            case "open_headless":
+                self._expect_header("missing")
+                self._open_by_header()
+            case "stray":
+                self._repair("stray_control")
+                self._after(token_id)
 
     def _expect_header(self, author: Author) -> None:
         self._state, self._author, self._repaired = "header", author, False
         self._start = len(self.kept) - 1
         self._words = self._start + (author == "written")
 
-    def _header(self, token_id: int) -> None:
-        before = len(self.kept) - 1
-        if token_id == CONTROL.message:
-            self._open_by_header(before)
-        elif token_id == CONTROL.start:
-            self._abandon(before, "start")
-            if not self.ended:
-                self._expect_header("written")
-        elif token_id in TERMINATORS:
-            self._abandon(before, "terminator")
-        elif before - self._words >= MAX_LENGTH:
-            self._abandon(before + 1, "too_long")
-
-    def _open_by_header(self, end: int) -> None:
-        header = self._headers.read(self.kept[self._words : end], self._author, closed=True)
+    def _open_by_header(self) -> None:
+        header = self._headers.read(self.kept[self._words : -1], self._author, closed=True)
         if header.foreign:
             self._foreign()
             return
@@ -238,7 +265,7 @@ class Reader:
             self._foreign()
             return
         structured = self._author == "written" or CONTROL.channel in words or any(header.opened)
-        self._repair(fault(words, how, structured))
+        self._repair(fault_of(words, how, structured))
         terminator = self.kept[-1] if how == "terminator" else None
         if is_message(header, how, structured):
             channel, recipient, content_type = header.opened

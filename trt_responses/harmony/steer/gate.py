@@ -1,4 +1,4 @@
-"""Between the engine and the reader of a steered segment: which of its ids count.
+"""A gate decides which ids of a steered segment count: it stands between engine and reader.
 
 A gate knows where its segment ends, puts Harmony's own terminator in the place of whatever the
 engine ended it with, and stops what departs from its guide. It knows ids and bytes; which segment

@@ -1,4 +1,4 @@
-"""More calls than one in a turn, by the operator's choice: engines stop at the first `<|call|>`.
+"""A plan for several calls in one turn, though engines stop at the first `<|call|>`.
 
 After each call the model is offered another header. While that is again a call of an offered tool,
 the turn goes on; anything else is taken back, as if it had not been asked. Goes around any plan;

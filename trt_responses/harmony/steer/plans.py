@@ -1,4 +1,4 @@
-"""The plan of a run: which engine requests it is made of.
+"""Plans of runs: which engine requests a run is made of.
 
 A run is a row of segments. Each extends the ids that count so far, may force ids of its own, and
 says what ends it. A plan is asked again after each segment, with what the reader has read. One

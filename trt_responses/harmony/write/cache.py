@@ -1,4 +1,4 @@
-"""Ids of messages that were rendered lately, bounded in bytes.
+"""A cache of the ids of messages that were rendered lately, bounded in bytes.
 
 Knows what a message is made of and nothing of how it is rendered.
 """

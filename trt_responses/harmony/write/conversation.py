@@ -1,4 +1,4 @@
-"""The API's items to Harmony messages, and messages to blocks that later turns share.
+"""Maps the API's items to Harmony messages, and messages to blocks that later turns share.
 
 One table of item kinds. Knows the renderer; knows no store, no HTTP and no engine.
 """

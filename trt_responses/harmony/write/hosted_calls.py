@@ -1,4 +1,4 @@
-"""Other servers' tools in a conversation: their items as the calls and results a model knows.
+"""Writes the items of other servers' tools as the calls and results that a model knows.
 
 A call stands in the functions' namespace, under its tool's name; what it gave is the answer of that
 name. Knows items and messages; knows no renderer and no store.

@@ -1,4 +1,4 @@
-"""What stands before a conversation: the system and the developer message, as texts.
+"""Writes the system and the developer message, which stand before a conversation, as texts.
 
 Written to openai-harmony's result, character for character. Knows no token but by its spelling.
 """

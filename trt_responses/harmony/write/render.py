@@ -1,4 +1,4 @@
-"""Harmony messages to prompt ids, and which messages a prompt holds.
+"""Renders Harmony messages to prompt ids, and decides which messages a prompt holds.
 
 Control ids are written here, at their own places, and nowhere else; whatever a caller says, be it
 a text, a name or a schema, goes through the tokeniser, which knows ordinary ids only. Knows no

@@ -1,4 +1,4 @@
-"""JSON schemas as the TypeScript types in which Harmony shows tools to the model.
+"""Writes JSON schemas as the TypeScript types in which Harmony shows tools to the model.
 
 Written to openai-harmony's result, character for character; a test compares them. It stands here
 because openai-harmony tokenises what it renders in one go, and holds the loop for it. Any JSON is

@@ -1,4 +1,5 @@
-"""Runs that the server owns: they go on when nobody listens, and any replica can say how far.
+"""Background runs belong to the server: they go on when nobody listens, and any replica can say how
+far they are.
 
 A job is in the store before `queued` is told, is renewed while its run goes on, and becomes a
 record, with its last frames, before its end is told. Knows the store's seam and runs; knows no

@@ -1,4 +1,4 @@
-"""What anybody reads of a stored response, also of one whose server died while it was made.
+"""The snapshot of a stored response or job; a job whose server died reads as failed.
 
 Knows snapshots as JSON; knows no store and no HTTP.
 """

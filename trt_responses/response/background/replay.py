@@ -1,4 +1,4 @@
-"""A background stream read back: the frames that a store keeps, and what comes while one reads.
+"""Reads a background stream back: the frames that a store keeps, and those that come meanwhile.
 
 Knows frames and the store's seam; knows no HTTP and no log.
 """

@@ -1,4 +1,4 @@
-"""Events to a response, one at a time. Pure: it knows neither where events come from nor who asks.
+"""Folds events to a response, one at a time. Pure: it knows neither their source nor who asks.
 
 This is the only place where a response's output is put together. The machine reads back what was
 folded here when it needs a text as a whole; nobody keeps a second copy.

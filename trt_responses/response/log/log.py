@@ -4,6 +4,22 @@ Two rules for the file: an entry never changes once the next one stands (only th
 deltas), and nothing here knows who reads. A run of deltas is one growing entry: no event object, no
 frame and no copy of the text is made for a token. Events are made from entries for tests, for
 replay and for the fold; frames are made when somebody reads them.
+
+A token's whole path, within one engine step and one turn of the event loop:
+
+1. `engine/<kind>/engine.py` pushes a `Chunk` of ids into its sink, the `Generation`.
+2. `response/generation.py` asks the gate of a steered segment (`harmony/steer/gate.py`) which of
+   the ids count, and hands them to the reader.
+3. `harmony/read/reader.py` makes the ids text of the open message: a piece of JSON for each.
+4. `response/log/machine.py` has said where such pieces go: into the log's last entry, `Deltas`
+   (`entries.py`). Whatever is more than text goes through it as fragments, and becomes events
+   (`item_events.py`) that are appended here and folded (`fold.py`).
+5. `Log.say` or `Log.wake` here makes the step's frames once, and hands the bytes to each listener.
+6. `web/stream/sse.py` is the listener of a stream, and gives the bytes to the server's `send`.
+7. `serve/protocol.py`, uvicorn's protocol, writes them to the socket before `push` returns.
+
+Steps 2 to 5 are one dictionary look-up and two appends for an id that is only text: `push`,
+`Reader.plain` and `say`.
 """
 
 from __future__ import annotations

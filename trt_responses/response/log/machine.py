@@ -1,4 +1,4 @@
-"""Fragments to events: which item a message of the model becomes, and which events say so.
+"""Turns fragments into events: which item a message of the model becomes, and which events say so.
 
 Two rules for the file: every legal move is in the table `OPENS` or in one shape of
 `item_events.py`, and no text is kept here; a text as a whole is read back from the log's fold. It

@@ -1,5 +1,6 @@
-"""From a request to the ids that the engine is shown: history, items, instructions, and no more
-than there is room for. Knows the store's seam and the renderer; knows no engine and no run.
+"""Makes the ids that the engine is shown: history, items and instructions, as far as there is room.
+
+Knows the store's seam and the renderer; knows no engine and no run.
 """
 
 from __future__ import annotations

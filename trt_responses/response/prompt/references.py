@@ -1,4 +1,4 @@
-"""What a request's items stand for: references are looked up, and sealed turns are opened.
+"""Looks up the items that a request refers to, and gives sealed turns their own ids.
 
 The items go on to be rendered as any others, at their own places; afterwards those whose ids are
 known get them. Knows blocks and records; knows no HTTP and no concrete store.

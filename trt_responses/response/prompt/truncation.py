@@ -1,4 +1,4 @@
-"""`truncation: auto`: which of the oldest turns leave a prompt that is too long.
+"""Chooses which of the oldest turns leave a prompt that is too long (`truncation: auto`).
 
 A turn begins with what a user says. It leaves as a whole, the last one never does, and what the
 developer says stays. Knows blocks; knows no request and no engine.

@@ -1,4 +1,4 @@
-"""What a client carries of a turn: its reasoning items get the turn's ids, sealed.
+"""Seals a turn's ids into its reasoning items, for the client to carry.
 
 As soon as a thought is written its item carries that thought. In the last snapshot it carries what
 came after it too, up to the next thought, so that a call renders to the ids of the model as well.

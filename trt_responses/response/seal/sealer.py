@@ -1,4 +1,4 @@
-"""Reasoning that a client carries for us: sealed, so that only its owner's requests open it.
+"""Seals reasoning that a client carries for us, so that only its owner's requests open it.
 
 AES-GCM with the owner as associated data. The text that a client holds is
 `trtr1_` and base64url of key id, nonce and ciphertext. Knows keys and owners; knows no HTTP.

@@ -1,4 +1,4 @@
-"""What a model wrote in a turn, message by message, for a client to carry and to bring back.
+"""The messages that a model wrote in a turn, for a client to carry and to bring back.
 
 A client that stores nothing here sends a turn's items again; ids that are found by an item's own
 words render it to what was generated, not to what a tokeniser would make of it. Knows items and

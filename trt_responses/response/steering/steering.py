@@ -1,4 +1,4 @@
-"""From what was asked to a plan: what of a response is steered, and whether this engine can do it.
+"""Decides what of a response is steered, and whether this engine can do it.
 
 What cannot be honoured is refused here, by name and before any token. Knows accepted requests and
 the plans of `harmony/steer/plans.py`; knows no API's words and no concrete engine.

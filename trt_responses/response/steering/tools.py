@@ -1,4 +1,4 @@
-"""The tools of a request as the model is shown them, and what it is to write to call one.
+"""Tools as the model is shown them, and the schema of what it writes to call one.
 
 Knows accepted tools; knows no API's words, and no token.
 """
