@@ -35,9 +35,9 @@ class Batch:
         self._line: list[tuple[float, int, Request]] = []
         self._arrivals = itertools.count()
         self._running: list[Request] = []
-        self._reading: deque[Request] = deque()
+        self._prefilling: deque[Request] = deque()
         """Those with more than one id to write: each gives its place to the next after a chunk."""
-        self._read_last = False
+        self._prefilled_last = False
         self._ids = np.zeros(executor.slots, np.int64)
         self._lens = np.zeros(executor.slots, np.int64)
 
@@ -49,19 +49,23 @@ class Batch:
         heapq.heappush(self._line, (-request.options.priority, next(self._arrivals), request))
 
     def step(self) -> Told:
-        """One call of the executor, if there is anything to compute, and what it gave to whom."""
+        """Schedule, run, and say what came of it: one call of the executor, if there is work."""
+        self._schedule()
+        decoding = [request for request in self._running if request.pending == 1]
+        if self._prefilling and not (decoding and self._prefilled_last):
+            self._prefilled_last = True
+            return self._prefill()
+        self._prefilled_last = False
+        return self._decode(decoding) if decoding else []
+
+    def _schedule(self) -> None:
+        """Free the slots of those that are over, and give slots to those that wait."""
         for request in [request for request in self._running if request.over]:
             self._free(request)
         while self._line and self._slots:
             request = heapq.heappop(self._line)[2]
             if not request.over:
                 self._admit(request)
-        speaking = [request for request in self._running if request.pending == 1]
-        if self._reading and not (speaking and self._read_last):
-            self._read_last = True
-            return self._read()
-        self._read_last = False
-        return self._speak(speaking) if speaking else []
 
     def _admit(self, request: Request) -> None:
         """The last id of a prompt is always computed anew: its row is the answer's first."""
@@ -70,28 +74,28 @@ class Batch:
         request.written = request.cached_tokens = min(slot.known, len(request.ids) - 1)
         self._running.append(request)
         if request.pending > 1:
-            self._reading.append(request)
+            self._prefilling.append(request)
 
     def _free(self, request: Request) -> None:
         """Its slot keeps what is written, for whoever continues it."""
         assert request.slot is not None
         self._running.remove(request)
-        if request in self._reading:
-            self._reading.remove(request)
+        if request in self._prefilling:
+            self._prefilling.remove(request)
         request.slot.ids = request.ids[: request.written]
         self._lens[request.slot.number] = min(request.written, self._executor.length - 1)
         self._slots.give_back(request.slot, ())
 
-    def _read(self) -> Told:
-        """A chunk of the prompt whose turn it is."""
-        request = self._reading.popleft()
+    def _prefill(self) -> Told:
+        """Compute a chunk of the prompt whose turn it is."""
+        request = self._prefilling.popleft()
         begin, end = request.written, min(request.written + self._executor.chunk, len(request.ids))
         rows = self._chunk(request, begin, end)
         request.written = end
         self._lens[request.slot.number] = end  # type: ignore[union-attr]  # it runs
         if request.pending > 1:
-            self._reading.append(request)
-        return [] if request.pending else self._heard([(request, 0)], rows)
+            self._prefilling.append(request)
+        return [] if request.pending else self._emit([(request, 0)], rows)
 
     def _chunk(self, request: Request, begin: int, end: int) -> Rows:
         """Computed at once, or in pieces that are exact where the experts were asked too much."""
@@ -104,9 +108,9 @@ class Batch:
                 rows = prefill(slot, ids[start : start + EXACT_TOKENS], begin + start)
         return rows
 
-    def _speak(self, speaking: list[Request]) -> Told:
-        """One id for each that can say one. The others' rows write where the next id comes."""
-        places = [(request, request.slot.number) for request in speaking if request.slot]
+    def _decode(self, decoding: list[Request]) -> Told:
+        """Compute one id for each of these. The other rows write where their next id comes."""
+        places = [(request, request.slot.number) for request in decoding if request.slot]
         for request, place in places:
             self._ids[place] = request.ids[-1]
             self._lens[place] = request.written
@@ -114,16 +118,18 @@ class Batch:
         rows = self._executor.decode(self._ids, self._lens, asked)
         for request, _ in places:
             request.written += 1
-        return self._heard(places, rows)
+        return self._emit(places, rows)
 
-    def _heard(self, places: list[tuple[Request, int]], rows: Rows) -> Told:
-        told = [(request, self._said(request, rows, place)) for request, place in places]
+    def _emit(self, places: list[tuple[Request, int]], rows: Rows) -> Told:
+        """Sample each request's next id from its row; who has ended gives its slot back."""
+        told = [(request, self._sampled(request, rows, place)) for request, place in places]
         for request, chunk in told:
             if chunk.finish is not None:
                 self._free(request)
         return told
 
-    def _said(self, request: Request, rows: Rows, place: int) -> Chunk:
+    def _sampled(self, request: Request, rows: Rows, place: int) -> Chunk:
+        """The chunk that the next id makes, or an error where the row holds no numbers."""
         lse = float(rows.lse[place])
         if not math.isfinite(lse):
             request.written = 0  # what the slot holds is not to be used again
