@@ -371,8 +371,7 @@ def test_what_the_model_spells_is_text_in_later_turns_too() -> None:
 
 
 def _spelled(text: str) -> list[int]:
-    spelled: list[int] = vocabulary().encoding._inner.encode(text, [])
-    return spelled
+    return vocabulary().encode_plain(text)
 
 
 def _steps(token_ids: Sequence[int]) -> Script:

@@ -41,7 +41,7 @@ class StandIns:
 
     def _spelled(self, found: re.Match[str]) -> str:
         token_bytes = self._vocabulary.token_bytes
-        ids = self._vocabulary.encoding._inner.encode(found[0], [])
+        ids = self._vocabulary.encode_plain(found[0])
         if all(is_whole(token_bytes[token_id]) for token_id in ids):
             return found[0]
         return "".join(

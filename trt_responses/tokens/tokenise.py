@@ -54,8 +54,7 @@ class Tokeniser:
         native: Callable[[str], list[int]] | None = None,
         dense: Dense | None = None,
     ) -> None:
-        inner = vocabulary.encoding._inner
-        self._native = native or (lambda text: inner.encode(text, []))
+        self._native = native or vocabulary.encode_plain
         self._slice_chars = slice_chars
         self._unpaused = 0
         self._shapes = Shapes(self._native)

@@ -56,6 +56,14 @@ class Vocabulary:
     token_bytes: tuple[bytes, ...]
     encoding: openai_harmony.HarmonyEncoding
 
+    def encode_plain(self, text: str) -> list[int]:
+        """The ids of a text in which the spelling of a control id is text like any other.
+
+        Takes quadratic time in a run without a word break: callers bound such runs.
+        """
+        ids: list[int] = self.encoding._inner.encode(text, [])
+        return ids
+
     def control_name(self, token_id: int) -> str:
         """The spelling of a control id, such as `<|call|>`."""
         for name, known in CONTROL._asdict().items():

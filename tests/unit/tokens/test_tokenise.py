@@ -37,13 +37,12 @@ class Counted:
     """The encoder, and what it was given since the last pause."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._inner = vocabulary.encoding._inner
+        self._encode = vocabulary.encode_plain
         self.given: list[str] = []
 
     def __call__(self, text: str) -> list[int]:
         self.given.append(text)
-        ids: list[int] = self._inner.encode(text, [])
-        return ids
+        return self._encode(text)
 
     def taken(self) -> list[str]:
         given, self.given = self.given, []

@@ -98,12 +98,11 @@ class _Words:
     def __init__(self, vocabulary: Vocabulary) -> None:
         names = (vocabulary.control_name(n).encode() for n in self.special_token_ids)
         self.tokens = [*vocabulary.token_bytes, *names]
-        self._encode = vocabulary.encoding._inner.encode
+        self._encode = vocabulary.encode_plain
 
     def __call__(self, text: bytes | str) -> list[int]:
         words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        found: list[int] = self._encode(words, [])
-        return found
+        return self._encode(words)
 
 
 @cache

@@ -91,14 +91,14 @@ class Language:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.token_bytes = vocabulary.token_bytes
-        self._encode = vocabulary.encoding._inner.encode
+        self._encode = vocabulary.encode_plain
         self.thought = (CONTROL.channel, *self.ids("analysis"), CONTROL.message)
         self.assistant = (CONTROL.start, *self.ids("assistant"))
         self.message = (CONTROL.message,)
         self.json_message = (CONTROL.constrain, *self.ids("json"), CONTROL.message)
 
     def ids(self, text: str) -> tuple[int, ...]:
-        return tuple(self._encode(text, []))
+        return tuple(self._encode(text))
 
 
 @dataclass(frozen=True, slots=True)

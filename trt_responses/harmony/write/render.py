@@ -56,7 +56,7 @@ class Renderer:
         self._tokeniser = tokeniser
         self._cache = IdCache(cache_bytes)
         self._hits = 0
-        assistant = vocabulary.encoding._inner.encode("assistant", [])
+        assistant = vocabulary.encode_plain("assistant")
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
         """`<|start|>assistant`: the model goes on from here."""
 

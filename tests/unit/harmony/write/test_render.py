@@ -438,15 +438,14 @@ class Counted:
     """The encoder, and how many characters it was given."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._inner = vocabulary.encoding._inner
+        self._encode = vocabulary.encode_plain
         self.characters = 0
         self.longest = 0
 
     def __call__(self, text: str) -> list[int]:
         self.characters += len(text)
         self.longest = max(self.longest, len(text))
-        ids: list[int] = self._inner.encode(text, [])
-        return ids
+        return self._encode(text)
 
 
 def long_conversation() -> tuple[System, Developer, list[Message]]:
