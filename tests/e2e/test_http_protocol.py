@@ -131,19 +131,21 @@ def test_a_request_names_one_host_which_is_this_server(head: bytes, status: int)
     asyncio.run(story())
 
 
-def test_an_upgrade_is_not_made_and_the_request_is_answered(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("path", [b"/v1/responses", b"/nowhere"])
+def test_a_websocket_is_refused_at_once_with_a_426(
+    path: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """At any other status a coding agent tries again for seconds before it goes on over HTTP."""
+
     async def story() -> None:
-        async with listening(script(ANSWER)) as (_, wire):
+        async with listening(script(ANSWER)) as (engine, wire):
             wire.send(
-                b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\n"
-                b"upgrade: websocket\r\nsec-websocket-version: 13\r\n"
-                b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+                b"GET %b HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: keep-alive, Upgrade\r\n"
+                b"upgrade: WebSocket\r\nsec-websocket-version: 13\r\n"
+                b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" % path
             )
-            head = await wire.reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 405")
-            assert b"x-request-id: req_" in head
+            assert await refused(wire) == (426, "websocket_not_supported")
+            assert not engine.requests
             assert not caplog.records
 
     asyncio.run(story())

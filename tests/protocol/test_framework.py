@@ -109,6 +109,17 @@ def test_a_parameter_that_is_wrong_is_a_400_that_names_it(query: str, param: str
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_address_itself_answers_without_a_key(method: str) -> None:
+    async def story() -> None:
+        async with served(api_keys="ann:k") as s:
+            call = await s.client.send(method, "/", headers={"host": "10.1.2.3"})
+            assert call.status == 200
+            assert call.json()["responses"] == "/v1/responses"
+
+    asyncio.run(story())
+
+
 def test_a_head_is_answered_as_the_get_that_it_stands_for() -> None:
     async def story() -> None:
         async with served() as s:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 from tests.support.replies import check_keys, check_streamed, check_told, without_ids
 
 ODD = [
-    *[("GET", "/", 404), ("GET", "/v1/nothing", 404), ("POST", "/v1/responses/", 404)],
+    *[("POST", "/", 405), ("GET", "/v1/nothing", 404), ("POST", "/v1/responses/", 404)],
     *[("GET", "/v1/responses", 405), ("PUT", "/v1/responses", 405), ("PUT", "/docs", 405)],
     *[("OPTIONS", "/v1/responses", 405), ("POST", "/v1/models", 405), ("TEAPOT", "/docs", 405)],
     *[("GET", "/v1/responses/", 404), ("GET", "/v1/responses/x", 404)],

@@ -1,10 +1,12 @@
 """HTTP/1.1 connections: uvicorn's protocol, changed where it would fail our clients.
 
 Bytes that are no HTTP get the same kind of error as everything else, and not plain text without a
-request id, and never in the middle of a reply. Headers do not grow without end. And a request that
+request id, and never in the middle of a reply. Headers do not grow without end. A request that
 offers an upgrade is answered as if it did not: httptools drops its body, and Java's client, for
-one, offers HTTP/2 with each first request. A client that leaves is noticed although another of its
-requests waits behind the one that is answered, and a silent one is let go (`silence`).
+one, offers HTTP/2 with each first request. Only one for a WebSocket gets a 426, at which coding
+agents go on over HTTP at once; anything else makes them try again for seconds. A client that
+leaves is noticed although another of its requests waits behind the one that is answered, and a
+silent one is let go (`silence`).
 Knows connections; knows no app.
 """
 
@@ -31,11 +33,15 @@ AT_ONCE = 16
 HEAD = (
     "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
     "x-request-id: {request_id}\r\nopenai-processing-ms: 0\r\ncache-control: no-store\r\n"
-    "connection: close\r\n\r\n"
+    "connection: close\r\n{more}\r\n"
 )
+UPGRADE_REQUIRED = 426
+MORE = {UPGRADE_REQUIRED: "upgrade: HTTP/1.1\r\n"}
+"""Header lines that replies of a status have besides: a 426 names what is spoken here."""
 PHRASES = {
     400: "400 Bad Request",
     408: "408 Request Timeout",
+    UPGRADE_REQUIRED: "426 Upgrade Required",
     431: "431 Request Header Fields Too Large",
 }
 NO_HTTP = ApiError(
@@ -44,6 +50,12 @@ NO_HTTP = ApiError(
     status=400,
     type="invalid_request_error",
     code="invalid_http",
+)
+NO_WEBSOCKET = ApiError(
+    "This server speaks no WebSocket: send the request over HTTP, with `stream: true` for events.",
+    status=UPGRADE_REQUIRED,
+    type="invalid_request_error",
+    code="websocket_not_supported",
 )
 
 
@@ -85,6 +97,10 @@ class Protocol(TimedProtocol):
             raise ValueError  # ends the reading: httptools hands it to `send_400_response`
         self._take_host_of_url()
         if self.parser.should_upgrade():
+            if self._get_upgrade() == b"websocket":
+                self._fault = NO_WEBSOCKET
+                self._refuse(NO_WEBSOCKET)
+                return
             self._head = self._head_without_offer()
             return
         super().on_headers_complete()
@@ -115,7 +131,7 @@ class Protocol(TimedProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._head is None:
+        if self._head is None and self._fault is not NO_WEBSOCKET:
             super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -146,7 +162,12 @@ class Protocol(TimedProtocol):
         if not self.pipeline and not begun:
             body = orjson.dumps({"error": error_body(error)})
             status = PHRASES[error.status]
-            head = HEAD.format(status=status, length=len(body), request_id=self.mint("req"))
+            head = HEAD.format(
+                status=status,
+                length=len(body),
+                request_id=self.mint("req"),
+                more=MORE.get(error.status, ""),
+            )
             self.transport.write(head.encode() + body)
         self.transport.close()
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CONNECTION = {
-    *("answered", "cycle", "flow", "headers", "loop", "parser", "pipeline", "transport", "url"),
+    *("_get_upgrade", "answered", "cycle", "flow", "headers", "loop", "parser", "pipeline"),
+    *("transport", "url"),
 }
 """Attributes of a connection that we read or set; `answered` is ours."""
 CYCLE = {
