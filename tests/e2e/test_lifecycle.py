@@ -209,7 +209,7 @@ def test_the_server_that_is_run_speaks_http_as_ours_does() -> None:
                     b"upgrade: websocket\r\nsec-websocket-version: 13\r\n"
                     b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
                 )
-                assert await wire.status() == 200
+                assert await wire.status() == 426
 
     asyncio.run(story())
 
