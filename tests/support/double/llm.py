@@ -41,6 +41,8 @@ class Double:
     script: Callable[[Sequence[int], SamplingParams], Script]
     version: Version = "1.2.1"
     gpus: int = 1
+    start_error: Exception | None = None
+    """What its constructor raises."""
     clock: StepClock = field(default_factory=StepClock.free)
     real_max_seq_len: int | None = None
     """What fits in fact, when it is less than was asked for: told late."""
@@ -107,6 +109,8 @@ class LLM:
         self._ids = itertools.count(1)
         self._requests: list[RequestOutput] = []
         world = self._number("tensor_parallel_size", 1) * self._number("pipeline_parallel_size", 1)
+        if plan.start_error is not None:
+            raise plan.start_error
         if world > plan.gpus:
             raise RuntimeError(f"World size {world} is larger than the {plan.gpus} visible GPUs.")
         plan.clock.drive(self._advance)

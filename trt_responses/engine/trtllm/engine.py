@@ -17,7 +17,7 @@ from trt_responses.engine.admission import room
 from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk
 from trt_responses.engine.base import Chunk, Health
 from trt_responses.engine.trtllm import words
-from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of
+from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of, sentence
 from trt_responses.engine.trtllm.pulse import Patience, Pulse
 from trt_responses.engine.trtllm.request import Request
 from trt_responses.engine.trtllm.shutdown import shut_down
@@ -54,9 +54,9 @@ def installed() -> Package:
         import tensorrt_llm
         from tensorrt_llm.llmapi import GuidedDecodingParams
         from tensorrt_llm.llmapi.llm_args import TorchLlmArgs
-    except (ImportError, OSError) as error:  # a missing driver shows as a library not found
+    except Exception as error:  # of any class: what it imports may fail in its own way
         raise StartupError(
-            f"tensorrt_llm cannot be imported ({error}): run in the container "
+            f"tensorrt_llm cannot be imported ({sentence(error)}): run in the container "
             "nvidia/tensorrt-llm/release:1.2.1, or install it on a GPU host."
         ) from None
     return Package(
@@ -114,8 +114,8 @@ class TrtLlmEngine:
         kept = words.start_words(self._checkpoint, self._arguments, accepted)
         try:
             llm = package.llm(**kept)
-        except (RuntimeError, ValueError, OSError, ImportError, AssertionError) as error:
-            raise StartupError(f"TensorRT-LLM does not start: {error}") from None
+        except Exception as error:  # of any class: it is the package's, and the start's end
+            raise StartupError(f"TensorRT-LLM does not start: {sentence(error)}") from None
         accepted.learn_call(llm.generate_async)
         self._on = Running(package, accepted, llm)
         try:

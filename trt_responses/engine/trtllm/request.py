@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.base import Chunk, Logprob
+from trt_responses.engine.trtllm.api import sentence
 from trt_responses.engine.trtllm.words import END_ID
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ UNLIKELY = -9999.0
 """What the API says of an id so unlikely that its logprob was not given."""
 FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 """Their word for an end, when no id tells it; every other word is a failure."""
-FAILURES = (RuntimeError, ValueError, AssertionError, OSError)
-"""What reading a result may raise: their own errors, their checks, a broken pipe to a worker."""
 GOING_ON = (None, "not_finished")
 
 
@@ -109,9 +108,9 @@ class Request:
                 step = await anext(steps)
             except StopAsyncIteration:
                 break
-            except FAILURES as error:
+            except Exception as error:  # of any class: a KeyError, a socket's, a check of theirs
                 self._on_error(error)
-                self.fail(str(error))
+                self.fail(sentence(error))
                 return
             if not self.over:  # it may have been aborted between the step and this turn
                 self._step(step)

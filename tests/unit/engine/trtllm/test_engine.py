@@ -551,6 +551,9 @@ def test_a_crash_of_the_executor_ends_every_request_and_the_engine() -> None:
         ValueError("Unknown finish reason: 9"),
         AssertionError("lengths differ"),
         BrokenPipeError("worker"),
+        KeyError("client 7"),
+        IndexError("list index out of range"),
+        TypeError("'NoneType' object is not iterable"),
     ],
 )
 def test_an_error_of_no_request_makes_the_engine_be_asked_at_once(error: Exception) -> None:
@@ -618,6 +621,33 @@ def test_a_start_that_fails_says_why_in_one_sentence(
 ) -> None:
     with pytest.raises(StartupError, match=sentence):
         asyncio.run(engine_of(plan(), {**ARGUMENTS, **given}).start())
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (KeyError("gpt_oss"), "KeyError: 'gpt_oss'"),
+        (TypeError("no\nargument"), "TypeError: no argument"),
+        (RuntimeError(), "RuntimeError"),
+        (
+            caused(RuntimeError("Executor worker returned error"), MemoryError("KV cache")),
+            "MemoryError: KV cache",
+        ),
+    ],
+)
+def test_a_start_that_fails_says_its_root_cause_whatever_its_class(
+    error: Exception, sentence: str
+) -> None:
+    double = plan()
+    double.start_error = error
+    with pytest.raises(StartupError) as failed:
+        asyncio.run(engine_of(double).start())
+    assert str(failed.value) == f"TensorRT-LLM does not start: {sentence}"
 
 
 def test_a_model_that_gives_no_first_token_stops_the_start() -> None:
