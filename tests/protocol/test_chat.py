@@ -252,6 +252,32 @@ def test_logprobs_stand_beside_the_text_they_are_of() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_a_stop_ends_the_answer_and_the_engines_work(size: int) -> None:
+    """It is looked for in the answer alone: the thought has the same words."""
+    written = (
+        "<|channel|>analysis<|message|>Say one. Two.<|end|><|start|>assistant"
+        "<|channel|>final<|message|>One. Two. Three.<|return|>"
+    )
+
+    async def story() -> None:
+        tokens = ids(written)
+        steps = tuple(tokens[n : n + size] for n in range(0, len(tokens), size))
+        async with served(Script(steps)) as s:
+            plain = (await create(s, stop=["nine", ". Two"])).json()["choices"][0]
+            assert plain["message"]["content"] == "One"
+            assert plain["message"]["reasoning"] == "Say one. Two."
+            assert plain["finish_reason"] == "stop"
+            assert size == 1000 or s.last.state == "aborted"
+            streamed = chunks_of((await create(s, stop=". Two", stream=True)).body)
+            assert folded(streamed)["content"] == "One"
+            assert finishes(streamed) == ["stop"]
+            unmatched = (await create(s, stop=["Three. Four"])).json()["choices"][0]
+            assert unmatched["message"]["content"] == "One. Two. Three."
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_hangs_up_stops_the_engine(*, stream: bool) -> None:
     async def story() -> None:
@@ -329,6 +355,9 @@ BAD: list[tuple[Json, str | None, str | None]] = [
         "missing_required_parameter",
     ),
     ({"stream_options": 1}, "stream_options", "invalid_value"),
+    ({"stop": ""}, "stop", "invalid_value"),
+    ({"stop": ["x"] * 17}, "stop", "invalid_value"),
+    ({"stop": "x", "logprobs": True}, "stop", "unsupported_parameter"),
 ]
 
 

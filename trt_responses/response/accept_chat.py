@@ -56,6 +56,7 @@ def accept_chat(request: c.ChatRequest) -> Accepted:
         ignored=ignored,
         unsupported_tools=(),
         places=places,
+        stop=_stop(request),
     )
 
 
@@ -253,3 +254,15 @@ def _sampling(request: c.ChatRequest) -> GenerateOptions:
         seed=request.seed,
         logprobs=(request.top_logprobs or 0) if request.logprobs else None,
     )
+
+
+def _stop(request: c.ChatRequest) -> tuple[str, ...]:
+    stop = request.stop
+    texts = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if texts and request.logprobs:
+        raise Unsupported(
+            "Unsupported value for 'stop': with 'logprobs', text cannot be held back. Leave one "
+            "of them out.",
+            param="stop",
+        )
+    return texts

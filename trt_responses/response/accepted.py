@@ -119,3 +119,5 @@ class Accepted:
     """Kinds of tools that were left out, for nobody runs them here."""
     places: Sequence[str] | None = None
     """Where in the request each item of the input stands; None: `input[…]`."""
+    stop: Sequence[str] = ()
+    """Texts of which the first ends the answer, and is not told."""

@@ -111,6 +111,9 @@ class Generation:
                 self._flow(self.machine.pieces)
             if gate is not None and gate.fault is not None:
                 self.decide(End("failed", gate.fault))
+            elif self.machine.stopped:
+                self.machine.take(Closed(whole=True))
+                self.decide(End("completed"))
             elif self.reader.ended or (gate is not None and gate.over):
                 if chunk.finish is None:
                     self.abort()
@@ -139,7 +142,7 @@ class Generation:
             end = await self._all()
         finally:
             self.last_token_ns = self._clock_ns()
-        self.close(stopped=end.status == "completed")
+        self.close(stopped=end.status == "completed" and not self.machine.stopped)
         return end
 
     def close(self, *, stopped: bool) -> None:

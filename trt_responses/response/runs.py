@@ -6,6 +6,7 @@ Knows seams only: which engine, store and clock there are is the app's affair.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import EngineUnavailable, Overloaded, refuse_longer
@@ -21,6 +22,7 @@ from trt_responses.response.prompt.references import item_id
 from trt_responses.response.run import Run
 from trt_responses.response.seal.sealed_items import TurnSealer
 from trt_responses.response.steering.tools import callees
+from trt_responses.response.stop import StopText
 from trt_responses.store.base import Record
 from trt_responses.wire.dialect import OPENAI
 
@@ -144,6 +146,7 @@ class Runs:
                 _item_mint(response.id),
                 Unwrapper,
                 sealer.thought if accepted.seals else None,
+                answer_text=partial(StopText, accepted.stop) if accepted.stop else None,
                 scored=scored,
             ),
             log=log,

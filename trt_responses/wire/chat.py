@@ -272,6 +272,9 @@ class TemplateArguments(Options):
     reasoning_effort: Effort | None = None
 
 
+StopText = Annotated[str, Field(min_length=1, max_length=256)]
+
+
 class ChatRequest(Options):
     """What a client of chat completions may ask for. Null always means the default."""
 
@@ -287,6 +290,14 @@ class ChatRequest(Options):
     presence_penalty: Penalty | None = None
     reasoning_effort: Effort | None = None
     response_format: ResponseFormat | None = None
+    stop: (
+        Annotated[
+            Annotated[StopText, Tag("~text")]
+            | Annotated[ListOf[StopText], Field(max_length=16), Tag("~list")],
+            TEXT_OR_LIST,
+        ]
+        | None
+    ) = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None

@@ -182,6 +182,7 @@ FIELDS: tuple[Field, ...] = OPTIONS + KINDS
 CHAT: tuple[Field, ...] = (
     *_rows("", "honoured", "", "model", "messages", "stream", "tools", "tool_choice"),
     *_rows("", "honoured", "", "temperature", "top_p", "logprobs", "top_logprobs", "seed"),
+    Field("stop", "honoured", "in the answer alone, not in thoughts and calls; without `logprobs`"),
     *_rows("", "honoured", "", "frequency_penalty", "presence_penalty", "reasoning_effort"),
     Field("max_completion_tokens", "honoured", "tokens of the thought count too"),
     Field("max_tokens", "honoured", "the old name of `max_completion_tokens`"),
@@ -199,7 +200,6 @@ CHAT: tuple[Field, ...] = (
     Field("prompt_cache_key", "ignored", "prefixes are cached without it"),
     *_rows("", "ignored", "", "prompt_cache_retention", "prompt_cache_options"),
     Field("n", "refused", "one choice only", harmless=lambda value: value in (None, 1)),
-    Field("stop", "refused", harmless=lambda value: value in (None, [])),
     Field("logit_bias", "refused", harmless=lambda value: not value),
     Field(
         "modalities",

@@ -35,6 +35,8 @@ _State = Literal["head", "inside", "tail", "raw"]
 class Unwrapper:
     """One call's. Nothing that was said is taken back."""
 
+    over = False
+
     def __init__(self) -> None:
         self._state: _State = "head"
         self._waiting = ""

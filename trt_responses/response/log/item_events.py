@@ -34,11 +34,11 @@ class Message:
     def __init__(self, item_id: str, index: int, phase: o.Phase) -> None:
         self.id = item_id
         self.index = index
-        self._phase: o.Phase = phase
+        self.phase: o.Phase = phase
 
     def begin(self) -> tuple[e.Event, ...]:
         return (
-            e.OutputItemAdded(self.index, o.OutputMessage(self.id, self._phase)),
+            e.OutputItemAdded(self.index, o.OutputMessage(self.id, self.phase)),
             e.ContentPartAdded(self.id, self.index, 0, o.OutputText()),
         )
 
@@ -52,7 +52,7 @@ class Message:
             e.OutputTextDone(self.id, self.index, 0, part.text, part.logprobs),
             e.ContentPartDone(self.id, self.index, 0, part),
             e.OutputItemDone(
-                self.index, o.OutputMessage(self.id, self._phase, status, item.content)
+                self.index, o.OutputMessage(self.id, self.phase, status, item.content)
             ),
         )
 

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     Mint = Callable[[str], str]
 
 
-class InputText(Protocol):
-    """The text of a custom tool's call, out of the form in which the model writes it."""
+class TextFilter(Protocol):
+    """What the client gets of a text that the model writes, as it is written."""
+
+    over: bool
+    """Nothing that follows is the client's: the model need not go on."""
 
     def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
 
@@ -53,9 +56,10 @@ class Machine:
         log: Log,
         callees: Mapping[str, Callee],
         mint: Mint,
-        input_text: Callable[[], InputText],
+        input_text: Callable[[], TextFilter],
         seal: Seal | None = None,
         *,
+        answer_text: Callable[[], TextFilter] | None = None,
         scored: bool = False,
     ) -> None:
         self._log = log
@@ -66,11 +70,14 @@ class Machine:
         self._open: Shape | None = None
         self._deltas: Deltas | None = None
         self._new_input_text = input_text
-        self._input_text: InputText | None = None
+        self._new_answer_text = answer_text
+        self._filter: TextFilter | None = None
         self.pieces: list[bytes] | None = None
         """Where text of the open message goes as it is read: the last entry of the log. None when
         nothing is open, or the model's text is not yet the client's."""
         self.repairs: Counter[RepairKind] = Counter()
+        self.stopped = False
+        """The client wants nothing that follows: its text came to a stop of the client's own."""
 
     def take(self, fragment: Fragment) -> None:
         if type(fragment) is Text:
@@ -87,8 +94,9 @@ class Machine:
     def _say(self, pieces: Sequence[bytes]) -> None:
         if self.pieces is not None:
             self.pieces += pieces
-        elif self._deltas is not None and self._input_text is not None:
-            self._deltas.pieces += self._input_text.feed(pieces)
+        elif self._deltas is not None and self._filter is not None:
+            self._deltas.pieces += self._filter.feed(pieces)
+            self.stopped = self._filter.over
 
     def _say_scored(self, said: Scored) -> None:
         if isinstance(self._deltas, ScoredDeltas):
@@ -115,7 +123,13 @@ class Machine:
         self._open = shape
         self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
         if type(shape) is CustomCall:
-            self._input_text = self._new_input_text()
+            self._filter = self._new_input_text()
+        elif (
+            self._new_answer_text is not None
+            and type(shape) is Message
+            and shape.phase == "final_answer"
+        ):
+            self._filter = self._new_answer_text()
         else:
             self.pieces = self._deltas.pieces
 
@@ -123,10 +137,10 @@ class Machine:
         shape, deltas = self._open, self._deltas
         if shape is None or deltas is None:
             return
-        if self._input_text is not None:
-            deltas.pieces += self._input_text.finish(whole=status == "completed")
+        if self._filter is not None:
+            deltas.pieces += self._filter.finish(whole=status == "completed")
         elif status == "completed" and not deltas.pieces and shape.empty:
             deltas.pieces.append(shape.empty)
-        self._open = self._deltas = self._input_text = self.pieces = None
+        self._open = self._deltas = self._filter = self.pieces = None
         for event in shape.end(self._log.settled()[shape.index], status):
             self._log.append(event)

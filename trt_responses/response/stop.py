@@ -1,0 +1,58 @@
+"""Stop sequences: an answer up to the first of some texts, which may come in pieces of any size.
+
+Text is held back exactly as long as it may be the beginning of a stop. Knows no item and no token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.tokens.pieces import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class StopText:
+    """One answer's. `over` once a stop was found: nothing that follows is told."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.over = False
+        self._stops = stops
+        self._longest = max(map(len, stops))
+        self._waiting = ""
+
+    def feed(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """What can be told now; pieces are bodies of JSON strings, here and there."""
+        if self.over:
+            return []
+        text = self._waiting + "".join(orjson.loads(b'"%b"' % piece) for piece in pieces)
+        # The stop that ends first, as it is found when the text comes letter by letter.
+        found = min(
+            ((at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0),
+            default=None,
+        )
+        if found is not None:
+            self.over, self._waiting = True, ""
+            return _told(text[: found[1]])
+        told = len(text) - self._begun(text)
+        self._waiting = text[told:]
+        return _told(text[:told])
+
+    def finish(self, *, whole: bool) -> list[bytes]:
+        """The text has ended, and what was held back was no stop."""
+        waiting, self._waiting = self._waiting, ""
+        return _told(waiting)
+
+    def _begun(self, text: str) -> int:
+        """The length of the longest end of the text with which a stop may begin."""
+        for length in range(min(self._longest - 1, len(text)), 0, -1):
+            if any(stop.startswith(text[-length:]) for stop in self._stops):
+                return length
+        return 0
+
+
+def _told(text: str) -> list[bytes]:
+    return [escaped(text)] if text else []
