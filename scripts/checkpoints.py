@@ -14,7 +14,7 @@ import numpy as np
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.expected import expected_tensors
-from trt_responses.prepare.checkpoint.mxfp4 import quantised
+from trt_responses.prepare.checkpoint.mxfp4 import SCALE_BIAS, VALUES
 from trt_responses.prepare.checkpoint.open import INDEX
 from trt_responses.prepare.checkpoint.original import BLOCK_NAMES, TOP_NAMES, TRANSPOSED
 from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, write_tensors
@@ -23,6 +23,8 @@ from trt_responses.tokens.vocabulary import VOCABULARY_SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from trt_responses.prepare.checkpoint.open import Layout
     from trt_responses.prepare.checkpoint.safetensors import Array
@@ -260,3 +262,16 @@ def _fused(name: str, parts: list[Tensor]) -> Tensor:
     return Tensor(
         name, parts[0].dtype, shape, lambda: np.concatenate([part.read() for part in parts])
     )
+
+
+def quantised(values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Blocks and scales of [..., n * 32] floats, each value to the nearest code."""
+    groups = values.reshape(*values.shape[:-1], -1, 32)
+    largest = np.abs(groups).max(axis=-1)
+    exponents = np.floor(np.log2(np.maximum(largest, 1e-30))).astype(np.int32) - 2
+    scaled = np.ldexp(groups, -exponents[..., None])
+    middles = (VALUES[:7] + VALUES[1:8]) / 2
+    found = np.searchsorted(middles, np.abs(scaled)).astype(np.uint8)
+    found |= (scaled < 0).astype(np.uint8) << 3
+    blocks = found[..., 0::2] | (found[..., 1::2] << 4)
+    return blocks, (exponents + SCALE_BIAS).clip(0, 254).astype(np.uint8)

@@ -6,12 +6,14 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import megabytes, shown_on
+from trt_responses.prepare.shelf import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.pipeline import Built
     from trt_responses.settings import Settings
 
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 def build_tools(settings: Settings) -> Iterator[BuildTools]:
     """The real vocabulary and engines; progress and what is about to be done go to stderr."""
     from trt_responses.backends import engine_of, vocabulary  # loads every engine
-    from trt_responses.prepare.pipeline import BuildTools
-    from trt_responses.prepare.shelf import Selection
 
     with shown_on(sys.stderr) as progress:
         yield BuildTools(

@@ -17,10 +17,14 @@ from trt_responses.prepare import card as cards
 from trt_responses.prepare import demo, shelf
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.hardware import this_hardware
+from trt_responses.prepare.llamacpp.build import prepare as prepare_llamacpp
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.tensorrt.targets import FORMATS
+from trt_responses.prepare.trtllm.build import GpuHost
+from trt_responses.prepare.trtllm.build import prepare as prepare_trtllm
+from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions
 from trt_responses.prepare.trtllm.profiles import CLASSES, PROFILES
 from trt_responses.settings import Settings
 
@@ -143,10 +147,8 @@ def prepare_demo(settings: Settings) -> Path:
 def _prepare_llamacpp(
     settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
 ) -> Built:
-    from trt_responses.prepare.llamacpp.build import prepare
-
     with build_tools(settings) as tools:
-        built = prepare(
+        built = prepare_llamacpp(
             source, settings.engines_dir, name, tools, weight_type=weight_type, wait=wait
         )
     tell(built)
@@ -155,9 +157,7 @@ def _prepare_llamacpp(
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
-    from trt_responses.backends import trtllm_over
-    from trt_responses.prepare.trtllm.build import GpuHost, prepare
-    from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions
+    from trt_responses.backends import trtllm_over  # loads every engine
 
     chosen = TrtLlmOptions(
         profile=options.profile,
@@ -170,7 +170,7 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
     )
     host = GpuHost(lambda: this_hardware(settings.engines_dir), trtllm_over)
     with build_tools(settings) as tools:
-        built = prepare(
+        built = prepare_trtllm(
             options.checkpoint, settings.engines_dir, name, tools, chosen, host, wait=options.wait
         )
     tell(built)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trt_responses.cli.building import build_tools, tell
 from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import checkpoint_name
+from trt_responses.prepare.tensorrt.build import prepare
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.targets import TARGETS
 
@@ -90,8 +91,6 @@ def prepare_demo_onnx(settings: Settings) -> Path:
 def prepared(
     settings: Settings, source: Path, name: str, chosen: TensorRtOptions, *, wait: bool
 ) -> Built:
-    from trt_responses.prepare.tensorrt.build import prepare
-
     with build_tools(settings) as tools:
         built = prepare(source, settings.engines_dir, name, tools, chosen, wait=wait)
     tell(built)

@@ -9,13 +9,16 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from trt_responses import __version__
+from trt_responses import __version__, doctor
 from trt_responses.cli.engine import add_engine, prepare_demo
 from trt_responses.cli.graph import DEMO_ONNX, prepare_demo_onnx
 from trt_responses.cli.keys import add_keys
 from trt_responses.doctor.check import Check
+from trt_responses.doctor.numeric import NAME, deep_check
 from trt_responses.errors import StartupError
 from trt_responses.prepare import demo, shelf
+from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.files import MODEL
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -114,8 +117,6 @@ def _add_doctor(commands: Commands) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from trt_responses import doctor  # it looks at packages that nothing else loads
-
     settings = Settings.from_environment(
         engine=options.engine,
         host=options.host,
@@ -129,15 +130,11 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _deep(settings: Settings) -> Check:
     """Over the demo, which is prepared first where it is not there."""
-    from trt_responses.backends import llamacpp_over
-    from trt_responses.doctor.numeric import NAME, deep_check
-    from trt_responses.prepare.checkpoint.open import open_checkpoint
-    from trt_responses.prepare.files import MODEL
-    from trt_responses.tokens.vocabulary import load
+    from trt_responses.backends import llamacpp_over, vocabulary  # loads every engine
 
     try:
         directory = prepare_demo(settings)
         checkpoint = open_checkpoint(demo.demo_checkpoint(settings.engines_dir))
-        return deep_check(llamacpp_over(directory / MODEL, settings), checkpoint, load())
+        return deep_check(llamacpp_over(directory / MODEL, settings), checkpoint, vocabulary())
     except StartupError as error:
         return Check(NAME, "fault", "the demo cannot be prepared", str(error))

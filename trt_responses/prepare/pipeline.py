@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 
 SPARE_BYTES = 64 << 20
 """Disk beside the weights: the vocabulary's strings, the card, the file system's own."""
-DIGEST_BYTES_PER_S = 1e9
-"""Reading and digesting a checkpoint, for the time that is announced."""
+DIGEST_BYTES_PER_S, WRITE_BYTES_PER_S, START_S = 1e9, 60e6, 5.0
+"""For the time that is announced: digesting a checkpoint, converting or compiling it (measured on
+two cores), and loading the vocabulary and an engine."""
 
 
 class Built(NamedTuple):
@@ -124,7 +125,7 @@ class Target(Protocol):
         """What all its files take."""
 
     def expected(self) -> Mapping[str, float]:
-        """The seconds that its phases take, as far as they can be foretold, in their order."""
+        """The seconds of each phase in their order, where they do not follow from the bytes."""
 
     def make(self, directory: Path, phases: Phases) -> Product:
         """Make what is not there yet."""
@@ -191,13 +192,14 @@ class _Run:
 
     def _announce(self) -> None:
         """Before the first phase."""
-        target, source = self._target, self._target.checkpoint
-        expected = target.expected()
-        seconds = sum(expected.values()) or source.size_bytes / DIGEST_BYTES_PER_S
+        target, weights_bytes = self._target, self._target.checkpoint.size_bytes
+        disk = megabytes(target.disk_bytes())
+        work_s = weights_bytes / DIGEST_BYTES_PER_S + target.disk_bytes() / WRITE_BYTES_PER_S
+        about = rounded(sum(target.expected().values()) or START_S + work_s)
         self._tools.say(
             f"Preparing {self.home.name} ({target.kind}, {target.weight_type}) from "
-            f"{megabytes(source.size_bytes)} of weights: {megabytes(target.disk_bytes())} of disk "
-            f"in {self.home}, about {rounded(seconds)}."
+            f"{megabytes(weights_bytes)} of weights: takes {disk} of disk in {self.home} and about "
+            f"{about}."
         )
 
     def _validated(self, phases: Phases) -> tuple[Source, Path]:

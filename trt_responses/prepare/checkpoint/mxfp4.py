@@ -44,16 +44,3 @@ def repacked(blocks: Array, scales: Array) -> NDArray[np.uint8]:
     packed[..., 0] = scales
     packed[..., 1:] = found[..., :16] | (found[..., 16:] << 4)
     return packed.reshape(*packed.shape[:-2], -1)
-
-
-def quantised(values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Blocks and scales of [..., n * 32] floats, each value to the nearest code."""
-    groups = values.reshape(*values.shape[:-1], -1, 32)
-    largest = np.abs(groups).max(axis=-1)
-    exponents = np.floor(np.log2(np.maximum(largest, 1e-30))).astype(np.int32) - 2
-    scaled = np.ldexp(groups, -exponents[..., None])
-    middles = (VALUES[:7] + VALUES[1:8]) / 2
-    found = np.searchsorted(middles, np.abs(scaled)).astype(np.uint8)
-    found |= (scaled < 0).astype(np.uint8) << 3
-    blocks = found[..., 0::2] | (found[..., 1::2] << 4)
-    return blocks, (exponents + SCALE_BIAS).clip(0, 254).astype(np.uint8)

@@ -1,6 +1,6 @@
 """The experts' weights beside a graph that takes them as inputs: just as the checkpoint has them.
 
-`kept` writes one safetensors file, `opened` gives it back as a view that `graph_weights.dense` and
+`kept` writes one safetensors file, `opened` gives it back as a view that `weights.dense` and
 `packed` read like a checkpoint. Knows no graph and no runtime.
 """
 

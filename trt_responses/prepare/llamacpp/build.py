@@ -68,6 +68,8 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
+    """The target of `prepare.pipeline` for one checkpoint in one weight type."""
+
     kind: ClassVar[Kind] = "llamacpp"
     checkpoint: Checkpoint
     weight_type: WeightType

@@ -13,7 +13,7 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.plans import REMEDY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import ModuleType
 
     from trt_responses.prepare.chain import Flavour
@@ -23,46 +23,6 @@ MODULES: tuple[tuple[Flavour, str], ...] = (
     ("enterprise", "tensorrt_bindings"),
 )
 """In the order of preference: only RTX compiles for a GPU that is not there."""
-USED: Mapping[str, tuple[str, ...]] = {
-    "Builder": (
-        "create_network",
-        "create_builder_config",
-        "create_optimization_profile",
-        "build_serialized_network",
-    ),
-    "ComputeCapability": (),
-    "DataType": ("FLOAT", "HALF", "BF16", "INT8", "INT64", "FP4", "E8M0"),
-    "IAttention": ("decomposable",),
-    "IAttentionInputLayer": ("attention",),
-    "IBuilderConfig": (
-        "add_optimization_profile",
-        "set_compute_capability",
-        "num_compute_capabilities",
-    ),
-    "IHostMemory": ("nbytes",),
-    "ILayer": ("get_input", "get_output", "num_inputs", "set_input", "type"),
-    "ILogger": ("log", "ERROR", "INTERNAL_ERROR"),
-    "INetworkDefinition": (
-        "add_constant",
-        "add_dequantize",
-        "get_input",
-        "get_layer",
-        "get_output",
-        "num_inputs",
-        "num_layers",
-        "num_outputs",
-        "remove_tensor",
-    ),
-    "IOptimizationProfile": ("set_shape",),
-    "ITensor": ("dtype", "name", "shape"),
-    "LayerType": ("ATTENTION_INPUT",),
-    "NetworkDefinitionCreationFlag": ("STRONGLY_TYPED",),
-    "OnnxParser": ("parse_from_file", "num_errors", "get_error"),
-    "Weights": (),
-}
-"""Every name that the builder asks of the binding; a test compares them with both packages."""
-RTX_ONLY = ("ComputeCapability", "num_compute_capabilities", "set_compute_capability")
-"""Without these there are no targets: the enterprise builder compiles for the GPU at hand."""
 
 
 class Binding(NamedTuple):

@@ -25,7 +25,7 @@ from trt_responses.prepare.pipeline import Product, prepared
 from trt_responses.prepare.plans import REMEDY
 from trt_responses.prepare.shelf import difference
 from trt_responses.prepare.tensorrt.binding import binding
-from trt_responses.prepare.tensorrt.eta import BYTES_PER_S, Eta
+from trt_responses.prepare.tensorrt.eta import Eta
 from trt_responses.prepare.tensorrt.finished import (
     Finished,
     FinishedPlan,
@@ -103,6 +103,8 @@ def _check_onnx() -> None:
 
 
 class _Compilation:
+    """The target of `prepare.pipeline` for one intent, compiled or not."""
+
     def __init__(
         self,
         checkpoint: Checkpoint,
@@ -134,7 +136,7 @@ class _Compilation:
         return self._intent.disk_bytes(self.checkpoint)
 
     def expected(self) -> dict[str, float]:
-        return {"graph and compile": self.disk_bytes() / BYTES_PER_S}
+        return {}
 
     def notes(self, card: Card) -> tuple[str, ...]:
         return ()

@@ -19,6 +19,8 @@ START_S = 1.0
 
 
 class Eta:
+    """An estimate of the time left, corrected by what the pieces before took."""
+
     def __init__(self, clock: Callable[[], float], sizes: Mapping[str, float]) -> None:
         self._clock = clock
         self._work = {name: START_S + size / BYTES_PER_S for name, size in sizes.items()}

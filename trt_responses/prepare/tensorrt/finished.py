@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPlan:
+    """One compiled plan, and what compiling it took."""
+
     file: EngineFile
     family: str
     result: CompileResult
@@ -31,6 +33,8 @@ class FinishedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
+    """The graph and the plans that are whole so far."""
+
     graph: tuple[EngineFile, ...] = ()
     links: tuple[Link, ...] = ()
     plans: tuple[FinishedPlan, ...] = ()

@@ -1,7 +1,7 @@
 """One plan to compile, as it is told to another process, and what that process tells back.
 
-`compiled` runs it there, so that all its memory comes back: `python -m …tensorrt_job JOB RESULT` is
-that process. Knows files and processes; the compiling itself is `tensorrt_network`'s.
+`compiled` runs it there, so that all its memory comes back: `python -m …tensorrt.job JOB RESULT` is
+that process. Knows files and processes; the compiling itself is `network`'s.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ LONG = 16_384
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
+    """One plan to compile: its graph, its weights, and for which GPUs."""
+
     checkpoint: str
     graph: str
     plan: str
@@ -55,6 +57,8 @@ class CompileJob:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
+    """What compiling a plan took and gave."""
+
     seconds: float
     peak_bytes: int
     size_bytes: int

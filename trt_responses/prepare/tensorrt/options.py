@@ -1,4 +1,4 @@
-"""What is wished of a compiled engine or of a bare graph, and what that comes to here.
+"""The options of a compiled engine or of a bare graph, and what they come to on this machine.
 
 Knows defaults that a laptop survives, and the checks that come before the first byte.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GraphKind = Literal["tensorrt", "onnx"]
 
 CONVERTER = 1
-"""Raised when the same wish would give other files; part of every version."""
+"""Raised when the same options would give other files; part of every version."""
 GRAPH_GROUP = 8
 """Layers in one file of a graph that is not compiled."""
 
@@ -49,7 +49,7 @@ class TensorRtOptions:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A wish that has been found possible for this checkpoint on this machine."""
+    """Options that have been found possible for this checkpoint on this machine."""
 
     options: TensorRtOptions
     families: tuple[Family, ...]
@@ -97,7 +97,7 @@ class Intent:
 def intended(
     options: TensorRtOptions, checkpoint: Checkpoint, *, memory_bytes: int, present: str | None
 ) -> Intent:
-    """What the wish comes to, or the first reason why not."""
+    """What the options come to, or a refusal with the first reason why not."""
     a = checkpoint.architecture
     if options.weights not in (None, *FORMATS):
         raise refusal(

@@ -96,6 +96,8 @@ def prepare(
 
 
 class _WarmUp:
+    """The target of `prepare.pipeline` for one set of arguments on one machine."""
+
     kind: ClassVar[Kind] = "trtllm"
     engine_for: ClassVar[None] = None
     """It is verified by its two starts."""

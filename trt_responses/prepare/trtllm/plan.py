@@ -1,4 +1,4 @@
-"""What is asked of TensorRT-LLM, and what an engine prepared for it is started with.
+"""The options of an engine for TensorRT-LLM, and what a prepared one is started with.
 
 Knows a plan's files and their names; measures nothing and starts nothing.
 """
@@ -32,7 +32,7 @@ EXIT_STATUS: Mapping[Status, int] = {"verified": 0, "built": 1, "planned": 3}
 
 @dataclass(frozen=True, slots=True)
 class TrtLlmOptions:
-    """What is asked for; what is left out comes from the machine and the checkpoint."""
+    """What a person asks for; what is left out comes from the machine and the checkpoint."""
 
     profile: ProfileName = "balanced"
     gpus: int | None = None

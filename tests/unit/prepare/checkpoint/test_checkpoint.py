@@ -18,7 +18,7 @@ from scripts.checkpoints import (
     write_checkpoint,
     write_json,
 )
-from trt_responses.prepare.checkpoint.open import INDEX, open_checkpoint
+from trt_responses.prepare.checkpoint.open import INDEX, checkpoint_name, open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import (
     Tensor,
     narrow,
@@ -325,6 +325,29 @@ def test_a_link_inside_is_read_and_a_link_that_leads_out_is_refused(tmp_path: Pa
     (outside / MODEL).unlink()
     (outside / MODEL).symlink_to("nowhere")
     assert MODEL in refused(outside)
+
+
+def test_a_snapshot_of_the_hub_is_read_and_its_links_stay_within_its_model(tmp_path: Path) -> None:
+    model = tmp_path / "models--openai--gpt-oss-20b"
+    snapshot = sparse(model / "snapshots" / ("0" * 40))
+    (model / "blobs").mkdir()
+    for path in list(snapshot.iterdir()):
+        path.rename(model / "blobs" / path.name)
+        path.symlink_to(f"../../blobs/{path.name}")
+    assert open_checkpoint(snapshot).tensors
+    assert checkpoint_name(snapshot) == "gpt-oss-20b"
+    other = tmp_path / "models--openai--other" / "blobs"
+    other.mkdir(parents=True)
+    for stranger in (other / MODEL, tmp_path / MODEL, model / "snapshots" / MODEL):
+        (model / "blobs" / MODEL).rename(stranger)
+        (snapshot / MODEL).unlink()
+        (snapshot / MODEL).symlink_to(stranger)
+        assert "a link that leads out" in refused(snapshot)
+        stranger.rename(model / "blobs" / MODEL)
+    elsewhere = model.rename(tmp_path / "plain") / "snapshots" / snapshot.name
+    (elsewhere / MODEL).unlink()
+    (elsewhere / MODEL).symlink_to(f"../../blobs/{MODEL}")
+    assert "a link that leads out" in refused(elsewhere)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "a.PTH", "optimizer.pkl"])

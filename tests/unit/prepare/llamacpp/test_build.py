@@ -29,9 +29,10 @@ from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, read_te
 from trt_responses.prepare.demo import demo_checkpoint, expand
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.prepare.llamacpp.gguf import planned_bytes
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools, Built
-from trt_responses.prepare.progress import Lines, shown_on
+from trt_responses.prepare.progress import Lines, megabytes, shown_on
 
 if TYPE_CHECKING:
     from trt_responses.prepare.card import Card
@@ -101,6 +102,30 @@ def test_a_build_goes_through_every_phase_and_leaves_a_verified_card(shared: Bui
     assert shelf.verify(home.parent, None, this_machine(), deep=True)[0].difference is None
 
 
+def test_a_build_says_beforehand_what_it_will_do_and_take_and_a_second_says_nothing(
+    tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary
+) -> None:
+    told: list[str] = []
+
+    class Telling(Told):
+        def phase(self, name: str, total_bytes: int = 0) -> None:
+            told.append(name)
+
+    tools = BuildTools(vocabulary, Telling(), engine_for=engine, say=told.append)
+    prepare(checkpoint, tmp_path, "mine", tools)
+    sentence, *phases = told
+    assert tuple(phases) == ALL
+    source = open_checkpoint(checkpoint)
+    weights, disk = megabytes(source.size_bytes), megabytes(planned_bytes(source, "bf16"))
+    assert sentence == (
+        f"Preparing mine (llamacpp, bf16) from {weights} of weights: "
+        f"takes {disk} of disk in {tmp_path}/mine and about 5 s."
+    )
+    told.clear()
+    prepare(checkpoint, tmp_path, "mine", tools)
+    assert told == []
+
+
 def test_a_second_build_finds_everything_done(
     shared: Built, checkpoint: Path, vocabulary: Vocabulary
 ) -> None:
@@ -116,6 +141,7 @@ import os, sys
 from pathlib import Path
 from trt_responses.tokens.vocabulary import load
 from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.prepare.llamacpp.gguf import planned_bytes
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import Silent

@@ -15,8 +15,8 @@ from gguf import GGMLQuantizationType as Kind
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
-from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, write_checkpoint
-from trt_responses.prepare.checkpoint.mxfp4 import dequantised, quantised
+from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, quantised, write_checkpoint
+from trt_responses.prepare.checkpoint.mxfp4 import dequantised
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import widen
 from trt_responses.prepare.faults import PrepareError

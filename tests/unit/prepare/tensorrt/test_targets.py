@@ -27,7 +27,7 @@ from trt_responses.prepare.memory import memory
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.plans import release_of
 from trt_responses.prepare.tensorrt import network
-from trt_responses.prepare.tensorrt.binding import RTX_ONLY, USED, binding
+from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
 from trt_responses.prepare.tensorrt.eta import Eta
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
@@ -41,7 +41,7 @@ from trt_responses.prepare.tensorrt.targets import (
 from trt_responses.prepare.tensorrt.weights import constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.open import Checkpoint
@@ -52,6 +52,47 @@ NAMES = Path(__file__).parents[3] / "data" / "tensorrt_enterprise_names.txt"
 SMALL = replace(TINY, layers=1, intermediate=96)
 FOUR_BITS = Family(("sm120",), "mxfp4", "bfloat16")
 EIGHT_BITS = Family(("sm86",), "int8", "bfloat16")
+
+USED: Mapping[str, tuple[str, ...]] = {
+    "Builder": (
+        "create_network",
+        "create_builder_config",
+        "create_optimization_profile",
+        "build_serialized_network",
+    ),
+    "ComputeCapability": (),
+    "DataType": ("FLOAT", "HALF", "BF16", "INT8", "INT64", "FP4", "E8M0"),
+    "IAttention": ("decomposable",),
+    "IAttentionInputLayer": ("attention",),
+    "IBuilderConfig": (
+        "add_optimization_profile",
+        "set_compute_capability",
+        "num_compute_capabilities",
+    ),
+    "IHostMemory": ("nbytes",),
+    "ILayer": ("get_input", "get_output", "num_inputs", "set_input", "type"),
+    "ILogger": ("log", "ERROR", "INTERNAL_ERROR"),
+    "INetworkDefinition": (
+        "add_constant",
+        "add_dequantize",
+        "get_input",
+        "get_layer",
+        "get_output",
+        "num_inputs",
+        "num_layers",
+        "num_outputs",
+        "remove_tensor",
+    ),
+    "IOptimizationProfile": ("set_shape",),
+    "ITensor": ("dtype", "name", "shape"),
+    "LayerType": ("ATTENTION_INPUT",),
+    "NetworkDefinitionCreationFlag": ("STRONGLY_TYPED",),
+    "OnnxParser": ("parse_from_file", "num_errors", "get_error"),
+    "Weights": (),
+}
+"""Every name that the builder asks of the binding; a test compares them with both packages."""
+RTX_ONLY = ("ComputeCapability", "num_compute_capabilities", "set_compute_capability")
+"""Without these there are no targets: the enterprise builder compiles for the GPU at hand."""
 
 
 @pytest.fixture(scope="module")
