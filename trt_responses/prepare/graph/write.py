@@ -1,6 +1,6 @@
 """A checkpoint as ONNX files in a chain: embedding, groups of layers, head. Needs no torch.
 
-Knows what the files are called and what goes in and out of them; the maths is in the files beside this one. One
+Knows what the files are called and what goes in and out of them; the maths is beside it. One
 writer gives float32, float16 and bfloat16. The contract of the files, for B slots and S new tokens:
 
     embed        input_ids i64 [B,S]  ->  hidden [B,S,H]

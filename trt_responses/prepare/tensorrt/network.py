@@ -1,6 +1,7 @@
 """One graph file compiled into one plan: parsed, given its expert weights, and built.
 
-Knows the builder's API, through `binding`; runs in a process of its own (`__main__` of `job`), since the builder keeps its memory. Chooses no groups and writes no card.
+Knows the builder's API, through `binding`; runs in a process of its own (`__main__` of `job`),
+since the builder keeps its memory. Chooses no groups and writes no card.
 """
 
 from __future__ import annotations
