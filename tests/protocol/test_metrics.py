@@ -129,6 +129,18 @@ def test_what_is_being_made_is_seen_and_its_tokens_are_counted_as_they_come() ->
     asyncio.run(story())
 
 
+def test_a_chat_completion_is_counted_with_its_end() -> None:
+    async def story() -> None:
+        async with served() as s:
+            body = b'{"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}'
+            assert (await s.client.send("POST", "/v1/chat/completions", body)).status == 200
+            found = await scrape(s.client)
+            chat = {"endpoint": "/v1/chat/completions", "end": "completed"}
+            assert found.ours("requests_total", **chat) == 1
+
+    asyncio.run(story())
+
+
 def test_a_background_response_is_counted_at_its_end() -> None:
     async def story() -> None:
         async with served() as s:

@@ -69,6 +69,7 @@ class ChatCompletions:
             arrival_ns=request.scope["state"]["arrival_ns"],
             spelling=partial(ChatSpelling, usage=usage, thought=thought),
         )
+        request.scope["state"]["run"] = run  # for those who count how requests end
         if wanted.stream:
             return Stream(run, self._runs, self._headers(request) | told, self._stream_limits)
         with watched(run.cancel, request.receive):
