@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test live doctor engine serve bench fuzz demo-train demo-eval clean
+.PHONY: help install fmt check test live doctor engine serve bench fuzz faults demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -59,6 +59,9 @@ bench: $(ENV) ## Time the server against the floor, as ratios of one run
 fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas through a model
 	$(BIN)/python -m scripts.fuzz_reader
 	$(BIN)/python -m scripts.fuzz_schemas
+
+faults: $(DEV) ## What hostile bodies cost everyone else: answer, longest hold, memory (10 minutes at most)
+	$(BIN)/python -m scripts.faults
 
 demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 15 minutes)
 	$(PIP) --editable '.[demo-train]'

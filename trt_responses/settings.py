@@ -128,9 +128,13 @@ class Settings(BaseModel):
     insecure: bool = Field(
         False, description="Listen beyond the loopback without keys, for anybody who can reach it."
     )
-    max_body_bytes: Positive = Field(8 * MIB, description="Largest request body.")
+    max_body_bytes: Positive = Field(
+        4 * MIB, description="Largest request body; each MiB can hold other streams for some 5 ms."
+    )
     max_body_values: Positive = Field(
-        131_072, description="Values in a request body, counted before it is parsed."
+        65_536,
+        description="Values in a request body, counted before it is parsed; each 1,000 can hold "
+        "other streams for some 0.5 ms.",
     )
     max_header_bytes: Positive = Field(
         64 * 1024, description="Largest head of a request; larger ones get a 431."

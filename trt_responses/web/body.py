@@ -61,6 +61,8 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
             raise _too_large(too_large)
         more = message.get("more_body", False)
     body = b"".join(parts)
+    if size > COUNTED_AT_ONCE:
+        await asyncio.sleep(0)
     await _check_values(body, limits.body_values)
     return body
 
@@ -83,6 +85,7 @@ async def _check_values(body: bytes, at_most: int) -> None:
     if _separators(body) <= at_most:
         return
     values = Values()
+    await asyncio.sleep(0)
     for start in range(0, len(body), COUNTED_AT_ONCE):
         values.feed(body[start : start + COUNTED_AT_ONCE])
         if values.count > at_most:

@@ -22,8 +22,8 @@ API_METADATA = 16
 class RequestLimits:
     """Bounds of one request. Parsing holds the event loop, and its price is bytes and values."""
 
-    body_bytes: int = 8 * 1024 * 1024
-    body_values: int = 131_072
+    body_bytes: int = 4 * 1024 * 1024
+    body_values: int = 65_536
     tools: int = 1024
     input: int = 20_000
     metadata: int = API_METADATA

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Options)
 
+SMALL_BYTES = 64 * 1024
+"""Bodies that are parsed and put together without a pause: a few milliseconds of work at most."""
+
 AT_ONCE = 64
 """Entries of a list that are read between two pauses: a third of a millisecond as a rule."""
 
@@ -93,12 +96,16 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
         raise InvalidRequest(f"The body is not JSON: {error}.", code="invalid_json") from None
     if isinstance(sent, dict):
         limits.check(sent)
+        if len(body) > SMALL_BYTES:
+            yield
         yield from _lists(sent, CHAT if kind is chat.ChatRequest else RESPONSES)
-    yield
     try:
-        return kind.model_validate(sent)
+        request = kind.model_validate(sent)
     except ValidationError as error:
         raise _fault(error) from None
+    if len(body) > SMALL_BYTES:
+        yield
+    return request
 
 
 def _lists(sent: dict[str, Any], lists: Lists) -> Steps:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Tag
 
-from trt_responses.wire.base import ClosedObject, ListOf, Options, by_type, few_keys
+from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty, Options, by_type, few_keys
 from trt_responses.wire.choice import JsonObject, PlainText, ToolChoice
 from trt_responses.wire.items import TEXT_OR_LIST, SentItem
 from trt_responses.wire.tools import Name, Schema, Tool
@@ -65,6 +65,8 @@ class StreamOptions(Options):
 Input = Annotated[
     Annotated[str, Tag("~text")] | Annotated[ListOf[SentItem], Tag("~list")], TEXT_OR_LIST
 ]
+Identifier = Annotated[str, Field(max_length=1024)]
+"""A name that a client makes up; the API allows 64 characters of most."""
 Metadata = Annotated[
     dict[MetadataKey, MetadataValue], Field(max_length=16), BeforeValidator(few_keys)
 ]
@@ -75,7 +77,7 @@ MAX_INCLUDE = 64
 class Request(Options):
     """A request for a response. Null always means the default."""
 
-    model: Annotated[str, Field(min_length=1)]
+    model: NonEmpty
     input: Input
     background: bool | None = None
     frequency_penalty: Penalty | None = None
@@ -86,12 +88,12 @@ class Request(Options):
     metadata: Metadata | None = None
     parallel_tool_calls: bool | None = None
     presence_penalty: Penalty | None = None
-    previous_response_id: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
+    previous_response_id: Identifier | None = None
+    prompt_cache_key: Identifier | None = None
+    prompt_cache_retention: Identifier | None = None
     reasoning: ReasoningOptions | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
+    safety_identifier: Identifier | None = None
+    service_tier: Identifier | None = None
     store: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -102,7 +104,7 @@ class Request(Options):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    user: str | None = None
+    user: Identifier | None = None
 
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None

@@ -50,6 +50,9 @@ ID_PREFIXES = {
     "apply_patch_call_output": "apco",
 }
 
+ITEMS_AT_ONCE = 100
+"""Items that are written down between two pauses, about 2 ms: not each of them is rendered."""
+
 UNREAD = {
     "input_image": "an image",
     "input_file": "a file",
@@ -89,6 +92,8 @@ async def input_blocks(
     callees = {b.call_id: b.callee for b in prior if b.call_id and b.callee}
     blocks = []
     for number, item in enumerate(items):
+        if number % ITEMS_AT_ONCE == ITEMS_AT_ONCE - 1:
+            await renderer.pause()
         place = f"input[{number}]" if places is None else places[number]
         if not note_media:
             _refuse_media(item, place)

@@ -60,6 +60,10 @@ class Renderer:
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
         """`<|start|>assistant`: the model goes on from here."""
 
+    async def pause(self) -> None:
+        """Let other tasks run, as it does itself between two pieces of work."""
+        await self._tokeniser.pause()
+
     async def system(self, system: System) -> array[int]:
         return await self._ids(("system",), system_text(system), CONTROL.end)
 

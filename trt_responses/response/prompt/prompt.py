@@ -59,7 +59,7 @@ class Prompt:
 async def prompt_of(accepted: Accepted, parts: Parts, owner: str) -> Prompt:
     context = parts.engine.limits().context_tokens
     prior = await prior_of(accepted.previous_response_id, parts.store, owner)
-    turns = parts.sealer.opened_turns(accepted.input, owner)
+    turns = await parts.sealer.opened_turns(accepted.input, owner, parts.renderer.pause)
     items = await resolved(accepted.input, prior.blocks, parts.store, owner)
     rendered = await conversation.input_blocks(
         items.items,
@@ -75,7 +75,7 @@ async def prompt_of(accepted: Accepted, parts: Parts, owner: str) -> Prompt:
             param="input",
             code="invalid_value",
         )
-    blocks = (*prior.blocks, *items.blocks(rendered, turns))
+    blocks = (*prior.blocks, *await items.blocks(rendered, turns, parts.renderer.pause))
     date = prior.date or turns.date or parts.today()
     ids, gone = await _joined(blocks, accepted, parts, date)
     names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))

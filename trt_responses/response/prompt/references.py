@@ -18,7 +18,7 @@ from trt_responses.store.base import Record
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from trt_responses.response.seal.turn import OpenedTurns
     from trt_responses.store.base import Block, Store
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     SentItems = str | Sequence[i.SentItem]
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
+
+AT_ONCE = 500
+"""Items that are compared with what a client carries between two pauses: some milliseconds."""
 
 NUMBER_CHARS = 4
 """Of an item's id: its number within the response, in hexadecimal."""
@@ -51,10 +54,14 @@ class Resolved:
     standing: frozenset[int] = frozenset()
     """The places of those that the conversation holds already: they are not said twice."""
 
-    def blocks(self, rendered: Sequence[Block], turns: OpenedTurns) -> list[Block]:
+    async def blocks(
+        self, rendered: Sequence[Block], turns: OpenedTurns, pause: Callable[[], Awaitable[None]]
+    ) -> list[Block]:
         """The items' blocks: with the ids that were generated, where they are known."""
         exact = []
         for place, block in enumerate(rendered):
+            if (place + 1) % AT_ONCE == 0:
+                await pause()
             if place in self.standing:
                 continue
             if place in self.found:

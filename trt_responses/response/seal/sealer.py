@@ -23,7 +23,7 @@ from trt_responses.response.seal.turn import OpenedTurns, packed, unpacked
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from trt_responses.response.seal.turn import SealedTurn
@@ -69,13 +69,20 @@ class Sealer:
                 code="invalid_encrypted_content",
             ) from None
 
-    def opened_turns(self, items: str | Sequence[i.SentItem], owner: str) -> OpenedTurns:
-        """What a request's reasoning items carry."""
-        turns = {}
+    async def opened_turns(
+        self, items: str | Sequence[i.SentItem], owner: str, pause: Callable[[], Awaitable[None]]
+    ) -> OpenedTurns:
+        """What a request's reasoning items carry. Each text is opened once, however often it is
+        sent: a short one may hold a long turn. Other tasks run between two of them."""
+        turns: dict[int, SealedTurn] = {}
+        opened: dict[str, SealedTurn | None] = {}
         for place, item in enumerate(() if isinstance(items, str) else items):
             if isinstance(item, i.Reasoning) and item.encrypted_content:
                 param = f"input[{place}].encrypted_content"
-                turn = self.open(item.encrypted_content, owner, param)
+                if item.encrypted_content not in opened:
+                    opened[item.encrypted_content] = self.open(item.encrypted_content, owner, param)
+                    await pause()
+                turn = opened[item.encrypted_content]
                 if turn is not None and turn.messages:
                     turns[place] = turn
         return OpenedTurns(turns)

@@ -129,6 +129,8 @@ class OpenedTurns:
 
     def at(self, place: int, item: i.InputItem) -> TurnMessage | None:
         """What the model wrote for the item at this place, unless its words are others now."""
+        if not self._turns:
+            return None
         turn = self._turns.get(place)
         if turn is not None:
             self._learn(turn.messages)

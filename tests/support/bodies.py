@@ -1,0 +1,239 @@
+"""Bodies of requests that a hostile or unlucky client sends: each field of the API at its bounds.
+
+An example of everything that a request may hold is stretched at each of its places: lists get more
+entries, objects more keys, texts more characters, numbers more digits. Knows the API's words and
+no part of the server.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Path = tuple[str | int, ...]
+
+Json = dict[str, Any]
+
+BYTES, VALUES = 4 << 20, 65_536
+"""The server's bounds by default."""
+MARGIN = 2048
+"""Bytes and values that the rest of a body takes."""
+
+BASE: Json = {"model": "demo", "input": "Hello"}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+FUNCTION = {"type": "function", "name": "f", "description": "x", "parameters": SCHEMA}
+GRAMMAR = {"type": "grammar", "syntax": "regex", "definition": "a+"}
+
+OPTIONS: tuple[Json, ...] = (
+    {"include": ["reasoning.encrypted_content"]},
+    {"instructions": "Be brief."},
+    {"max_output_tokens": 5},
+    {"max_tool_calls": 5},
+    {"metadata": {"key": "value"}},
+    {"previous_response_id": "resp_1"},
+    {"prompt_cache_key": "x"},
+    {"prompt_cache_retention": "24h"},
+    {"reasoning": {"effort": "low", "summary": "auto", "max_tokens": 9}},
+    {"safety_identifier": "x"},
+    {"service_tier": "auto"},
+    {"stream": False, "stream_options": {"include_obfuscation": False}},
+    {"temperature": 1.0, "top_p": 1.0, "top_logprobs": 1, "seed": 1, "top_k": 1, "min_p": 0.5},
+    {"frequency_penalty": 1.0, "presence_penalty": 1.0},
+    {"text": {"format": {"type": "text"}, "verbosity": "low"}},
+    {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
+    {"tools": [FUNCTION | {"strict": True}]},
+    {"tools": [FUNCTION]},
+    {"tools": [{"type": "custom", "name": "c", "description": "x", "format": GRAMMAR}]},
+    {"tools": [{"type": "custom", "name": "c", "format": {"type": "text"}}]},
+    {"tools": [{"type": "namespace", "name": "n", "description": "x", "tools": [FUNCTION]}]},
+    {"tools": [FUNCTION, {"type": "web_search", "filters": {"allowed_domains": ["a.example"]}}]},
+    {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
+    {
+        "tools": [FUNCTION],
+        "tool_choice": {
+            "type": "allowed_tools",
+            "mode": "auto",
+            "tools": [{"type": "function", "name": "f"}],
+        },
+    },
+    {"truncation": "auto"},
+    {"user": "x"},
+)
+"""Every field of a request but its input, where it can be stretched."""
+
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+CUSTOM = {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"}
+PART = {"type": "input_text", "text": "x"}
+PATCH = {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file"}}
+SHELL = {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
+LOCAL = {"type": "local_shell_call", "id": "c", "call_id": "c", "action": {"command": ["ls"]}}
+MCP = {"server_label": "s", "name": "f", "arguments": "{}"}
+LOGPROB = {"token": "a", "logprob": -1.5, "bytes": [97], "top_logprobs": []}
+ANSWER = {"type": "output_text", "text": "x", "annotations": [], "logprobs": [LOGPROB]}
+
+INPUTS: tuple[str | list[Json], ...] = (
+    "Hello",
+    [{"role": "user", "content": "x"}],
+    [{"role": "developer", "content": [PART]}],
+    [{"type": "message", "role": "user", "content": [PART, {"type": "refusal", "refusal": "x"}]}],
+    [{"type": "message", "role": "assistant", "content": [ANSWER]}],
+    [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,x"}]}],
+    [CALL, {"type": "function_call_output", "call_id": "c", "output": "x"}],
+    [CALL, {"type": "function_call_output", "call_id": "c", "output": [PART]}],
+    [CUSTOM, {"type": "custom_tool_call_output", "call_id": "c", "output": [PART]}],
+    [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]}],
+    [{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]}],
+    [{"type": "reasoning", "summary": [], "encrypted_content": "x"}],
+    [{"type": "item_reference", "id": "msg_1"}],
+    [{"type": "web_search_call", "action": {"type": "search", "queries": ["x"]}}],
+    [{"type": "code_interpreter_call", "code": "1", "outputs": [{"type": "logs", "logs": "x"}]}],
+    [{"type": "mcp_call", "output": "x", **MCP}],
+    [{"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "f"}]}],
+    [
+        {"type": "mcp_approval_request", "id": "m", **MCP},
+        {"type": "mcp_approval_response", "approval_request_id": "m", "approve": True},
+    ],
+    [LOCAL, {"type": "local_shell_call_output", "call_id": "c", "output": "x"}],
+    [SHELL, {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "x"}]}],
+    [PATCH, {"type": "apply_patch_call_output", "call_id": "c", "output": "x"}],
+)
+"""An input of each kind."""
+
+SCRIPTS = {
+    "spaces": " ",
+    "prose": "Lorem ipsum, dolor sit amet. ",
+    "one emoji": "a",
+    "mixed scripts": "aé漢字 дом 🎉 עברית ",
+    "escapes": "\n",
+    "dense": "qZ9+/x0Vb",
+    "quotes": '\\"[,{',
+}
+"""What long texts are made of."""
+
+
+class Body(NamedTuple):
+    name: str
+    make: Callable[[], bytes]
+    """Made when it is played: all of them together would not fit into memory."""
+
+
+def reported() -> Iterator[Body]:
+    """The bodies by which the server was once held for seconds, as large as they were."""
+    regexes = [
+        {"type": "custom", "name": f"c{n}", "format": GRAMMAR | {"definition": f"[a-z]{{{n + 1}}}"}}
+        for n in range(1024)
+    ]
+    named = [{"type": "function", "name": f"f{n}"} for n in range(1000)]
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": named * 125}
+    yield Body("input: 290,000 × 1", lambda: _joined(input=[1] * 290_000))
+    yield Body("input: 8,000,000 × 1", lambda: _joined(input=[1] * 8_000_000))
+    yield Body("1,000,000 unknown keys", lambda: _joined(**{f"k{n}": 1 for n in range(1_000_000)}))
+    yield Body("include: 2,000,000 × ''", lambda: _joined(include=[""] * 2_000_000))
+    content = [PART] * 100_000
+    yield Body("100,000 parts", lambda: _joined(input=[{"role": "user", "content": content}]))
+    text = SCRIPTS["mixed scripts"] * 480_000
+    yield Body("15 MB of mixed scripts", lambda: _joined(input=text))
+    yield Body("1,024 tools with regexes", lambda: _joined(tools=regexes))
+    yield Body("125,000 allowed of 1,000", lambda: _joined(tools=named, tool_choice=allowed))
+
+
+def stretched() -> Iterator[Body]:
+    """Each example at its bounds, once for each of its places."""
+    examples = [
+        *((f"{next(iter(option))}", option) for option in OPTIONS),
+        *((_kind(given), {"input": given}) for given in INPUTS),
+    ]
+    for name, example in examples:
+        for path, value in _places(example):
+            for how, change in _changes(value, path):
+                place = ".".join("[]" if isinstance(step, int) else step for step in path)
+                yield Body(f"{name} {place}: {how}", _maker(example, path, change))
+    for name, data in ODD.items():
+        yield Body(name, partial(bytes, data))
+    yield Body("unknown keys", lambda: _joined(**{f"k{n}": 1 for n in range(VALUES - MARGIN)}))
+    yield Body("unknown key: list", lambda: _joined(zzz=[{}] * (VALUES // 2 - MARGIN)))
+    deep: Any = "x"
+    for _ in range(190):
+        deep = {"a": deep, "b": [1] * 500}
+    yield Body("unknown key: deep", lambda: _joined(zzz=deep))
+    yield Body("tools.parameters: deep", lambda: _joined(tools=[FUNCTION | {"parameters": deep}]))
+    wide = {"type": "object", "properties": {f"p{n}": {} for n in range(30)}}
+    tools = [FUNCTION | {"name": f"f{n}", "parameters": wide} for n in range(1024)]
+    yield Body("tools: 1,024 of 30 properties", lambda: _joined(tools=tools))
+
+
+ODD: dict[str, bytes] = {
+    "no JSON: ones": b"1 " * (BYTES // 2 - 1),
+    "no JSON: brackets": b"[" * BYTES,
+    "no JSON: a text without end": b'{"input": "' + b"x" * (BYTES - 20),
+    "no JSON: quotes": b'"' * BYTES,
+    "no JSON: backslashes": b"\\" * BYTES,
+    "no JSON: NUL": b"\0" * BYTES,
+    "a text of commas": b'{"model":"demo","input":"' + b"," * (BYTES - 40) + b'"}',
+    "a text of escaped quotes": b'{"model":"demo","input":"' + rb"\"," * (BYTES // 3 - 40) + b'"}',
+    "a doubled key": b'{"model":"demo",' + b'"input":"a",' * (VALUES - MARGIN) + b'"input":"a"}',
+    "surrogates": b'{"model":"demo","input":"' + rb"\ud83d\ude00" * (BYTES // 12 - 9) + b'"}',
+    "a lone surrogate": b'{"model":"demo","input":"' + rb"\ud83d" * (BYTES // 6 - 9) + b'"}',
+    "not UTF-8": b'{"model":"demo","input":"' + b"x" * (BYTES - 99) + b'\xff"}',
+}
+
+
+def _joined(**fields: Any) -> bytes:
+    return json.dumps(BASE | fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _kind(given: str | list[Json]) -> str:
+    return "text" if isinstance(given, str) else str(given[-1].get("type", "message"))
+
+
+def _places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if path:
+        yield path, value
+    if isinstance(value, dict | list):
+        for step, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _places(one, (*path, step))
+
+
+def _changes(value: Any, path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    match value:
+        case list() if value:
+            written = json.dumps(value)
+            each = sum(map(written.count, ",[{")) // len(value) + 1
+            n = min((VALUES - MARGIN) // each, (BYTES - MARGIN) * len(value) // len(written))
+            yield f"{n:,} entries", lambda: (value * n)[:n]
+            yield "entries of another type", lambda: [*value, *[1] * (VALUES - MARGIN)]
+        case dict():
+            yield "unknown keys", lambda: value | {f"k{n}": 1 for n in range(VALUES - MARGIN)}
+        case str() if path[-1] not in ("type", "role", "syntax"):
+            for name in SCRIPTS if len(path) == 1 else ("mixed scripts", "spaces"):
+                yield name, partial(_text, name)
+        case bool() | str():
+            yield "another type", lambda: [1] * 1000
+        case int() | float():
+            yield "4,000 digits", lambda: 10**4000 - 1
+
+
+def _text(name: str) -> str:
+    unit = SCRIPTS[name]
+    size = len(json.dumps(unit, ensure_ascii=False).encode()) - 2
+    text = unit * ((BYTES - MARGIN) // size)
+    return f"{text[:-1]}🎉" if name == "one emoji" else text
+
+
+def _maker(example: Json, path: Path, change: Callable[[], Any]) -> Callable[[], bytes]:
+    def make() -> bytes:
+        return _joined(**_put(example, path, change()))
+
+    return make
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = _put(copy[path[0]], path[1:], new)
+    return copy
