@@ -88,7 +88,7 @@ class Request(Options):
     metadata: Metadata | None = None
     parallel_tool_calls: bool | None = None
     presence_penalty: Penalty | None = None
-    previous_response_id: Identifier | None = None
+    previous_response_id: str | None = None
     prompt_cache_key: Identifier | None = None
     prompt_cache_retention: Identifier | None = None
     reasoning: ReasoningOptions | None = None
