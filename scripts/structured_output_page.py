@@ -1,13 +1,14 @@
-"""Writes `docs/structured-output.md` from the tables that the server itself goes by."""
+"""Writes `docs/structured-output.md` from what the server itself goes by."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony import jsontext, pattern, whitelist
 from trt_responses.harmony.steer import plans
 from trt_responses.response import accept
+from trt_responses.schema import compile, matching, normalise, patterns
+from trt_responses.schema.formats import EXPRESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,33 +18,73 @@ PAGE = Path(__file__).parent.parent / "docs" / "structured-output.md"
 TEXT = f"""\
 # Structured output
 
-Written by `python -m scripts.structured_output_page`; a test compares it with the code.
+For whoever sends JSON schemas. Written by `python -m scripts.structured_output_page`; a test
+compares it with the code.
 
 An answer (`text.format`), the arguments of a forced call (`tool_choice`) and those of a strict tool
-(`strict: true`) are guided: the engine can write nothing else, the text is checked byte by byte
-while it is streamed, and a departure ends the response `failed`. `completed` always means that the
-text follows the schema; a text that was cut is `incomplete`.
+(`strict: true`) are held to their schema in three ways: the engine's guide lets nothing else be
+written, the text is followed byte by byte while it streams, and a judge that shares nothing with
+the guide reads the whole text and your own schema before the response is `completed`.
 
-- A schema is checked before any token. A keyword that is not in the table below is an error that
-  names it and its place, such as `text.format.schema.properties.a.not`.
-- The model is shown the schema of the answer in its prompt, and writes compact JSON: the embedded
-  engine's guide has no white space between marks at all, another engine's at most
-  {jsontext.BLANKS} blanks in a row.
-- Arguments of a tool that is not strict are guided when its call is forced; a schema that is not
-  supported then becomes "any object". Under `auto` they are free.
-- Members come in the order of `properties`. Names that a schema does not list (where
-  `additionalProperties` allows them) may come twice, as JSON allows it.
-- A whole number is written without a fraction or an exponent.
-- Names and constants may not spell a control token such as `<|end|>`. Each of their characters may
-  be written as itself or escaped.
-- The schemas of one request are compiled within `TRT_RESPONSES_SCHEMA_S` seconds of a processor's
-  time, or it is a 400 that names the one that was not; large ones in a thread: nobody else waits.
-- A custom tool's grammar of `syntax: regex` is such a pattern (below), with or without its `^` and
-  `$`, and holds as a strict tool's schema does. One that is no such pattern is a 400; one of
-  `syntax: lark` is shown to the model and not enforced.
-- A thought comes before a guided answer and leaves it a reserve: {plans.RESERVE} tokens, or half of
-  `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none`
-  leaves it out, and `minimal` bounds it to {accept.MINIMAL_THOUGHT} tokens.
+## What you may send
+
+The schemas that Zod, pydantic and other tools write, as they are:
+
+- Zod: `z.object({{id: z.number().int(), mail: z.email(), tags: z.record(z.string(), z.string())}})`
+  through `zodTextFormat`: bounds of 2^53, `format` beside `pattern`, `propertyNames`, `oneOf`.
+- pydantic: `class Item(BaseModel): price: Decimal; kind: Literal["a", "b"]; parts: list["Item"]`
+  through `responses.parse`: `$defs`, recursive models, unions with `discriminator`, `default`.
+- Plain JSON Schema of any draft: `nullable`, tuples as `items: [...]`, `exclusiveMinimum: true`,
+  references to anchors and ids of the schema itself. Unknown keywords are annotations.
+
+## `strict`
+
+| | `strict: true` | `strict` false or left out |
+|---|---|---|
+| an answer | all of it holds, or a 400 names keyword and place | as much as can be said holds |
+| a function, called freely | likewise | its arguments are free |
+| a function, its call forced | likewise | as much as can be said holds |
+
+What does not hold is named in the reply's header `x-trt-schema-left` and, with its reason, in a
+debug line of the log. A schema that is no schema (`"type": "banana"`) is a 400 either way.
+
+## Guided, judged, refused
+
+- **Guided**: types, `properties` in the order of the schema, `required`, `additionalProperties`,
+  `patternProperties`, `propertyNames` (names, patterns, lengths), `items`, `prefixItems`, counts,
+  lengths, bounds, `multipleOf`, `pattern`, `enum`, `const`, `anyOf`, `allOf`, `$ref`, and the
+  formats {", ".join(f"`{name}`" for name in EXPRESSIONS)}. Other formats are annotations.
+- **Judged when the text is whole**: `uniqueItems`, that one alternative of `oneOf` alone fits, and
+  `minProperties` and `maxProperties` beside members that may be left out.
+- **Refused under `strict`, else left out**: {", ".join(f"`{k}`" for k in normalise.UNGUIDED)};
+  patterns that look ahead or behind, refer to a group or to a word's edge; values and steps with
+  more digits than a guide can write, such as `const: 9223372036854775807`.
+
+Bounds of numbers are drawn inwards to what every guide can write: whole numbers within 2^62, others
+within 10^15. Patterns are those of ECMA-262 (`\\s`, `.` and their negations too), anywhere in the
+text unless anchored. Names and constants may not spell a control token such as `<|end|>`.
+White space between marks is bounded to {matching.BLANKS} in a row; our own guides write none.
+
+## When a model departs
+
+Guides of engines differ in corners, and a model may write what only the judge can see. Then the
+response is `failed`, never `completed`; the error says what and where (`departed from the format of
+the answer at '$.items[2].price': 0 is not more than 0`), its `code` is
+`output_departs_from_format` and its `param` the place. A number that readers of JSON cannot hold,
+such as `1e9999`, is such a departure. A text that was cut is `incomplete`, with its reason.
+
+## Tools that take text
+
+A custom tool's grammar of `syntax: regex` holds as a strict tool's schema does. One of
+`syntax: lark` is followed as it is: the body of such a call is raw text. `%json`, `%regex`, names
+of tokens (`<|…|>`, `<[…]>`) and other grammars (`@name`) are refused in it. An engine whose guides
+read no Lark shows the grammar to the model and says so in `x-trt-schema-left`.
+
+## Thought
+
+A thought comes before a guided answer and leaves it a reserve: {plans.RESERVE} tokens, or half of
+`max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none` leaves
+it out, and `minimal` bounds it to {accept.EFFORT_BUDGETS["minimal"]} tokens.
 
 ## What a run explains
 
@@ -56,53 +97,36 @@ request it was made of: the ids that were forced, the tokens it might have, the 
     header forced=3 budget=1988 kept=11 discarded=0 guide=regex completed;
     body forced=3 budget=1976 kept=11 discarded=0 guide=json_schema completed
 
-## Keywords
-
-"""
-
-PATTERNS = f"""
-## Patterns
-
-A pattern goes from `^` to `$`: characters, escapes (`\\d`, `\\w`, `\\s`, `\\.` and the like), `.`,
-classes (`[A-Z_]`), groups (`(…)`, `(?:…)`, `(?<name>…)`), alternatives in a group (`(a|b)`), each
-with `?`, `*`, `+`, `{{n}}`, `{{n,}}`, `{{n,m}}` or nothing behind it. Nothing looks back or ahead,
-and nothing is empty. With its repeats written out it stands for {pattern.MOST_STATES} characters
-at most. `\\d` and `\\w` are of ASCII, `\\s` is a blank, a tab or an end of a line, and `.` is
-anything but an end of a line. A string has one of `pattern`, `format`, and lengths.
-
 ## Bounds
 
+The schemas of one request are compiled within `TRT_RESPONSES_SCHEMA_S` seconds of a processor's
+time, in a thread, and owners take turns: nobody waits for another owner's line.
+
 """
 
-OTHERS = """
-`title`, `description` and the like (`{}`) allow and forbid nothing.
-"""
+BOUNDS: Mapping[str, int] = {
+    "bytes of one schema": compile.MAX_BYTES,
+    "schemas in schemas": normalise.MAX_DEPTH,
+    "schemas in all": normalise.MAX_SCHEMAS,
+    "values of one `enum`": normalise.MAX_VALUES,
+    "members of one object that may be left out": normalise.MAX_OPTIONAL,
+    "`minLength`, `minItems`": normalise.MAX_REPEAT,
+    "`multipleOf`, without its point": normalise.LARGEST_STEP,
+    "patterns that one text must match": normalise.MAX_CONJOINED,
+    "characters of a pattern": patterns.MAX_CHARACTERS,
+    "repeats in a pattern": patterns.MAX_REPEAT,
+    "characters that a pattern stands for": patterns.MAX_SIZE,
+    "characters of a grammar": compile.MAX_GRAMMAR,
+}
 
 
 def page() -> str:
-    others = "`, `".join(sorted(whitelist.ANNOTATIONS))
-    return "".join(
-        (
-            TEXT,
-            table(("keyword", "what is honoured"), ticked(whitelist.KEYWORDS)),
-            OTHERS.format(others),
-            PATTERNS,
-            table(("what", "at most"), whitelist.BOUNDS),
-        )
-    )
+    return "".join((TEXT, *rows(("what", "at most"), BOUNDS)))
 
 
-def ticked(rows: Mapping[str, str]) -> dict[str, str]:
-    return {f"`{name}`": note for name, note in rows.items()}
-
-
-def table(head: tuple[str, str], rows: Mapping[str, object]) -> str:
-    return "".join(lines(head, rows))
-
-
-def lines(head: tuple[str, str], rows: Mapping[str, object]) -> Iterable[str]:
+def rows(head: tuple[str, str], table: Mapping[str, object]) -> Iterable[str]:
     yield f"| {head[0]} | {head[1]} |\n|---|---|\n"
-    for name, value in rows.items():
+    for name, value in table.items():
         yield f"| {name} | {value} |\n"
 
 

@@ -21,7 +21,7 @@ from tests.support.asgi import PATIENCE_S
 from tests.support.schema_judge import valid
 from tests.support.served import script, served
 from tests.support.steering import GUIDES
-from trt_responses.harmony.schema import Forms
+from trt_responses.schema.compile import Forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -215,7 +215,7 @@ def test_the_lawful_texts_are_lawful(stage: Stage) -> None:
     """Or the tests above would show little."""
     forms = Forms()
     for schema, name in ((FLAG, "ok"), (LIST, "n")):
-        check = forms.form(schema, "s").check()
+        check = forms.form(schema, "s").follow()
         assert check.feed(LAWFUL[name].encode())
         assert check.whole
     wish: Json = dict.fromkeys(("format", "thought", "max_output_tokens"))

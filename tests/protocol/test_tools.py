@@ -13,7 +13,7 @@ from tests.support.replies import check_streamed, without_ids
 from tests.support.served import WEATHER, ids, served
 from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import Script
-from trt_responses.harmony.pattern import anchored
+from trt_responses.response.steering.tools import anchored
 
 PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'
 CUSTOM = {"type": "custom", "name": "apply_patch", "description": "Edit files."}
@@ -76,16 +76,16 @@ def test_a_custom_tools_text_is_unwrapped_as_it_is_written(chunk: int, ascii_onl
     asyncio.run(story())
 
 
-def test_a_custom_tool_is_shown_as_a_function_with_one_string_and_its_grammar() -> None:
+def test_a_tool_with_a_lark_grammar_is_shown_with_it_and_takes_text_as_it_is() -> None:
     async def story() -> None:
         async with served() as s:
             answer = await s.client.create(tools=[GRAMMAR])
             told = s.prompt_text()
             assert (
-                "// Edit files.\n// The input follows a Lark grammar:\n// start: x\n// x: y\n"
-                in told
+                "// Edit files.\n// Write the input as it is, not as JSON. "
+                "The input follows a Lark grammar:\n// start: x\n// x: y\n" in told
             )
-            assert "type apply_patch = (_: {\ninput: string,\n}) => any;" in told
+            assert "type apply_patch = () => any;" in told
             assert answer.json()["tools"] == [GRAMMAR]
 
     asyncio.run(story())
@@ -109,7 +109,7 @@ def test_a_regular_expression_holds_however_the_call_comes_about(text: str) -> N
                 call = await s.client.create(tools=[plate()], **asked)
                 guide = s.last.options.guide
                 assert guide is not None
-                assert r'"pattern":"^[A-Z]{2}-\\d+$"' in guide.source
+                assert r'"pattern":"^(?:[A-Z]{2}[\\x{2d}][0-9]+)$"' in guide.source
                 assert (call.status == 200) == lawful
                 if lawful:
                     assert call.json()["output"][-1]["input"] == text
@@ -120,7 +120,7 @@ def test_a_regular_expression_holds_however_the_call_comes_about(text: str) -> N
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("definition", ["(?=a)b", "a||b", r"\bword\b", "x{600}", "", "a" * 300])
+@pytest.mark.parametrize("definition", ["(?=a)b", r"\bword\b", "x{2000}", "(a", "a" * 5_000])
 def test_a_regular_expression_that_cannot_be_followed_is_refused_by_name(definition: str) -> None:
     nested = {"type": "namespace", "name": "n", "tools": [CUSTOM, plate(definition)]}
 
@@ -145,7 +145,7 @@ def test_an_engine_without_guides_refuses_a_regular_expression_and_takes_lark() 
             assert (call.status, call.error["param"]) == (400, "tools[1].format")
             call = await s.client.create(tools=[plate("start: x", "lark")])
             assert call.status == 200
-            assert call.headers["x-trt-ignored"] == "tools[0].format"
+            assert call.headers["x-trt-schema-left"] == "tools[0].format"
             assert s.last.options.guide is None
 
     asyncio.run(story())

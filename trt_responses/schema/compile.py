@@ -20,7 +20,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.schema.documents import parts
 from trt_responses.schema.follow import Follower
 from trt_responses.schema.judge import Judge
-from trt_responses.schema.matching import Expression, GrammarFault, json_grammar, matcher
+from trt_responses.schema.matching import Expressions, GrammarFault, json_grammar, matcher
 from trt_responses.schema.normalise import FOR_STRICT, Left, Normal, Normaliser
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema, refused
 
@@ -119,10 +119,10 @@ class Forms:
             self._keep(key, form)
         return form
 
-    def unknown_bytes(self, schema: Mapping[str, object], place: str, *, strict: bool) -> int:
+    def unknown_bytes(self, schema: Mapping[str, object], *, strict: bool) -> int:
         """How much there is to compile; 0 for what is known, and for what is refused at once."""
         try:
-            key = _key(schema, place, strict)
+            key = _key(schema, "", strict)
         except InvalidSchema:
             return 0
         return 0 if self._found(key) else len(key)
@@ -153,32 +153,35 @@ def _key(schema: Mapping[str, object], place: str, strict: bool) -> bytes:
 def _compiled(
     schema: dict[str, Any], place: str, check_time: Callable[[str], None], *, strict: bool
 ) -> Form:
-    normal = Normaliser(schema, place, Expression, strict=strict, check_time=check_time).normal()
+    expressions = Expressions()
+    normal = Normaliser(schema, place, expressions, strict=strict, check_time=check_time).normal()
     try:
-        form = _form(normal)
+        form = _form(normal, expressions)
     except GrammarFault as fault:
         if strict:
             where = _culprit(normal, place)
             raise refused(where, f"cannot be guided: {fault}; {FOR_STRICT}") from None
-        form = _plainer(normal, Left(place, f"is too much for a guide ({fault})"))
+        form = _plainer(normal, expressions, Left(place, f"is too much for a guide ({fault})"))
     check_time(place)
     return form
 
 
-def _form(normal: Normal) -> Form:
+def _form(normal: Normal, expressions: Expressions) -> Form:
     made = matcher(json_grammar(normal.guide))
     if not made.may_begin():
         raise GrammarFault("it has too many beginnings")
     source = orjson.dumps(normal.guide).decode()
-    return Form("json_schema", source, made, Judge(normal.judged, Expression), normal.left)
+    return Form("json_schema", source, made, Judge(normal.judged, expressions), normal.left)
 
 
-def _plainer(normal: Normal, left: Left) -> Form:
+def _plainer(normal: Normal, expressions: Expressions, left: Left) -> Form:
     """The same without what is deep: its form is all that is promised."""
     for depth in PLAIN_DEPTHS:
         guide = _cut(normal.guide, depth)
         with suppress(GrammarFault):
-            return _form(replace(normal, guide=guide, judged=guide, left=(*normal.left, left)))
+            return _form(
+                replace(normal, guide=guide, judged=guide, left=(*normal.left, left)), expressions
+            )
     raise refused(left.place, left.why)
 
 
@@ -225,8 +228,7 @@ def _grammar(grammar: str, place: str) -> Form:
     for word, what in _OWN_WORDS.items():
         if word in plain:
             raise refused(place, f"holds '{word}', {what}")
-    source = f"%llguidance {{}}\n{grammar}"
     try:
-        return Form("lark", source, matcher(source))
+        return Form("lark", grammar, matcher(f"%llguidance {{}}\n{grammar}"))
     except GrammarFault as fault:
         raise refused(place, f"is no grammar that can be followed: {fault}") from None

@@ -21,11 +21,11 @@ _HIGH = rb"\\u[dD][89abAB]" + _HEX * 2
 _LOW = rb"\\u[dD][c-fC-F]" + _HEX * 2
 _OPEN = rb"\\(?:u" + _HEX + rb"{0,3})?\Z"
 _ESCAPE = re.compile(
-    b"(%b)(%b)|(?:%b)(?P<half>%b|\\Z)|(?P<open>%b)|\\\\u(%b{4})|\\\\[^u]"
+    b"(%b)(%b)|(?:%b)(?P<half>%b|\\Z)|(?P<open>%b)|\\\\u(%b{4})|\\\\[^u]|\x7f"
     % (_HIGH, _LOW, _HIGH, _OPEN, _OPEN, _HEX),
     re.DOTALL,
 )
-"""A whole escape, or one that the text's end cuts in two."""
+"""A whole escape, or one that the text's end cuts in two; and DEL, which may stand as it is."""
 _SHORT = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
 _DECODE = codecs.getincrementaldecoder("utf-8")
 
@@ -46,23 +46,26 @@ class Follower:
 
     def feed(self, piece: bytes) -> bool:
         """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
-        plain = piece
-        if not piece.isascii() or self._decoder.getstate()[0]:
+        plain, held, state = piece, self._held, self._decoder.getstate()
+        if not piece.isascii() or state[0]:
             # What is no UTF-8 reaches the client replaced: that is the text to judge.
             plain = self._decoder.decode(piece).encode()
-        if self._judge is not None and (self._held or b"\\" in plain):
-            plain, self._held = canonical_escapes(self._held + plain)
+        if self._judge is not None and (held or b"\\" in plain or b"\x7f" in plain):
+            plain, held = canonical_escapes(held + plain)
         if not self._broken and plain and not self._matcher.take(plain):
             if not self._matcher.broken:
+                self._decoder.setstate(state)
                 return False
             self._broken = True  # a limit of the matcher's own says nothing of the text
         self.text += piece
+        self._held = held
         return True
 
     @property
     def whole(self) -> bool:
         """The text may end here, as far as its form says."""
-        return not self._held and (self._broken or self._matcher.accepts)
+        cut = self._held or self._decoder.getstate()[0]
+        return not cut and (self._broken or self._matcher.accepts)
 
     @property
     def size(self) -> int:
@@ -100,7 +103,7 @@ def _spelled(found: re.Match[bytes]) -> bytes:
             .encode()
         )
     if (digits := found[5]) is None:
-        return b"/" if found[0] == b"\\/" else found[0]
+        return {b"\\/": b"/", b"\x7f": b"\\u007f"}.get(found[0], found[0])
     code = int(digits, 16)
     if code in _SHORT:
         return _SHORT[code]

@@ -44,14 +44,13 @@ _DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,7}[A-Za-z]{2,2
 EXPRESSIONS: Mapping[str, str] = {
     "date": _DATE,
     "time": _CLOCK + _ZONE,
-    "date-time": f"{_DATE}T{_CLOCK}{_ZONE}",
+    "date-time": f"{_DATE}[Tt]{_CLOCK}{_ZONE}",
     "duration": f"P(?:{_PERIOD}(?:{_SPAN})?|{_SPAN}|[0-9]{{1,6}}W)",
     "email": f"{_MAILBOX}@{_DOMAIN}",
     "hostname": _HOST,
     "ipv4": _IPV4,
     "ipv6": f"(?:{_IPV6})",
-    "uuid": "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}"
-    "-[0-9a-fA-F]{12}",
+    "uuid": "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
     "uri": r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?"
     r"(?:[/?#](?:[A-Za-z0-9._~:/?#@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)?",
 }

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trt_responses.schema.documents import Document
 from trt_responses.schema.formats import has_format
-from trt_responses.schema.patterns import PatternFault
 from trt_responses.schema.refusals import Departure, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from trt_responses.schema.matching import Expression
+    from trt_responses.schema.matching import Expressions
 
 MAX_STEPS = 300_000
 """Pairs of a schema and a value: a few of them take a microsecond or two each."""
@@ -81,10 +80,9 @@ def read(text: str) -> Any:
 class Judge:
     """One schema's. May be used by several threads."""
 
-    def __init__(self, schema: Schema, expression: Callable[[str], Expression]) -> None:
+    def __init__(self, schema: Schema, expressions: Expressions) -> None:
         self._document = Document(schema)
-        self._expression = expression
-        self._patterns: dict[str, Expression | None] = {}
+        self.matches = expressions.matches
         self._allowed: dict[int, frozenset[object]] = {}
 
     def departure(self, value: Any, steps: int = MAX_STEPS) -> Departure | None:
@@ -95,16 +93,6 @@ class Judge:
 
     def target(self, reference: object) -> object | None:
         return self._document.target(reference)
-
-    def matches(self, pattern: str, text: str) -> bool:
-        """Whether a pattern is found in a text; one that cannot be followed is in every text."""
-        if pattern not in self._patterns:
-            try:
-                self._patterns[pattern] = self._expression(pattern)
-            except PatternFault:
-                self._patterns[pattern] = None
-        expression = self._patterns[pattern]
-        return expression is None or expression.matches(text)
 
     def allowed(self, schema: Schema) -> frozenset[object]:
         """The values of an `enum`, as they are compared."""

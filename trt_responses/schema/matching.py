@@ -67,8 +67,12 @@ class Matcher:
         return Matcher(self._inner.deep_copy())
 
     def take(self, piece: bytes) -> bool:
-        """Whether the text goes on lawfully with all of it."""
-        return self._inner.try_consume_tokens([*piece]) == len(piece)
+        """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
+        taken = self._inner.try_consume_tokens([*piece])
+        if taken == len(piece):
+            return True
+        self._inner.rollback(taken)
+        return False
 
     @property
     def broken(self) -> bool:
@@ -106,7 +110,7 @@ def expression_grammar(source: str) -> str:
 
 
 class Expression:
-    """A pattern of a schema, in linear time whatever the text."""
+    """A pattern of a schema, in linear time whatever the text. Raises `PatternFault`."""
 
     def __init__(self, pattern: str) -> None:
         translated = translate(pattern)
@@ -117,6 +121,27 @@ class Expression:
         return _fits(self._whole, text) and all(
             _fits(look, text) is not negative for look, negative in self._looks
         )
+
+
+class Expressions:
+    """The patterns of one schema."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Expression | None] = {}
+
+    def compile(self, pattern: str) -> Expression | None:
+        """None for a pattern that cannot be followed."""
+        if pattern not in self._known:
+            try:
+                self._known[pattern] = Expression(pattern)
+            except PatternFault:
+                self._known[pattern] = None
+        return self._known[pattern]
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """One that cannot be followed is found in every text."""
+        expression = self.compile(pattern)
+        return expression is None or expression.matches(text)
 
 
 def _expression(source: str) -> Matcher:

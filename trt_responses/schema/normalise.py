@@ -24,7 +24,7 @@ from trt_responses.schema.refusals import refused, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from trt_responses.schema.matching import Expression
+    from trt_responses.schema.matching import Expressions
 
 Schema = dict[str, Any]
 
@@ -94,14 +94,14 @@ class Normaliser:
         self,
         schema: Schema,
         place: str,
-        expression: Callable[[str], Expression],
+        expressions: Expressions,
         *,
         strict: bool,
         check_time: Callable[[str], None],
     ) -> None:
         self._root = schema
         self._place = place
-        self._expression = expression
+        self._expressions = expressions
         self._strict = strict
         self._check_time = check_time
         self._document = Document(schema)
@@ -230,10 +230,10 @@ class Normaliser:
         if not isinstance(values, list) or not 0 < len(values) <= MAX_VALUES:
             raise refused(place, f"must be a list of 1 to {MAX_VALUES} values", keyword)
         if set(schema) - {keyword, "type", "description", "title", "default"}:
-            judge = _Judged(self._root, schema, self._expression)
+            judge = _Judged(self._root, schema, self._expressions)
             values = [value for value in values if judge.allows(value)]
         elif types is not None:
-            judge = _Judged(self._root, {"type": types}, self._expression)
+            judge = _Judged(self._root, {"type": types}, self._expressions)
             values = [value for value in values if judge.allows(value)]
         if schema.get("nullable") is True and types is not None and None not in values:
             values = [*values, None]
@@ -273,6 +273,7 @@ class Normaliser:
         except PatternFault as fault:
             self._leave(schema, "pattern", place, f"cannot be followed: {fault}")
             return None
+        self._expressions.compile(pattern)  # for the judge, who has no time for it
         # The expressions of our formats keep what such patterns ask for, as Zod writes them.
         if found.looks and schema.get("format") not in EXPRESSIONS:
             self._leave(schema, "pattern", place, "looks ahead, which no guide can")
@@ -300,10 +301,10 @@ class Normaliser:
         if least > most:
             keyword = "minimum" if low else "maximum"
             self._leave(schema, keyword, place, "leaves numbers only that no guide can write")
-        else:
-            for keyword, bound, asked in (("minimum", least, low), ("maximum", most, high)):
-                if asked is not None:
-                    guide[keyword] = int(bound) if bound.denominator == 1 else float(bound)
+        elif low is not None:
+            _bound(guide, "Minimum", low, least, outwards=low[0] < 0)
+        if least <= most and high is not None:
+            _bound(guide, "Maximum", high, most, outwards=high[0] > 0)
         if step is not None and _is_small(step):
             guide["multipleOf"] = int(step) if step.denominator == 1 else float(step)
         elif step is not None:
@@ -450,6 +451,7 @@ class Normaliser:
             keyword = "patternProperties" if "patternProperties" in schema else "propertyNames"
             self._leave(schema, keyword, place, f"cannot be followed: {fault}")
             return None
+        self._expressions.compile(pattern)
         return f"^(?:{found.source})$"
 
     def _mapping(self, schema: Schema, keyword: str, place: str) -> Schema:
@@ -459,8 +461,9 @@ class Normaliser:
         return found
 
     def _sayable(self, name: str, place: str) -> str:
-        """llama.cpp takes forced text that spells a control token for the token itself."""
-        if CONTROL_SPELLING.search(name):
+        """llama.cpp takes forced text that spells a control token for the token itself; and guides
+        write DEL in a name as it is, but in a text by its number."""
+        if CONTROL_SPELLING.search(name) or "\x7f" in name:
             raise refused(f"{place}.properties.{name}", SPELLS_CONTROL)
         return name
 
@@ -468,12 +471,10 @@ class Normaliser:
 class _Judged:
     """A part of a document, judged on its own."""
 
-    def __init__(
-        self, root: Schema, schema: Schema, expression: Callable[[str], Expression]
-    ) -> None:
+    def __init__(self, root: Schema, schema: Schema, expressions: Expressions) -> None:
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         self._judge = Judge(
-            {**{k: root[k] for k in ("$defs", "definitions") if k in root}, **rest}, expression
+            {**{k: root[k] for k in ("$defs", "definitions") if k in root}, **rest}, expressions
         )
 
     def allows(self, value: object) -> bool:
@@ -499,6 +500,17 @@ def _inwards(low: Bound, unit: Fraction) -> Fraction:
     value, exclusive = low
     nearest = ceil(value / unit) * unit
     return nearest + unit if exclusive and nearest == value else nearest
+
+
+def _bound(guide: Schema, name: str, asked: Bound, inside: Fraction, *, outwards: bool) -> None:
+    """An excluded bound stays one where the numbers nearest to zero are allowed: there llguidance
+    would take 0.9 for no number up to 0.99. On the other side the embedded engine's llguidance
+    would write an excluded whole number; there the bound is drawn inside."""
+    value, exclusive = asked
+    if exclusive and outwards and inside.denominator > 1 and float(value) == value:
+        guide[f"exclusive{name}"] = int(value) if value.denominator == 1 else float(value)
+    else:
+        guide[name.lower()] = int(inside) if inside.denominator == 1 else float(inside)
 
 
 def _empty(low: Bound, high: Bound, whole: bool) -> bool:

@@ -23,7 +23,7 @@ NAMED, NAMED_CHARS = 32, 64
 EXPOSED = ", ".join(
     (
         *("x-request-id", "openai-processing-ms", "retry-after", "x-trt-dropped-tools"),
-        *("x-trt-idempotent-replay", "x-trt-ignored", "x-trt-truncated"),
+        *("x-trt-idempotent-replay", "x-trt-ignored", "x-trt-schema-left", "x-trt-truncated"),
     )
 )
 """Headers of our replies that a page of another origin may read."""
@@ -88,6 +88,10 @@ def header(request: Request, name: bytes) -> str | None:
 
 def ignored_header(names: Sequence[str]) -> dict[str, str]:
     return {"x-trt-ignored": named(names)} if names else {}
+
+
+def unfollowed_header(places: Sequence[str]) -> dict[str, str]:
+    return {"x-trt-schema-left": named(places)} if places else {}
 
 
 def truncated_header(ids: Sequence[str]) -> dict[str, str]:

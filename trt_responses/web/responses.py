@@ -16,7 +16,14 @@ from trt_responses.errors import ApiError
 from trt_responses.response.accept import accept
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
-from trt_responses.web.headers import dialect_of, header, ignored_header, named, truncated_header
+from trt_responses.web.headers import (
+    dialect_of,
+    header,
+    ignored_header,
+    named,
+    truncated_header,
+    unfollowed_header,
+)
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.models import check_model
 from trt_responses.web.stream.sse import Follow, Stream, watched
@@ -121,7 +128,7 @@ class Responses:
         self, run: Run, request: Request, extra: Extra, *, stream: bool
     ) -> ASGIApp:
         """The reply to the one client that a run is made for."""
-        extra = extra | truncated_header(run.truncated)
+        extra = extra | truncated_header(run.truncated) | unfollowed_header(run.unfollowed)
         if run.log.response.background:
             return self._background_reply(run, request, extra, stream=stream)
         if stream:
@@ -135,7 +142,7 @@ class Responses:
     ) -> ASGIApp:
         """The reply to one of several clients that may read a run: all of it, from its beginning.
         `leave` is called when this one has hung up, or was dropped."""
-        extra = extra | truncated_header(run.truncated)
+        extra = extra | truncated_header(run.truncated) | unfollowed_header(run.unfollowed)
         if run.log.response.background:
             return self._background_reply(run, request, extra, stream=stream)
         if stream:

@@ -149,7 +149,7 @@ KINDS: tuple[Field, ...] = (
     *_rows(
         "tools[].type=",
         "honoured",
-        "a `regex` grammar is enforced; a `lark` one is shown, and named in `x-trt-ignored`",
+        "a grammar is enforced; where an engine reads no Lark, `x-trt-schema-left` names it",
         "custom",
     ),
     *_rows("tools[].type=", "honoured", "flattened for the model, given back apart", "namespace"),

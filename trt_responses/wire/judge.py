@@ -15,7 +15,7 @@ from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
-from trt_responses.wire.tools import CustomTool, GrammarInput, NamespaceTool, OtherTool
+from trt_responses.wire.tools import NamespaceTool, OtherTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def judge(request: Request, offered: Sequence[Placed]) -> list[str]:
     ignored += _ignored_includes(request)
     if request.tools:
         _judge_tools(request.tools, offered)
-        ignored += [*_ignored_keys(request), *_shown(offered)]
+        ignored += _ignored_keys(request)
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is read from the store: 'background' needs 'store', which is "
@@ -109,14 +109,6 @@ def _ignored_keys(request: Request) -> list[str]:
         if tool.model_extra and tool.model_extra[key] not in (None, False)
     }
     return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
-
-
-def _shown(offered: Sequence[Placed]) -> Iterator[str]:
-    """Grammars that the model is shown and not held to."""
-    for placed in offered:
-        form = placed.tool.format if isinstance(placed.tool, CustomTool) else None
-        if isinstance(form, GrammarInput) and form.syntax == "lark":
-            yield f"{placed.place}.format"
 
 
 def _told_back(request: Request) -> Iterator[Tool]:

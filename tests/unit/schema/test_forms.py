@@ -196,25 +196,26 @@ def number_schema(random: Random) -> dict[str, Any]:
 
 
 def test_every_number_that_a_guide_writes_is_one_that_the_schema_allows() -> None:
-    """900 random schemas, three walks each: not one that the guide lets through is refused, but for
+    """300 random schemas, two walks each: not one that the guide lets through is refused, but for
     exponents that no reader takes."""
     random = Random(16)
     taken = wrong = 0
-    for _ in range(900):
+    for _ in range(300):
         schema = number_schema(random)
         try:
             found = form(schema)
         except InvalidSchema:
             continue
         taken += 1
-        for _ in range(3):
+        theirs = jsonschema.Draft202012Validator(schema)
+        for _ in range(2):
             made = walk(found, random, 25)
             if made is not None:
                 if (said := verdict(found, made)) != "followed":
                     wrong += "larger than a number may be" not in said
                 elif "multipleOf" not in schema:  # which jsonschema computes in floats
-                    jsonschema.validate(json.loads(made), schema)
-    assert taken > 500
+                    assert theirs.is_valid(json.loads(made))
+    assert taken > 150
     assert wrong == 0
 
 

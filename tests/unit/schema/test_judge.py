@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.schemas import compact
 from trt_responses.schema.judge import Judge, Unreadable, read
-from trt_responses.schema.matching import Expression
+from trt_responses.schema.matching import Expressions
 
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, -1, 2, 1.0, 1.5, 2.5, 10, 100, 1e3, -7),
@@ -49,7 +49,7 @@ SCHEMAS: list[dict[str, Any]] = [
 
 
 def departs(schema: Any, text: str) -> str:
-    departure = Judge(schema, Expression).departure(read(text))
+    departure = Judge(schema, Expressions()).departure(read(text))
     return "" if departure is None else str(departure)
 
 
@@ -119,9 +119,9 @@ def test_steps_are_bounded_and_alternatives_judged_once() -> None:
     }
     doubled["d39"] = {"type": "integer"}
     assert departs({"$defs": doubled, "$ref": "#/$defs/d0"}, "1") == ""
-    judge = Judge({"items": {"type": "integer"}}, Expression)
+    judge = Judge({"items": {"type": "integer"}}, Expressions())
     departure = judge.departure([1.5] * 100, steps=50)
     assert departure is not None
-    deep = Judge({"items": {"$ref": "#"}}, Expression).departure(read("[" * 200 + "]" * 200))
+    deep = Judge({"items": {"$ref": "#"}}, Expressions()).departure(read("[" * 200 + "]" * 200))
     assert deep is not None
     assert "too deep" in str(deep)

@@ -23,10 +23,9 @@ STOPS_BY_ITSELF = frozenset({END_OF_TEXT, 200_002, 200_012})
 """llama.cpp ends at `<|endoftext|>`, `<|return|>` and `<|call|>`, asked or not."""
 CONTROL_IDS = range(199_998, 201_088)
 
-GUIDES: Mapping[GuideKind, frozenset[int]] = {
-    "json_schema": frozenset({END_OF_TEXT}),
-    "regex": frozenset({END_OF_TEXT}),
-}
+GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(
+    ("json_schema", "regex", "lark"), frozenset({END_OF_TEXT})
+)
 """llguidance ends a guide with `<|endoftext|>` only."""
 BANNED_IN_GUIDES = tuple(n for n in CONTROL_IDS if n != END_OF_TEXT)
 """Without a ban a control id passes for the content of a string."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ENDS = frozenset({CONTROL.return_, CONTROL.call, CONTROL.end, CONTROL.endoftext})
 """What ends a guide: whichever the model knows best. No other control id comes inside one."""
-GUIDES: Mapping[GuideKind, frozenset[int]] = {"json_schema": ENDS, "regex": ENDS}
+GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(("json_schema", "regex", "lark"), ENDS)
 NEEDS_EXTRA = (
     "Guides need llguidance, which is not installed: pip install 'trt-responses[tensorrt]'."
 )

@@ -38,6 +38,7 @@ class GuideWords(TypedDict, total=False):
 
     json: str
     regex: str
+    grammar: str
 
 
 class CallWords(TypedDict, total=False):

@@ -110,6 +110,21 @@ class TrtLlmEngine:
         """On this very thread: the package sets up signals and MPI, and nothing is served yet."""
         self._environment.update(self._variables)
         package = self._import()
+        await self._load(package)
+        if self._arguments.get("guided_decoding_backend") == words.LLGUIDANCE and not (
+            self._limits.guides
+        ):
+            logger.warning("Guides by llguidance do not work here: xgrammar's are tried.")
+            await self._unload()
+            self._arguments = {
+                **self._arguments,
+                "guided_decoding_backend": words.OTHER_BACKEND,
+            }
+            self._limits = words.limits(self._arguments)
+            await self._load(package)
+        self._pulse.begin()
+
+    async def _load(self, package: Package) -> None:
         accepted = words.Accepted(package)
         kept = words.start_words(self._checkpoint, self._arguments, accepted)
         try:
@@ -121,9 +136,12 @@ class TrtLlmEngine:
         try:
             await self._prove()
         except StartupError:
-            await shut_down(llm, self._patience.probe_timeout_s)
+            await self._unload()
             raise
-        self._pulse.begin()
+
+    async def _unload(self) -> None:
+        assert self._on is not None
+        await shut_down(self._on.llm, self._patience.probe_timeout_s)
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
         pulse = self._pulse

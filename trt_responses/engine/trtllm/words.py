@@ -9,7 +9,7 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, get_args
 
-from trt_responses.engine.base import Limits
+from trt_responses.engine.base import GuideKind, Limits
 from trt_responses.errors import StartupError
 from trt_responses.tokens.vocabulary import CONTROL
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trt_responses.engine.base import GenerateOptions, Guide, GuideKind
+    from trt_responses.engine.base import GenerateOptions, Guide
     from trt_responses.engine.trtllm.api import (
         ArgumentField,
         CallWords,
@@ -35,6 +35,9 @@ GUIDES: Mapping[GuideKind, frozenset[int]] = {
     "regex": frozenset({END_ID}),
 }
 """A guide ends with the tokenizer's end token, which for gpt-oss is `<|return|>`."""
+LLGUIDANCE = "llguidance"
+OTHER_BACKEND = "xgrammar"
+"""What guides where llguidance does not."""
 SILENCE = {"TRTLLM_NO_USAGE_STATS": "1", "TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "1"}
 """Newer versions report usage unless told not to; older ones do not know these variables."""
 
@@ -99,11 +102,14 @@ def start_words(
 
 
 def limits(arguments: Mapping[str, object]) -> Limits:
-    guided = arguments.get("guided_decoding_backend") is not None
+    backend = arguments.get("guided_decoding_backend")
+    guides: dict[GuideKind, frozenset[int]] = {} if backend is None else dict(GUIDES)
+    if backend == LLGUIDANCE:
+        guides = dict.fromkeys(get_args(GuideKind), frozenset({END_ID}))
     return Limits(
         number(arguments, "max_seq_len"),
         number(arguments, "max_batch_size"),
-        GUIDES if guided else {},
+        guides,
         MAX_LOGPROBS,
     )
 
@@ -164,12 +170,18 @@ def _banned(options: GenerateOptions) -> tuple[int, ...]:
     """To a grammar a control id may pass for its spelling, as the content of a string."""
     if options.guide is None:
         return options.banned_ids
-    ends = GUIDES[options.guide.kind]
+    ends = frozenset({END_ID})
     return (*(token_id for token_id in CONTROL if token_id not in ends), *options.banned_ids)
 
 
 def guide_words(guide: Guide) -> GuideWords:
-    return {"json": guide.source} if guide.kind == "json_schema" else {"regex": guide.source}
+    match guide.kind:
+        case "json_schema":
+            return {"json": guide.source}
+        case "regex":
+            return {"regex": guide.source}
+        case "lark":
+            return {"grammar": guide.source}
 
 
 def call_words(options: GenerateOptions, sampling_params: object) -> CallWords:

@@ -9,33 +9,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from trt_responses.errors import ApiError
+from trt_responses.schema.refusals import Departed
 from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.engine.base import Finish
+    from trt_responses.errors import ApiError
+    from trt_responses.schema.refusals import Departure
 
 
-class Check(Protocol):
-    """Follows a guided text; see `jsontext.Check`."""
+AT_ONCE_BYTES = 2_048
+"""A text that is judged where it ends, in a millisecond or so; a longer one in a thread."""
+
+
+class Follower(Protocol):
+    """Follows a guided text; see `schema/follow.py`."""
 
     def feed(self, piece: bytes) -> bool: ...
 
     @property
-    def whole(self) -> bool: ...
+    def whole(self) -> bool:
+        """The text may end here."""
+        ...
 
     @property
-    def crowded(self) -> bool:
-        """The text can be read in too many ways to be followed any further."""
+    def size(self) -> int:
+        """Bytes of the text."""
+        ...
+
+    def departure(self) -> Departure | None:
+        """What of a whole text is not allowed. May take a while."""
         ...
 
 
 class Words:
     """One of some words, followed byte by byte."""
 
-    crowded = False
+    size = 0
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [word.encode() for word in words]
@@ -52,6 +64,9 @@ class Words:
     def whole(self) -> bool:
         return self.text in self._words
 
+    def departure(self) -> None:
+        return None
+
 
 class Gate:
     """One segment's. After `admit` and `finish`, `over` and `fault` say how it stands."""
@@ -62,6 +77,8 @@ class Gate:
     """Ids that came and do not count, but for the one that ended the segment."""
     fault: ApiError | None = None
     """The output is not what the guide says."""
+    unjudged = False
+    """The segment is over, and `judge` has yet to say whether its text is what it should be."""
 
     def __init__(
         self, ends: frozenset[int], closing: tuple[int, ...], *, may_be_cut: bool = False
@@ -89,6 +106,10 @@ class Gate:
         self.over = True
         return self._closing
 
+    def judge(self) -> Sequence[int]:
+        """What closes the segment, or nothing, and `fault` says why. May be called in a thread."""
+        return self._closing
+
 
 class GuidedGate(Gate):
     """A gate that follows the text: a guide is trusted only as far as it is checked."""
@@ -97,12 +118,12 @@ class GuidedGate(Gate):
         self,
         ends: frozenset[int],
         closing: tuple[int, ...],
-        check: Check,
+        follower: Follower,
         token_bytes: Sequence[bytes],
         what: str,
     ) -> None:
         super().__init__(ends, closing)
-        self._check = check
+        self._follower = follower
         self._token_bytes = token_bytes
         self._what = what
 
@@ -122,20 +143,29 @@ class GuidedGate(Gate):
     def finish(self, finish: Finish) -> Sequence[int]:
         if self.over or finish == "error":
             return ()
-        if finish == "length" and not self._check.whole:
+        if finish == "length" and not self._follower.whole:
             return ()
         return self._end("ended before it fulfilled")
 
     def _follows(self, token_id: int) -> bool:
         if not 0 <= token_id < FIRST_CONTROL_ID:
             return False
-        return self._check.feed(self._token_bytes[token_id])
+        return self._follower.feed(self._token_bytes[token_id])
 
     def _end(self, how: str) -> Sequence[int]:
         self.over = True
-        if self._check.whole:
+        if not self._follower.whole:
+            self.fault = Departed(f"The model's output {how} {self._what}.")
+            return ()
+        if self._follower.size > AT_ONCE_BYTES:
+            self.unjudged = True
+            return ()
+        return self.judge()
+
+    def judge(self) -> Sequence[int]:
+        self.unjudged = False
+        if (departure := self._follower.departure()) is None:
             return self._closing
-        if self._check.crowded:
-            how = "can be read in too many ways by"
-        self.fault = ApiError(f"The model's output {how} {self._what}.")
+        message = f"The model's output departed from {self._what} {departure}."
+        self.fault = Departed(message, param=departure.place)
         return ()

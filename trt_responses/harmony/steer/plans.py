@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import GuideKind
     from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.schema import Form
-    from trt_responses.harmony.steer.gate import Check
+    from trt_responses.harmony.steer.gate import Follower
+    from trt_responses.schema.compile import Form
     from trt_responses.tokens.vocabulary import Vocabulary
 
 RESERVE = 512
@@ -141,9 +141,11 @@ class StepwisePlan(ABC):
     def _body(self, body: Body, forced: tuple[int, ...], budget: Budget) -> Segment:
         left = self._left(budget, forced)
         if body.form is not None:
-            guide = Guide("json_schema", body.form.source)
-            check = body.form.check()
-            return self._guided("body", guide, check, forced, (body.closing,), left - 1, body.what)
+            guide = Guide(body.form.kind, body.form.source)
+            follower = body.form.follow()
+            return self._guided(
+                "body", guide, follower, forced, (body.closing,), left - 1, body.what
+            )
         return Segment(
             left,
             tuple(sorted(MESSAGE_ENDS)),
@@ -156,7 +158,7 @@ class StepwisePlan(ABC):
         self,
         name: Name,
         guide: Guide,
-        check: Check,
+        follower: Follower,
         forced: tuple[int, ...],
         closing: tuple[int, ...],
         max_tokens: int,
@@ -169,7 +171,7 @@ class StepwisePlan(ABC):
             tuple(sorted(ends)),
             forced,
             guide,
-            GuidedGate(ends | MESSAGE_ENDS, closing, check, self._language.token_bytes, what),
+            GuidedGate(ends | MESSAGE_ENDS, closing, follower, self._language.token_bytes, what),
             tuple(token_id for token_id in CONTROL_IDS if token_id not in ends),
             name,
         )

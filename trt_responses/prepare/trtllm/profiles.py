@@ -65,7 +65,8 @@ TABLE: Mapping[ProfileName, Profile] = {
 }
 KV_FRACTION = 0.9
 ATTENTION_DP = {"enable_balance": True, "batching_wait_iters": 50, "timeout_iters": 1}
-GUIDES = "xgrammar"
+GUIDES = "llguidance"
+"""The family of the other engines' guides: xgrammar leaves bounds of numbers out."""
 
 
 def class_of(sm: int) -> GpuClass:

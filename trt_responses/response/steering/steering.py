@@ -15,27 +15,30 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.keywords import Allowance, SlowSchema
-from trt_responses.harmony.schema import ANY_OBJECT, Forms
 from trt_responses.harmony.steer.parallel_calls import ParallelCalls
 from trt_responses.harmony.steer.plans import Body, Budget, Free, Language, Steered, Watched
-from trt_responses.response.steering.tools import schema_of, wrapped
+from trt_responses.response.steering.compiling import Turns
+from trt_responses.response.steering.tools import is_raw, schema_of, wrapped
+from trt_responses.schema.compile import Allowance, Forms
+from trt_responses.schema.normalise import Left
+from trt_responses.schema.refusals import InvalidSchema, SlowSchema
 from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from trt_responses.engine.base import GuideKind
-    from trt_responses.harmony.schema import Form
     from trt_responses.harmony.steer.plans import SteeringPlan
     from trt_responses.response.accepted import Accepted, Tool
+    from trt_responses.schema.compile import Form
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Guides = Mapping[GuideKind, frozenset[int]]
 
 WRAPPED_TEXT = Forms().form(wrapped(), "input")
 """The call of a tool that takes a free text."""
-AT_ONCE_BYTES = 1024
+ANY_OBJECT = Forms().form({"type": "object"}, "text.format")
+AT_ONCE_BYTES = 512
 """Schemas that are compiled where they are read, in a millisecond or so; larger ones elsewhere."""
 
 
@@ -48,6 +51,8 @@ class SteeringRequest:
     headers: Mapping[str, Body] | None
     strict: Mapping[str, Body]
     thought: int | None
+    left: tuple[Left, ...] = ()
+    """What of the schemas is not followed."""
 
     def parallel_plan(self, tokens: int, recipients: Collection[str], most: int) -> SteeringPlan:
         """The same, with calls after the first. Where tools are chosen from, only those are."""
@@ -83,23 +88,29 @@ class Steering:
         self._forms = Forms()
         self._schema_s = schema_s
         self._clock_s = clock_s
-        self._elsewhere = asyncio.Semaphore(1)
+        self._turns = Turns()
 
-    async def request(self, accepted: Accepted, guides: Guides) -> SteeringRequest:
+    async def request(self, accepted: Accepted, guides: Guides, owner: str = "") -> SteeringRequest:
         """Raises an `InvalidRequest` for a schema that cannot be followed, and for what this engine
-        cannot be guided to. Large schemas are compiled in a thread, so that the loop goes on; in
-        one, for each that computes takes its turns from the loop."""
+        cannot be guided to. Large schemas are compiled in a thread, so that the loop goes on, and
+        owners take turns."""
         if self._unknown_bytes(accepted) <= AT_ONCE_BYTES:
             answer, calls = self._compiled(accepted, guides)
         else:
-            async with self._elsewhere:
+            async with self._turns.of(owner):
                 answer, calls = await asyncio.to_thread(self._compiled, accepted, guides)
         headers = None
         if accepted.choice.narrows or accepted.answer is not None or accepted.thought is not None:
             headers = self._headers(accepted, answer, calls)
         strict = _recipients(accepted, calls) if headers is None else {}
         thought = accepted.thought.tokens if accepted.thought else None
-        wanted = SteeringRequest(self._language, guides, headers, strict, thought)
+        bodies = strict if headers is None else headers
+        left = dict.fromkeys(x for body in bodies.values() if body.form for x in body.form.left)
+        if "lark" not in guides:
+            what = "is shown to the model and not followed: this engine's guides read no Lark"
+            raw = [tool for tool in accepted.tools if is_raw(tool)]
+            left |= dict.fromkeys(Left(f"{tool.place}.format", what) for tool in raw)
+        wanted = SteeringRequest(self._language, guides, headers, strict, thought, tuple(left))
         _refuse_unguided(wanted, accepted)
         return wanted
 
@@ -111,31 +122,59 @@ class Steering:
         answer = None
         if (asked := accepted.answer) is not None:
             place = f"{asked.place}.schema"
-            answer = ANY_OBJECT if asked.schema is None else compiled(asked.schema, place)
+            answer = ANY_OBJECT
+            if asked.schema is not None:
+                answer = compiled(asked.schema, place, strict=asked.strict)
         calls = {}
         for tool in accepted.tools:
             form = None
-            if tool.promise == "format":
-                allowance.check(tool.place)
-            if tool.promise is not None:
-                form = compiled(*schema_of(tool))
+            opening = self._language.json_message
+            if is_raw(tool):
+                opening = self._language.message
+                if "lark" in guides:
+                    form = self._grammar(tool, allowance)
+            elif tool.promise is not None:
+                form = self._promised(tool, compiled)
             elif _helps(tool, accepted) and "json_schema" in guides:
-                try:
-                    form = WRAPPED_TEXT if tool.callee.custom else compiled(*schema_of(tool))
-                except SlowSchema:
-                    raise
-                except InvalidRequest:
-                    form = ANY_OBJECT
+                form = WRAPPED_TEXT if tool.callee.custom else _as_far(tool, compiled)
             what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
-            calls[tool.name] = Body(self._language.json_message, CONTROL.call, form, what)
+            calls[tool.name] = Body(opening, CONTROL.call, form, what)
         return answer, calls
 
+    def _promised(self, tool: Tool, compiled: Callable[..., Form]) -> Form:
+        """All of the schema, or a refusal."""
+        schema, place = schema_of(tool)
+        if not tool.callee.custom:
+            return compiled(schema, place, strict=True)
+        definition = f"{tool.place}.format.definition"
+        try:
+            return compiled(schema, place, strict=True)
+        except SlowSchema:
+            raise
+        except InvalidSchema as fault:
+            why = fault.message.partition("' ")[2].partition(": leave it out")[0].rstrip(".")
+            raise _unfollowed(definition, why) from None
+
+    def _grammar(self, tool: Tool, allowance: Allowance) -> Form:
+        assert tool.grammar is not None
+        place = f"{tool.place}.format.definition"
+        try:
+            return self._forms.lark(tool.grammar.definition, place, allowance)
+        except SlowSchema:
+            raise
+        except InvalidSchema as fault:
+            why = fault.message.partition("' ")[2].rstrip(".")
+            raise _unfollowed(place, why) from None
+
     def _unknown_bytes(self, accepted: Accepted) -> int:
-        """How much there is to compile, of whatever worth. An expression takes long, however short
-        it is: 25 ms for 256 characters."""
+        """How much there is to compile, of whatever worth. An expression may take long, however
+        short it is."""
         if any(tool.promise == "format" for tool in accepted.tools):
             return AT_ONCE_BYTES + 1
-        return sum(self._forms.unknown_bytes(*schema) for schema in _schemas(accepted))
+        return sum(
+            self._forms.unknown_bytes(schema, strict=strict)
+            for schema, strict in _schemas(accepted)
+        )
 
     def _headers(
         self, accepted: Accepted, answer: Form | None, calls: Mapping[str, Body]
@@ -151,18 +190,37 @@ class Steering:
         return headers
 
 
+def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
+    """As much of a schema as a guide can say, for a call that is forced and whose form is not
+    promised. Of what is no schema at all, only that it is an object."""
+    try:
+        return compiled(*schema_of(tool), strict=False)
+    except SlowSchema:
+        raise
+    except InvalidRequest:
+        return ANY_OBJECT
+
+
+def _unfollowed(place: str, why: str) -> Unsupported:
+    return Unsupported(
+        f"Unsupported value for '{place}': {why}. "
+        "Leave 'format' out to let the model write any text.",
+        param=place,
+    )
+
+
 def _helps(tool: Tool, accepted: Accepted) -> bool:
     """A form, where none is promised: its call is forced, so that the model may not expect it."""
     return accepted.choice.narrows and tool.name in accepted.choice.names
 
 
-def _schemas(accepted: Accepted) -> Iterator[tuple[Mapping[str, object], str]]:
+def _schemas(accepted: Accepted) -> Iterator[tuple[Mapping[str, object], bool]]:
     if accepted.answer is not None and accepted.answer.schema is not None:
-        yield accepted.answer.schema, accepted.answer.place
+        yield accepted.answer.schema, accepted.answer.strict
     for tool in accepted.tools:
         if tool.promise is not None or (not tool.callee.custom and _helps(tool, accepted)):
             with suppress(InvalidRequest):
-                yield schema_of(tool)
+                yield schema_of(tool)[0], tool.promise is not None
 
 
 def _recipients(accepted: Accepted, calls: Mapping[str, Body]) -> dict[str, Body]:
@@ -170,7 +228,7 @@ def _recipients(accepted: Accepted, calls: Mapping[str, Body]) -> dict[str, Body
     return {
         recipient: replace(calls[tool.name], opening=())
         for tool in accepted.tools
-        if tool.promise is not None
+        if tool.promise is not None and calls[tool.name].form is not None
         for recipient in (tool.name, tool.recipient)
     }
 
@@ -182,7 +240,11 @@ def _refuse_unguided(wanted: SteeringRequest, accepted: Accepted) -> None:
         raise _cannot(cause.place, "choose among headers")
     forms = [body for body in (*headers.values(), *wanted.strict.values()) if body.form]
     if forms and "json_schema" not in wanted.guides:
-        strict = [f"{tool.place}.{tool.promise}" for tool in accepted.tools if tool.promise]
+        strict = [
+            f"{tool.place}.{tool.promise}"
+            for tool in accepted.tools
+            if tool.promise and not is_raw(tool)
+        ]
         place = answer.place if answer is not None and "final" in headers else strict[0]
         raise _cannot(place, "follow a JSON schema")
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.harmony.pattern import UnsafePattern, anchored
+from trt_responses.errors import InvalidRequest
 from trt_responses.harmony.write.preface import FunctionTool
 
 if TYPE_CHECKING:
@@ -36,16 +35,29 @@ def shown(tools: Sequence[Tool]) -> tuple[FunctionTool, ...]:
         FunctionTool(
             tool.name,
             "\n".join(filter(None, (tool.description, _language(tool.grammar)))),
-            wrapped() if tool.callee.custom else tool.parameters,
+            _arguments(tool),
         )
         for tool in tools
     )
 
 
+def _arguments(tool: Tool) -> Mapping[str, object] | None:
+    """A text of a grammar is written as it is; another custom tool's as the member of an object."""
+    if not tool.callee.custom:
+        return tool.parameters
+    return None if is_raw(tool) else wrapped()
+
+
+def is_raw(tool: Tool) -> bool:
+    """The model writes its text as it is: no grammar can be followed inside a JSON string."""
+    return tool.grammar is not None and tool.grammar.syntax == "lark"
+
+
 def _language(grammar: Grammar | None) -> str:
     if grammar is None:
         return ""
-    return f"The input follows {GRAMMARS[grammar.syntax]}:\n{grammar.definition}"
+    raw = "Write the input as it is, not as JSON. " if grammar.syntax == "lark" else ""
+    return f"{raw}The input follows {GRAMMARS[grammar.syntax]}:\n{grammar.definition}"
 
 
 def callees(tools: Sequence[Tool]) -> dict[str, Callee]:
@@ -55,11 +67,10 @@ def callees(tools: Sequence[Tool]) -> dict[str, Callee]:
 
 def schema_of(tool: Tool) -> tuple[Mapping[str, object], str]:
     """The schema of a tool's calls, and where in the request it stands. Raises `InvalidRequest`
-    for a function whose arguments are no object, and for an expression that cannot be followed."""
+    for a function whose arguments are no object."""
     place = f"{tool.place}.parameters"
     if tool.callee.custom:
-        regex = tool.grammar is not None and tool.grammar.syntax == "regex"
-        return wrapped(_pattern(tool) if regex else None), place
+        return wrapped(anchored(tool.grammar.definition) if tool.grammar else None), place
     if tool.parameters and tool.parameters.get("type") != "object":
         raise InvalidRequest(
             f"Invalid schema: '{place}.type' must be 'object', as arguments are one.",
@@ -69,15 +80,10 @@ def schema_of(tool: Tool) -> tuple[Mapping[str, object], str]:
     return tool.parameters or {"type": "object"}, place
 
 
-def _pattern(tool: Tool) -> str:
-    """A regular expression says what the whole text is, with or without anchors."""
-    assert tool.grammar is not None
-    try:
-        return anchored(tool.grammar.definition)
-    except UnsafePattern as error:
-        place = f"{tool.place}.format.definition"
-        raise Unsupported(
-            f"Unsupported value for '{place}': it cannot be followed: {error}. "
-            "Leave 'format' out to let the model write any text.",
-            param=place,
-        ) from None
+def anchored(expression: str) -> str:
+    """A pattern for the whole of a text, from an expression that may say so or not."""
+    inner = expression.removeprefix("^")
+    bare = inner.removesuffix("$")
+    if (len(bare) - len(bare.rstrip("\\"))) % 2:
+        bare = inner
+    return f"^(?:{bare})$" if "|" in bare else f"^{bare}$"

@@ -1,0 +1,69 @@
+"""Turns at what takes a processor: one thread computes at a time, and owners go in a ring.
+
+Knows owners by name; knows nothing of what is computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Turns:
+    """Whoever has waited in his own line the longest goes next, one of each owner after another."""
+
+    def __init__(self, most: int = 2) -> None:
+        """`most` at a time: each that computes takes its turns from the loop."""
+        self._free = most
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._busy: dict[str, int] = {}
+        self._most = most
+
+    @asynccontextmanager
+    async def of(self, owner: str) -> AsyncIterator[None]:
+        await self._begin(owner)
+        try:
+            yield
+        finally:
+            self._end(owner)
+
+    async def _begin(self, owner: str) -> None:
+        """One owner alone never has all the places: who comes with little goes at once."""
+        if self._may_begin(owner):
+            self._take(owner)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._end(owner)
+            raise
+
+    def _may_begin(self, owner: str) -> bool:
+        return self._free > 0 and self._busy.get(owner, 0) < max(1, self._most - 1)
+
+    def _take(self, owner: str) -> None:
+        self._free -= 1
+        self._busy[owner] = self._busy.get(owner, 0) + 1
+
+    def _end(self, owner: str) -> None:
+        self._free += 1
+        self._busy[owner] -= 1
+        if not self._busy[owner]:
+            del self._busy[owner]
+        for waiting, line in list(self._waiting.items()):
+            while line and line[0].done():
+                line.popleft()  # it was cancelled
+            if line and self._may_begin(waiting):
+                self._take(waiting)
+                line.popleft().set_result(None)
+                self._waiting.move_to_end(waiting)
+            if not line:
+                del self._waiting[waiting]
