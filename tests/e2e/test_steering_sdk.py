@@ -249,13 +249,13 @@ def test_an_answer_that_departs_is_an_error_and_never_an_answer() -> None:
 
 
 def test_a_schema_that_is_not_supported_is_a_400_that_names_its_place() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}}
-    text: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    schema = {"type": "object", "properties": {"a": {"not": {"type": "integer"}}}}
+    text: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": True}}
 
     async def story(client: AsyncOpenAI) -> None:
-        with pytest.raises(openai.BadRequestError, match="multipleOf") as caught:
+        with pytest.raises(openai.BadRequestError, match="forbids") as caught:
             await client.responses.create(model="demo", input="Hi", text=text)
-        assert caught.value.param == "text.format.schema.properties.a.multipleOf"
+        assert caught.value.param == "text.format.schema.properties.a.not"
 
     run(obedient("{}"), story)
 

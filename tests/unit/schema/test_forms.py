@@ -379,3 +379,41 @@ def test_forms_may_be_compiled_and_followed_by_several_threads() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(one, range(64))) == {"followed"}
+
+
+# --- grammars of a client ----------------------------------------------------------------------
+
+APPLY_PATCH = """
+start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_hunk | delete_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+%import common.LF
+"""
+
+
+def test_a_lark_grammar_is_followed_as_raw_text() -> None:
+    found = Forms().lark(APPLY_PATCH, PLACE)
+    patch = '*** Begin Patch\n*** Add File: a.py\n+x = "\\\\"\n*** End Patch'
+    assert verdict(found, patch) == "followed"
+    assert verdict(found, patch.replace("+x", "-x")) == "departed"
+    assert verdict(found, patch[:-4]) == "cut"
+
+
+@pytest.mark.parametrize(
+    ("grammar", "says"),
+    [
+        ('start: %json {"type": "object"}', "holds '%json'"),
+        ("start: <[123]>", "holds '<', which would name a token"),
+        ("start: @other", "holds '@'"),
+        ("start: nothing", "no grammar that can be followed"),
+        ("start: " + "x" * 70_000, "has more than"),
+    ],
+)
+def test_a_grammar_that_reaches_beyond_text_is_refused(grammar: str, says: str) -> None:
+    with pytest.raises(InvalidSchema, match=says):
+        Forms().lark(grammar, PLACE)
