@@ -271,7 +271,9 @@ class Normaliser:
         try:
             found = translate(pattern, quoted=True)
         except PatternFault as fault:
-            self._leave(schema, "pattern", place, f"cannot be followed: {fault}")
+            # Tools that write a format and its pattern say the same twice.
+            if schema.get("format") not in EXPRESSIONS:
+                self._leave(schema, "pattern", place, f"cannot be followed: {fault}")
             return None
         self._expressions.compile(pattern)  # for the judge, who has no time for it
         # The expressions of our formats keep what such patterns ask for, as Zod writes them.
