@@ -203,8 +203,8 @@ def test_fields_that_are_ignored_are_named_in_a_header_that_a_client_cannot_forg
                 assert call.status == 200
                 named = call.headers["x-trt-ignored"]
                 assert named == "a%0D%0Aset-cookie%3A%20x, reasoning.q, user, zzz, %E5%90%8D"
-            many = await s.client.create(**{f"field{n}": n for n in range(5000)}, **{"x" * 9999: 1})
-            assert many.headers["x-trt-ignored"].endswith("and 4969 more")
+            many = await s.client.create(**{f"field{n}": n for n in range(50)}, **{"x" * 9999: 1})
+            assert many.headers["x-trt-ignored"].endswith("and 19 more")
             assert len(many.headers["x-trt-ignored"]) < 5000
             assert "x-trt-ignored" not in (await s.client.create()).headers
 

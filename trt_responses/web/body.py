@@ -103,6 +103,8 @@ class Values:
 
     def feed(self, piece: bytes) -> None:
         """Count one piece, which may begin and end anywhere."""
+        if not piece:
+            return  # what a backslash before it escapes is still to come
         if self._escaped:
             piece = piece[1:]
         piece = piece.replace(rb"\\", b"")

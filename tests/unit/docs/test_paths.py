@@ -35,6 +35,7 @@ ELSEWHERE = {
     "triton/",
 }
 
+
 def spelled_out(path: str) -> list[str]:
     """`a/{b,c}.py` is two paths."""
     parts = BRACES.split(path)

@@ -54,6 +54,11 @@ def values_of(value: Any) -> int:
             return 1
 
 
+def test_an_empty_piece_changes_nothing() -> None:
+    body = b'{"a\\"": [null, ""], "": -1}'
+    assert counted(body, 4, 4, 4) == counted(body)
+
+
 TEXT = st.text(alphabet='\\",[]{}:é \n', max_size=6)
 JSON = st.recursive(
     st.none() | st.integers() | TEXT,
