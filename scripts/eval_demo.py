@@ -1,7 +1,7 @@
 """Examine the demo model: `python -m scripts.eval_demo`, or `make demo-eval`.
 
 Expands engines/demo-source, prepares it as `make engine` does, asks through the embedded engine
-with greedy decoding, writes engines/demo-source/report.json and prints the table of the README.
+with greedy decoding, writes engines/demo-source/report.json and prints the tables of docs/demo.md.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def test_no_field_at_its_bounds_holds_the_others() -> None:
                 if number % EVERY and not body.name.startswith(WORST):
                     continue
                 call, hold = await least_hold(s, body)
-                assert call.status in (200, 400, 413), (body.name, call.body[:300])
+                assert call.status in (200, 400, 404, 413), (body.name, call.body[:300])
                 assert hold < GOAL_S * BUSY, f"{body.name}: {hold * 1e3:.0f} ms"
 
     asyncio.run(story())
