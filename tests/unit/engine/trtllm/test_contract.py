@@ -44,7 +44,7 @@ LIBRARY = (
     *(asyncio, builtins, inspect, itertools, logging, os, threading, time, collections.abc),
     *(asyncio.Task, asyncio.Future, asyncio.Event, asyncio.AbstractEventLoop, logging.Logger),
     *(threading.Thread, inspect.Parameter, inspect.Signature, collections.abc.MutableMapping),
-    *(str, list, dict, set, frozenset, tuple, type),
+    *(str, list, dict, set, frozenset, tuple, type, BaseException),
 )
 ENVIRONMENT = {"TRTLLM_NO_USAGE_STATS", "TELEMETRY_DISABLED", "DO_NOT_TRACK"}
 GUIDE_KINDS = {"json_schema", "regex"}
