@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.response.accepted import Effort
+    from trt_responses.wire.chat import ChatRequest
+    from trt_responses.wire.choice import Mode
     from trt_responses.wire.choice import ToolChoice as AskedChoice
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.request import Request, TextFormat
@@ -50,7 +52,8 @@ def accept(request: Request, dialect: Dialect = OPENAI) -> Accepted:
     if dialect is OPEN_RESPONSES:
         _check_sayable(reasoning.effort, request.tools or ())
     tools = _tools(placed)
-    sampling = _sampling(request)
+    scored = LOGPROBS in (request.include or ())
+    sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = _echo(request, sampling)
     return Accepted(
         input=request.input,
@@ -117,21 +120,28 @@ def _grammar(form: t.PlainInput | t.GrammarInput | None) -> Grammar | None:
 
 
 def _choice(asked: AskedChoice | None, tools: Sequence[Tool]) -> ToolChoice:
-    names = frozenset(tool.name for tool in tools)
     match asked:
-        case None | "auto":
-            return ToolChoice(names)
-        case "none":
-            return ToolChoice(frozenset(), narrows=bool(names))
-        case "required":
-            if not names:
-                raise unknown("tool_choice", "'required' needs tools to choose from")
-            return ToolChoice(names, may_answer=False, narrows=True)
         case NamedTool():
             return ToolChoice(named((asked,), tools, "tool_choice"), may_answer=False, narrows=True)
         case AllowedTools():
             among = named(asked.tools, tools, "tool_choice.tools[{}]")
             return ToolChoice(among, may_answer=asked.mode == "auto", narrows=True)
+        case mode:
+            return choice_of(mode, tools)
+
+
+def choice_of(mode: Mode | None, tools: Sequence[Tool]) -> ToolChoice:
+    """What a mode alone allows."""
+    names = frozenset(tool.name for tool in tools)
+    match mode:
+        case None | "auto":
+            return ToolChoice(names)
+        case "none":
+            return ToolChoice(frozenset(), narrows=bool(names))
+        case "required" if not names:
+            raise _unknown("tool_choice", "'required' needs tools to choose from")
+        case "required":
+            return ToolChoice(names, may_answer=False, narrows=True)
 
 
 def named(asked: Sequence[NamedTool], tools: Sequence[Tool], place: str) -> frozenset[str]:
@@ -140,11 +150,11 @@ def named(asked: Sequence[NamedTool], tools: Sequence[Tool], place: str) -> froz
     for number, tool in enumerate(asked):
         if (tool.name, tool.type) not in kinds:
             what = f"no {tool.type} tool of the request is '{tool.name}'"
-            raise unknown(f"{place.format(number)}.name", what)
+            raise _unknown(f"{place.format(number)}.name", what)
     return frozenset(tool.name for tool in asked)
 
 
-def unknown(param: str, what: str) -> InvalidRequest:
+def _unknown(param: str, what: str) -> InvalidRequest:
     return InvalidRequest(
         f"Invalid value for '{param}': {what}.", param=param, code="invalid_value"
     )
@@ -169,7 +179,8 @@ def _thought(effort: Effort | None, most: int | None) -> ThoughtBudget | None:
     return None if most is None else ThoughtBudget(most, "reasoning.max_tokens")
 
 
-def _sampling(request: Request) -> GenerateOptions:
+def sampling_of(request: Request | ChatRequest, logprobs: int | None) -> GenerateOptions:
+    """How tokens are drawn, with the default wherever the client said nothing."""
     return GenerateOptions(
         max_tokens=0,  # each segment brings its own budget and stop ids
         stop_ids=(),
@@ -180,7 +191,7 @@ def _sampling(request: Request) -> GenerateOptions:
         presence_penalty=request.presence_penalty or 0.0,
         frequency_penalty=request.frequency_penalty or 0.0,
         seed=request.seed,
-        logprobs=(request.top_logprobs or 0) if LOGPROBS in (request.include or ()) else None,
+        logprobs=logprobs,
     )
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.response.accept import EFFORT_BUDGETS, named, unknown
+from trt_responses.response.accept import EFFORT_BUDGETS, choice_of, named, sampling_of
 from trt_responses.response.accepted import (
     Accepted,
     AnswerFormat,
@@ -28,6 +27,8 @@ from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from trt_responses.engine.base import GenerateOptions
 
 ANY_OBJECT = "json_object"
 
@@ -200,16 +201,7 @@ def _tool(tool: c.Tool, place: str) -> Tool:
 
 
 def _choice(asked: c.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
-    names = frozenset(tool.name for tool in tools)
     match asked:
-        case None | "auto":
-            return ToolChoice(names)
-        case "none":
-            return ToolChoice(frozenset(), narrows=bool(names))
-        case "required":
-            if not names:
-                raise unknown("tool_choice", "'required' needs tools to choose from")
-            return ToolChoice(names, may_answer=False, narrows=True)
         case c.AllowedTools(allowed_tools=allowed):
             place = "tool_choice.allowed_tools.tools[{}].function"
             among = named([_named(tool) for tool in allowed.tools], tools, place)
@@ -217,6 +209,8 @@ def _choice(asked: c.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
         case c.NamedFunction() | c.NamedCustom():
             one = named((_named(asked),), tools, f"tool_choice.{asked.type}")
             return ToolChoice(one, may_answer=False, narrows=True)
+        case mode:
+            return choice_of(mode, tools)
 
 
 def _named(tool: c.NamedTool) -> NamedTool:
@@ -242,18 +236,7 @@ def _sampling(request: c.ChatRequest) -> GenerateOptions:
             param="top_logprobs",
             code="invalid_value",
         )
-    return GenerateOptions(
-        max_tokens=0,  # each segment brings its own budget and stop ids
-        stop_ids=(),
-        temperature=1.0 if request.temperature is None else request.temperature,
-        top_p=1.0 if request.top_p is None else request.top_p,
-        top_k=request.top_k or 0,
-        min_p=request.min_p or 0.0,
-        presence_penalty=request.presence_penalty or 0.0,
-        frequency_penalty=request.frequency_penalty or 0.0,
-        seed=request.seed,
-        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
-    )
+    return sampling_of(request, (request.top_logprobs or 0) if request.logprobs else None)
 
 
 def _stop(request: c.ChatRequest) -> tuple[str, ...]:

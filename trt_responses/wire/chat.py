@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, Options, by_type, type_named
-from trt_responses.wire.choice import Mode
+from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, Options, by_type
+from trt_responses.wire.choice import BY_CHOICE, Mode
 from trt_responses.wire.items import TEXT_OR_LIST
 from trt_responses.wire.request import Count, Metadata, Penalty
 from trt_responses.wire.request import Effort as Effort
@@ -210,24 +210,12 @@ class AllowedTools(Options):
     allowed_tools: Allowed
 
 
-def _choice_kind(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "~mode" if value in ("none", "auto", "required") else None
-    kind = type_named(value)
-    return f"~{kind}" if kind in ("function", "custom", "allowed_tools") else None
-
-
 ToolChoice = Annotated[
     Annotated[Mode, Tag("~mode")]
     | Annotated[NamedFunction, Tag("~function")]
     | Annotated[NamedCustom, Tag("~custom")]
     | Annotated[AllowedTools, Tag("~allowed_tools")],
-    Discriminator(
-        _choice_kind,
-        custom_error_type="unknown_choice",
-        custom_error_message="should be 'none', 'auto', 'required', or an object whose type is one "
-        "of 'function', 'custom', 'allowed_tools'",
-    ),
+    BY_CHOICE,
 ]
 
 # --- the form of the answer, and the rest ---------------------------------------------------------

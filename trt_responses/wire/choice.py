@@ -37,17 +37,20 @@ def _choice_kind(value: Any) -> str | None:
     return f"~{kind}" if kind in ("function", "custom", "allowed_tools") else None
 
 
+BY_CHOICE = Discriminator(
+    _choice_kind,
+    custom_error_type="unknown_choice",
+    custom_error_message="should be 'none', 'auto', 'required', or an object whose type is one "
+    "of 'function', 'custom', 'allowed_tools'",
+)
+"""Tells the kinds of a tool choice apart."""
+
 ToolChoice = Annotated[
     Annotated[Mode, Tag("~mode")]
     | Annotated[NamedTool, Tag("~function")]
     | Annotated[NamedTool, Tag("~custom")]
     | Annotated[AllowedTools, Tag("~allowed_tools")],
-    Discriminator(
-        _choice_kind,
-        custom_error_type="unknown_choice",
-        custom_error_message="should be 'none', 'auto', 'required', or an object whose type is one "
-        "of 'function', 'custom', 'allowed_tools'",
-    ),
+    BY_CHOICE,
 ]
 
 

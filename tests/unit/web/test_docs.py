@@ -51,6 +51,8 @@ def test_every_reference_resolves() -> None:
 
 
 CALLS = {
+    ("/v1/chat/completions", "post"),
+    ("/v1/completions", "post"),
     *{("/v1/responses", "post"), ("/v1/responses/input_tokens", "post"), ("/v1/models", "get")},
     *{("/v1/responses/{response_id}", "get"), ("/v1/responses/{response_id}", "delete")},
     *{("/v1/responses/{response_id}/cancel", "post"), ("/v1/models/{model}", "get")},
