@@ -33,7 +33,7 @@ _DECODE = codecs.getincrementaldecoder("utf-8")
 class Follower:
     """One text, from its first byte to its last."""
 
-    __slots__ = ("_broken", "_decoder", "_held", "_json", "_judge", "_matcher", "text")
+    __slots__ = ("_broken", "_decoder", "_half", "_held", "_json", "_judge", "_matcher", "text")
 
     def __init__(self, matcher: Matcher, judge: Judge | None) -> None:
         """Without a judge the text is no JSON, and its form is all there is to say."""
@@ -41,30 +41,35 @@ class Follower:
         self._matcher = matcher
         self._judge = judge
         self._decoder = _DECODE("replace")
+        self._half = False
         self._held = b""
         self._broken = False
 
     def feed(self, piece: bytes) -> bool:
         """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
-        plain, held, state = piece, self._held, self._decoder.getstate()
-        if not piece.isascii() or state[0]:
+        plain, held, before = piece, self._held, None
+        if self._half or not piece.isascii():
             # What is no UTF-8 reaches the client replaced: that is the text to judge.
+            before = self._decoder.getstate()
             plain = self._decoder.decode(piece).encode()
         if self._judge is not None and (held or b"\\" in plain or b"\x7f" in plain):
             plain, held = canonical_escapes(held + plain)
         if not self._broken and plain and not self._matcher.take(plain):
             if not self._matcher.broken:
-                self._decoder.setstate(state)
+                if before is not None:
+                    self._decoder.setstate(before)
                 return False
             self._broken = True  # a limit of the matcher's own says nothing of the text
         self.text += piece
         self._held = held
+        if before is not None:
+            self._half = bool(self._decoder.getstate()[0])
         return True
 
     @property
     def whole(self) -> bool:
         """The text may end here, as far as its form says."""
-        cut = self._held or self._decoder.getstate()[0]
+        cut = self._held or self._half
         return not cut and (self._broken or self._matcher.accepts)
 
     @property
