@@ -264,4 +264,4 @@ def test_the_engine_stops_at_message_and_names_the_id(bench: Bench) -> None:
 
 def test_the_engine_says_that_its_guides_guide(bench: Bench) -> None:
     """Its canary at the start has seen it, and each ends with the id that the limits name."""
-    assert bench.engine.limits().guides.keys() == {"json_schema", "regex"}
+    assert bench.engine.limits().guides.keys() == {"json_schema", "regex", "lark"}

@@ -79,7 +79,7 @@ FIELDS = st.fixed_dictionaries(
         "tools": st.none()
         | st.lists(
             st.fixed_dictionaries(
-                {"type": st.just("function"), "name": st.just("f")},
+                {"type": st.just("function"), "name": st.sampled_from(["f", "g"])},
                 optional={
                     "description": st.none() | TEXTS,
                     "parameters": st.none() | st.dictionaries(TEXTS, VALUES, max_size=3),
@@ -87,6 +87,7 @@ FIELDS = st.fixed_dictionaries(
                 },
             ),
             max_size=2,
+            unique_by=lambda tool: tool["name"],
         ),
     },
 )
