@@ -90,9 +90,6 @@ SHARED = {"store.at_rest", "prepare.checkpoint", "prepare.graph"}
 """Each folder of these rooms holds one kind, and kinds do not know each other, except for the
 folders that all of them share."""
 
-NOT_YET: set[Edge] = set()
-"""Imports that break a rule and are still to be mended. The list may only shrink."""
-
 
 def short(module: str) -> str:
     return module.removeprefix(PACKAGE).removeprefix(".")
@@ -171,13 +168,7 @@ def test_every_module_stands_in_a_room_of_the_table() -> None:
 
 
 def test_a_module_imports_only_what_its_room_may() -> None:
-    assert list(faults(edges() - NOT_YET)) == []
-
-
-@pytest.mark.parametrize("edge", sorted(NOT_YET), ids=" to ".join)
-def test_an_exception_that_is_no_longer_needed_goes(edge: Edge) -> None:
-    assert edge in edges(), "nobody imports this any more: take it off the list"
-    assert list(faults((edges() - NOT_YET) | {edge})), "no rule is against it: take it off the list"
+    assert list(faults(edges())) == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +189,7 @@ def test_an_exception_that_is_no_longer_needed_goes(edge: Edge) -> None:
     ids=lambda value: " to ".join(value) if isinstance(value, tuple) else "",
 )
 def test_an_import_against_a_rule_is_refused(edge: Edge, word: str) -> None:
-    assert any(word in fault for fault in faults((edges() - NOT_YET) | {edge}))
+    assert any(word in fault for fault in faults(edges() | {edge}))
 
 
 @pytest.mark.parametrize("module", ["helpers", "helpers.strings", "engine.vulkan.engine"])
@@ -207,7 +198,7 @@ def test_a_module_in_no_room_is_refused(module: str) -> None:
 
 
 def test_a_circle_is_refused_however_long() -> None:
-    inside = {(a, b) for a, b in edges() - NOT_YET if folder(a) == folder(b)}
+    inside = {(a, b) for a, b in edges() if folder(a) == folder(b)}
     longer = next((a, c) for a, b in sorted(inside) for d, c in sorted(inside) if b == d)
     for back in (min(inside)[::-1], longer[::-1]):
         assert any("a circle" in fault for fault in faults({*inside, back}))
