@@ -87,7 +87,7 @@ FIELDS = st.fixed_dictionaries(
                 },
             ),
             max_size=2,
-            unique_by=lambda tool: tool["name"],
+            unique_by=lambda tool: str(tool["name"]),
         ),
     },
 )
