@@ -33,7 +33,7 @@ async def ask(s: Served, items: list[dict[str, Any]]) -> Call:
     assert call.status == 200, call.body[:500]
     assert call.headers["x-trt-dropped-tools"] == "web_search, tool_search"
     ignored = call.headers["x-trt-ignored"].split(", ")
-    assert ignored == ["client_metadata", "tools[].defer_loading", "tools[3].format"]
+    assert ignored == ["client_metadata", "tools[].defer_loading"]
     return call
 
 
