@@ -228,8 +228,8 @@ def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(random_g
             # A guide begins at the first token, so one that had spoken when the killer died again
             # cannot go on; one that had not is tried again.
             assert (await guided.done()).end.finish == "stop" or guided.token_ids
+            await speaking.some(len(speaking.token_ids) + 3)  # the next process is up
             assert (await generated(engine, [*PROMPT, 3], BOOLEAN)).end.finish == "stop"
-            await speaking.some(len(speaking.token_ids) + 3)
             handle.abort()
             with pytest.raises(InvalidRequest) as refused:
                 begin(engine, [*PROMPT, 4], deadly(DEADLY[0]))
