@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bench.script import pieces
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

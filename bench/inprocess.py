@@ -17,7 +17,7 @@ from bench.floor import floor
 from bench.script import script
 from bench.timing import Repeats, cpu_ns
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

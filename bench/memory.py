@@ -21,7 +21,7 @@ from bench.asks import BODY
 from bench.ours import Playing
 from bench.script import LENGTHS, ids, script
 from trt_responses.tokens import vocabulary as vocabularies
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from bench.script import Script

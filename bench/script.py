@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -35,8 +35,8 @@ from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.sqlite.store import SqliteStore
 from trt_responses.tokens import vocabulary as vocabularies
+from trt_responses.tokens.control import CONTROL
 from trt_responses.tokens.pieces import Pieces
-from trt_responses.tokens.vocabulary import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -18,7 +18,7 @@ from trt_responses.prepare.checkpoint.mxfp4 import SCALE_BIAS, VALUES
 from trt_responses.prepare.checkpoint.open import INDEX
 from trt_responses.prepare.checkpoint.original import BLOCK_NAMES, TOP_NAMES, TRANSPOSED
 from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, write_tensors
-from trt_responses.tokens.vocabulary import VOCABULARY_SIZE
+from trt_responses.tokens.control import VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from scripts.demo.conversation import ASSISTANT, EFFORTS, encoding
 from scripts.demo.families import FAMILIES
 from scripts.demo.rows import encode
 from trt_responses.engine.base import Chunk, GenerateOptions
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

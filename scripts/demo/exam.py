@@ -24,7 +24,7 @@ from scripts.demo.conversation import (
 )
 from scripts.demo.families import FAMILIES
 from scripts.demo.rows import encode
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

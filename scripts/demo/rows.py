@@ -19,7 +19,7 @@ from scripts.demo.conversation import (
     reply_text,
 )
 from scripts.demo.families import FAMILIES
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     import random

@@ -34,7 +34,7 @@ from trt_responses.backends import llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.settings import Settings
-from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
+from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

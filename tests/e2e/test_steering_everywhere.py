@@ -26,8 +26,8 @@ from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.read.reader import Tables
+from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.tokens.stand_ins import StandIns
-from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ from trt_responses.doctor.server import self_test
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.trtllm.plan import TrtLlmOptions, served
 from trt_responses.settings import Settings
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

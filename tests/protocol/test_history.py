@@ -22,7 +22,7 @@ from tests.support.stores import memory
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.settings import Settings
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

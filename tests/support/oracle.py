@@ -12,7 +12,7 @@ import orjson
 
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.fragments import Closed, Opened, Repaired, Text
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

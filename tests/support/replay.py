@@ -23,7 +23,7 @@ from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.response.log.machine import Callee, Machine
 from trt_responses.response.run import Run
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:

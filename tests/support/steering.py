@@ -33,7 +33,7 @@ from trt_responses.response.run import Run
 from trt_responses.response.steering.steering import Steering
 from trt_responses.response.steering.tools import callees
 from trt_responses.tokens import vocabulary as vocabularies
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
 from trt_responses.errors import ApiError
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable

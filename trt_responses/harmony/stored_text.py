@@ -10,7 +10,7 @@ import json
 from array import array
 from typing import TYPE_CHECKING
 
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from trt_responses.tokens.pieces import Pieces

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.tokens.vocabulary import CONTROL, VOCABULARY_SIZE
+from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk, Engine

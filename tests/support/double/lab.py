@@ -14,7 +14,7 @@ from trt_responses.prepare.hardware import Gpu, Hardware
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import Silent
 from trt_responses.prepare.trtllm.build import GpuHost, prepare
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

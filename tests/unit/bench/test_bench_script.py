@@ -14,7 +14,7 @@ import pytest
 from bench import asgi, check, client, floor
 from bench.script import CHUNKS, LENGTHS, Script, pieces, script
 from bench.timing import Repeats, ratio
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.oracle import is_text
 from trt_responses.harmony.stored_text import Spelled
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.pieces import Pieces
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, load
+from trt_responses.tokens.vocabulary import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

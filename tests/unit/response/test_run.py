@@ -16,7 +16,7 @@ from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.steer.gate import Gate
 from trt_responses.harmony.steer.plans import Segment
 from trt_responses.response.log.log import Cursor
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -31,7 +31,7 @@ from scripts.demo.rows import Codec, encode, example
 from scripts.demo.table import markdown
 from trt_responses.prepare.checkpoint.safetensors import read_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

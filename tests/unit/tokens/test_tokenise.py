@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.tokens.control import FIRST_CONTROL_ID
 from trt_responses.tokens.merge import STEPS, LongRun, merged
 from trt_responses.tokens.pretokens import BLOCK, PIECE, Shapes, last_cut
 from trt_responses.tokens.tokenise import LONG, SLICE, Tokeniser
-from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

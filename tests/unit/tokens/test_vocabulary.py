@@ -10,6 +10,7 @@ import pytest
 
 from trt_responses.errors import StartupError
 from trt_responses.tokens import vocabulary as v
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE, Control
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +33,9 @@ def said(error: pytest.ExceptionInfo[StartupError]) -> str:
     return message
 
 
-@pytest.mark.parametrize("name", v.Control._fields)
+@pytest.mark.parametrize("name", Control._fields)
 def test_control_ids_are_those_of_openai_harmony(vocabulary: Vocabulary, name: str) -> None:
-    token_id = getattr(v.CONTROL, name)
+    token_id = getattr(CONTROL, name)
     spelled = vocabulary.control_name(token_id)
     assert spelled == f"<|{name.rstrip('_')}|>"
     assert vocabulary.encoding.encode(spelled, allowed_special="all") == [token_id]
@@ -42,17 +43,17 @@ def test_control_ids_are_those_of_openai_harmony(vocabulary: Vocabulary, name: s
 
 
 def test_the_ids_that_end_a_message_are_openai_harmonys(vocabulary: Vocabulary) -> None:
-    ends = {v.CONTROL.return_, v.CONTROL.call}
+    ends = {CONTROL.return_, CONTROL.call}
     assert set(vocabulary.encoding.stop_tokens_for_assistant_actions()) == ends
-    assert set(vocabulary.encoding.stop_tokens()) == {*ends, v.CONTROL.end}
+    assert set(vocabulary.encoding.stop_tokens()) == {*ends, CONTROL.end}
 
 
 def test_every_ordinary_id_has_openai_harmonys_bytes(vocabulary: Vocabulary) -> None:
-    assert len(vocabulary.token_bytes) == v.FIRST_CONTROL_ID
+    assert len(vocabulary.token_bytes) == FIRST_CONTROL_ID
     inner = vocabulary.encoding._inner
-    joined = bytes(inner.decode_bytes(list(range(v.FIRST_CONTROL_ID))))
+    joined = bytes(inner.decode_bytes(list(range(FIRST_CONTROL_ID))))
     assert joined == b"".join(vocabulary.token_bytes)
-    for token_id in range(0, v.FIRST_CONTROL_ID, 997):
+    for token_id in range(0, FIRST_CONTROL_ID, 997):
         assert bytes(inner.decode_bytes([token_id])) == vocabulary.token_bytes[token_id]
 
 
@@ -60,15 +61,13 @@ def test_nothing_between_the_ranks_and_the_end_of_the_rows_is_ordinary(
     vocabulary: Vocabulary,
 ) -> None:
     special = vocabulary.encoding.is_special_token
-    assert all(special(i) for i in range(v.FIRST_CONTROL_ID, v.VOCABULARY_SIZE))
-    assert not special(v.FIRST_CONTROL_ID - 1)
+    assert all(special(i) for i in range(FIRST_CONTROL_ID, VOCABULARY_SIZE))
+    assert not special(FIRST_CONTROL_ID - 1)
 
 
 def test_text_spells_control_ids_and_replaces_bad_utf8(vocabulary: Vocabulary) -> None:
     half = next(i for i, data in enumerate(vocabulary.token_bytes) if data == b"\xe6")
-    assert (
-        vocabulary.text([v.CONTROL.start, half, v.CONTROL.return_]) == "<|start|>\ufffd<|return|>"
-    )
+    assert vocabulary.text([CONTROL.start, half, CONTROL.return_]) == "<|start|>\ufffd<|return|>"
     assert vocabulary.text([200_013]) == "<|reserved_200013|>"
 
 

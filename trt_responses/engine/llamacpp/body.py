@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.engine.grammar import grammar
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions, GuideKind
     from trt_responses.engine.slots import Slot
 
-END_OF_TEXT = 199_999
-STOPS_BY_ITSELF = frozenset({END_OF_TEXT, 200_002, 200_012})
+END_OF_TEXT = CONTROL.endoftext
+STOPS_BY_ITSELF = frozenset({END_OF_TEXT, CONTROL.return_, CONTROL.call})
 """llama.cpp ends at `<|endoftext|>`, `<|return|>` and `<|call|>`, asked or not."""
-CONTROL_IDS = range(199_998, 201_088)
+CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
 
 GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(
     ("json_schema", "regex", "lark"), frozenset({END_OF_TEXT})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trt_responses.engine.base import Chunk
 from trt_responses.engine.tensorrt.guides import ENDS, GuideFault
 from trt_responses.engine.tensorrt.sampler import NothingAllowed, scored
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

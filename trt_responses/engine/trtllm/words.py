@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 from trt_responses.engine.base import GuideKind, Limits
 from trt_responses.errors import StartupError
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import openai_harmony as harmony
 
 from trt_responses.language.fragments import Opened
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.harmony.read.headers import MAX_LENGTH, Author, Headers, fault_of, is_message
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Text
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.pieces import Pieces, advance, escaped
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.schema.refusals import Departed
-from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID
+from trt_responses.tokens.control import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

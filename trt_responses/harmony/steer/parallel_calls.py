@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.harmony.steer.gate import Gate
 from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, Segment, StepwisePlan
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
 from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, refusal, shown
-from trt_responses.tokens.vocabulary import VOCABULARY_SIZE
+from trt_responses.tokens.control import VOCABULARY_SIZE
 
 SWIGLU_LIMIT = 7.0
 """A constant in llama.cpp and in TensorRT-LLM, as are alpha 1.702 and the +1 on the linear half."""

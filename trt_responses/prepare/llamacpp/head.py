@@ -12,8 +12,8 @@ import numpy as np
 
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.llamacpp.merges import merges, stand_in_merges
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.stand_ins import is_whole, stand_in
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.trtllm.profiles import graph_sizes
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

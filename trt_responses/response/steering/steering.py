@@ -22,7 +22,7 @@ from trt_responses.response.steering.tools import is_raw, schema_of, wrapped
 from trt_responses.schema.compile import Allowance, Forms
 from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

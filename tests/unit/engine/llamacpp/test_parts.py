@@ -23,7 +23,7 @@ from trt_responses.engine.llamacpp.request import Request
 from trt_responses.engine.slots import Slot, Slots, common_prefix
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import replace
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,7 @@ from trt_responses.engine.base import GenerateOptions, Guide
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
 from trt_responses.engine.tensorrt.guides import _tokeniser
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
-from trt_responses.tokens.vocabulary import FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.control import FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

@@ -26,7 +26,7 @@ from tests.support.double import contract as names
 from tests.support.double.llm import Double, RequestError
 from tests.support.double.results import Fail, Hang, Script
 from trt_responses.engine.trtllm import api
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from tests.support.double.contract import Version

@@ -23,7 +23,7 @@ from trt_responses.engine.trtllm.engine import TrtLlmEngine, installed
 from trt_responses.engine.trtllm.pulse import Patience
 from trt_responses.engine.trtllm.request import UNLIKELY
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -27,7 +27,7 @@ from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words
 from trt_responses.harmony.steer.plans import RESERVE, Language, header_pattern
 from trt_responses.response.steering.steering import Steering
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,8 +23,8 @@ from trt_responses.harmony.write.preface import (
 )
 from trt_responses.harmony.write.render import HITS_AT_ONCE, Message, Renderer, kept
 from trt_responses.harmony.write.typescript import MAX_DEPTH
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.tokenise import Tokeniser
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -27,7 +27,7 @@ from trt_responses.prepare.llamacpp.gguf import (
     plan,
     planned_bytes,
 )
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from pathlib import Path

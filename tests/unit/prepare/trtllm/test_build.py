@@ -42,7 +42,7 @@ from trt_responses.prepare.trtllm.profiles import (
     graph_sizes,
     parallel_fault,
 )
-from trt_responses.tokens.vocabulary import CONTROL
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -37,8 +37,8 @@ from trt_responses.response.steering.steering import Steering
 from trt_responses.store.at_rest.blocks import pack, unpack
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.tokenise import Tokeniser
-from trt_responses.tokens.vocabulary import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
