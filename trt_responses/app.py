@@ -29,7 +29,7 @@ from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
 from trt_responses.telemetry.log import RunLog
 from trt_responses.telemetry.metrics import Metrics
-from trt_responses.telemetry.pace import Pace
+from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.arrival import Arrival
 from trt_responses.web.chat import ChatCompletions
@@ -94,8 +94,8 @@ def create_app(
         version=__version__,
         live_tokens=lambda: sum(run.tokens for run in runs.progress()),
     )
-    pace = Pace(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
-    runs = Runs(_parts(settings, engine, store, model, (RunLog(), metrics, pace)))
+    token_gaps = TokenGaps(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
+    runs = Runs(_parts(settings, engine, store, model, (RunLog(), metrics, token_gaps)))
     _read_state(metrics, engine, runs, watched)
     metrics.show_as(settings.metrics_names)
     background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
@@ -110,7 +110,7 @@ def create_app(
         version=__version__,
         description="The OpenAI Responses API for gpt-oss style models.",
         lifespan=_lifespan(
-            settings, engine, store, runs, background, keep_alive, repeats, watched, pace
+            settings, engine, store, runs, background, keep_alive, repeats, watched, token_gaps
         ),
     )
     app.state.runs, app.state.model, app.state.startup_error = runs, model, None
@@ -292,7 +292,7 @@ def _lifespan(
     keep_alive: KeepAlive,
     repeats: Repeats,
     watched: WatchedKeys | None,
-    pace: Pace,
+    token_gaps: TokenGaps,
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -312,7 +312,7 @@ def _lifespan(
                 watching,
                 keep_alive.life(),
                 repeats.life(),
-                pace.life(),
+                token_gaps.life(),
                 background.life(settings.drain_s),
             ):
                 yield

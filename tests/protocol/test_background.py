@@ -20,7 +20,7 @@ from tests.support.stores import BrokenStore
 from tests.support.ticks import Ticks, settled
 from trt_responses.engine.scripted.engine import Die
 from trt_responses.errors import ApiError, StoreUnavailable
-from trt_responses.response.background.lost import LOST
+from trt_responses.response.background.snapshot import LOST
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.wire.response import Response as OurResponse

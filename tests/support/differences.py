@@ -31,12 +31,12 @@ def differences(package: Package, generate_async: object, version: Version) -> l
         *_missing("LLM", ESSENTIAL_ARGUMENTS, package.argument_fields),
         *_missing(
             "SamplingParams",
-            api.SamplingWords.__annotations__,
+            api.SamplingArguments.__annotations__,
             inspect.signature(package.sampling_params).parameters,
         ),
         *_missing(
             "GuidedDecodingParams",
-            api.GuideWords.__annotations__,
+            api.GuideArguments.__annotations__,
             inspect.signature(package.guided_decoding_params).parameters,
         ),
         *_call(generate_async, version),

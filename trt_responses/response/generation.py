@@ -76,7 +76,7 @@ class Generation:
             self._push(chunk)
         elif piece := self._plain(token_ids[0]):
             reader.kept.append(token_ids[0])
-            self.log.say(piece)
+            self.log.add_text(piece)
         else:
             self._push(chunk)
 

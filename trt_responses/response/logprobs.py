@@ -18,10 +18,10 @@ class ScoredGeneration(Generation):
 
     def __init__(self, *, reader: ScoredReader, **parts: Any) -> None:
         super().__init__(reader=reader, **parts)
-        self._hear = reader.hear
+        self._take_logprobs = reader.take_logprobs
 
     def push(self, chunk: Chunk) -> None:
-        self._hear(chunk.logprobs)
+        self._take_logprobs(chunk.logprobs)
         super().push(chunk)
 
 

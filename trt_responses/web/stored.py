@@ -16,8 +16,8 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
-from trt_responses.response.background.lost import snapshot
 from trt_responses.response.background.replay import frames_of
+from trt_responses.response.background.snapshot import snapshot
 from trt_responses.store.base import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies

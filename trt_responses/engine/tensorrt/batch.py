@@ -23,7 +23,7 @@ from trt_responses.engine.tensorrt.sampler import Row
 if TYPE_CHECKING:
     from trt_responses.engine.tensorrt.request import Request
 
-Told = list[tuple["Request", Chunk]]
+Emitted = list[tuple["Request", Chunk]]
 
 NO_NUMBERS = "The model gave no finite numbers for this prompt."
 
@@ -48,7 +48,7 @@ class Batch:
     def add(self, request: Request) -> None:
         heapq.heappush(self._line, (-request.options.priority, next(self._arrivals), request))
 
-    def step(self) -> Told:
+    def step(self) -> Emitted:
         """Schedule, run, and say what came of it: one call of the executor, if there is work."""
         self._schedule()
         decoding = [request for request in self._running if request.pending == 1]
@@ -86,7 +86,7 @@ class Batch:
         self._lens[request.slot.number] = min(request.written, self._executor.length - 1)
         self._slots.give_back(request.slot, ())
 
-    def _prefill(self) -> Told:
+    def _prefill(self) -> Emitted:
         """Compute a chunk of the prompt whose turn it is."""
         request = self._prefilling.popleft()
         begin, end = request.written, min(request.written + self._executor.chunk, len(request.ids))
@@ -108,7 +108,7 @@ class Batch:
                 rows = prefill(slot, ids[start : start + EXACT_TOKENS], begin + start)
         return rows
 
-    def _decode(self, decoding: list[Request]) -> Told:
+    def _decode(self, decoding: list[Request]) -> Emitted:
         """Compute one id for each of these. The other rows write where their next id comes."""
         places = [(request, request.slot.number) for request in decoding if request.slot]
         for request, place in places:
@@ -120,13 +120,13 @@ class Batch:
             request.written += 1
         return self._emit(places, rows)
 
-    def _emit(self, places: list[tuple[Request, int]], rows: Rows) -> Told:
+    def _emit(self, places: list[tuple[Request, int]], rows: Rows) -> Emitted:
         """Sample each request's next id from its row; who has ended gives its slot back."""
-        told = [(request, self._sampled(request, rows, place)) for request, place in places]
-        for request, chunk in told:
+        emitted = [(request, self._sampled(request, rows, place)) for request, place in places]
+        for request, chunk in emitted:
             if chunk.finish is not None:
                 self._free(request)
-        return told
+        return emitted
 
     def _sampled(self, request: Request, rows: Rows, place: int) -> Chunk:
         """The chunk that the next id makes, or an error where the row holds no numbers."""
@@ -135,4 +135,4 @@ class Batch:
             request.written = 0  # what the slot holds is not to be used again
             return Chunk(finish="error", error=NO_NUMBERS)
         row = Row(rows.values[place], rows.ids[place], lse, lambda: rows.logits(place))
-        return request.say(row)
+        return request.sample(row)

@@ -19,14 +19,14 @@ from trt_responses.engine.tensorrt import guides
 from trt_responses.engine.tensorrt.guides import GuideFault, Guides
 from trt_responses.engine.tensorrt.request import Request
 from trt_responses.engine.tensorrt.sampler import Sampler
-from trt_responses.engine.tensorrt.thread import ComputingThread, Heard
+from trt_responses.engine.tensorrt.thread import Callbacks, ComputingThread
 from trt_responses.errors import EngineUnavailable, StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.engine.base import GenerateOptions, Sink
-    from trt_responses.engine.tensorrt.batch import Told
+    from trt_responses.engine.tensorrt.batch import Emitted
     from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -74,8 +74,10 @@ class TensorRtEngine:
         self._loop = asyncio.get_running_loop()
         await self._loop.run_in_executor(self._compiler, self._guides.load)
         self._up = self._loop.create_future()
-        heard = Heard(self._loaded, self._hear, self._gone)
-        self._thread = ComputingThread(self._make, self._limits, heard, self._loop, self._now_ns)
+        callbacks = Callbacks(self._loaded, self._emit, self._gone)
+        self._thread = ComputingThread(
+            self._make, self._limits, callbacks, self._loop, self._now_ns
+        )
         await self._up
         self._look()
 
@@ -90,7 +92,7 @@ class TensorRtEngine:
         request = Request(prompt_ids, options, left, sampler, sink, self._over)
         self._requests[request] = None
         if left <= 0:
-            self._loop.call_soon(request.hear, Chunk(finish="length"))
+            self._loop.call_soon(request.emit, Chunk(finish="length"))
         elif said is None:
             self._thread.put(request)
         else:
@@ -124,7 +126,7 @@ class TensorRtEngine:
             request.following = self._guides.follow(said)
         except GuideFault as fault:
             end = Chunk(finish="error", error=str(fault))
-            self._loop.call_soon_threadsafe(request.hear, end)
+            self._loop.call_soon_threadsafe(request.emit, end)
         else:
             thread.put(request)
 
@@ -135,9 +137,9 @@ class TensorRtEngine:
         self._down = None
         self._up.set_result(None)
 
-    def _hear(self, told: Told) -> None:
-        for request, chunk in told:  # a push may abort any of them
-            request.hear(chunk)
+    def _emit(self, emitted: Emitted) -> None:
+        for request, chunk in emitted:  # a push may abort any of them
+            request.emit(chunk)
 
     def _gone(self, reason: str) -> None:
         if self._up is not None and not self._up.done():

@@ -38,7 +38,7 @@ class Request:
         self.options = options
         self.over = False
         self.ids = list(prompt_ids)
-        """The prompt and what has been said."""
+        """The prompt and what has been sampled."""
         self.written = 0
         """How many of them stand in the slot."""
         self.cached_tokens: int | None = None
@@ -55,11 +55,11 @@ class Request:
 
     @property
     def pending(self) -> int:
-        """Ids that must still be written before the next can be said."""
+        """Ids that must still be written before the next can be sampled."""
         return len(self.ids) - self.written
 
-    def say(self, row: Row) -> Chunk:
-        """The next id, and what it means."""
+    def sample(self, row: Row) -> Chunk:
+        """Sample the next id from its row; the chunk says what it means for the request."""
         try:
             token_id = self._next(row)
         except (GuideFault, NothingAllowed) as fault:
@@ -85,9 +85,9 @@ class Request:
             self._leave()
 
     def fail(self, reason: str) -> None:
-        self.hear(Chunk(finish="error", error=reason))
+        self.emit(Chunk(finish="error", error=reason))
 
-    def hear(self, chunk: Chunk) -> None:
+    def emit(self, chunk: Chunk) -> None:
         """Push a chunk, unless the request is over."""
         if self.over:
             return

@@ -1,7 +1,7 @@
 """The thread that computes: it loads the executor, steps the batch, and closes what it loaded.
 
 It owns executor and batch. What a step gave it posts to the event loop, in one call for all
-requests, and it is never more than one step ahead of what the loop has heard. Knows no sink.
+requests, and it is never more than one step ahead of what the loop has been given. Knows no sink.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.engine.base import Limits
-    from trt_responses.engine.tensorrt.batch import Told
+    from trt_responses.engine.tensorrt.batch import Emitted
     from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.engine.tensorrt.request import Request
 
@@ -29,14 +29,14 @@ FAULT = "The engine's thread has ended by a fault of its own."
 ENDED = "The engine has been stopped."
 
 
-class Heard(NamedTuple):
-    """What the loop hears of the thread's life. All three are called on the loop."""
+class Callbacks(NamedTuple):
+    """What is called on the loop when the executor is loaded, has made a step, or is lost."""
 
-    up: Callable[[int], None]
-    """It is loaded; the size of its vocabulary."""
-    told: Callable[[Told], None]
-    gone: Callable[[str], None]
-    """It has ended, and why; the last that is heard."""
+    loaded: Callable[[int], None]
+    """With the size of its vocabulary."""
+    emit: Callable[[Emitted], None]
+    lost: Callable[[str], None]
+    """With the reason; it is the last call."""
 
 
 class ComputingThread:
@@ -44,13 +44,13 @@ class ComputingThread:
         self,
         make: Callable[[], Executor],
         limits: Limits,
-        heard: Heard,
+        callbacks: Callbacks,
         loop: asyncio.AbstractEventLoop,
         now_ns: Callable[[], int],
     ) -> None:
         self._make = make
         self._limits = limits
-        self._heard = heard
+        self._callbacks = callbacks
         self._loop = loop
         self._now_ns = now_ns
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
@@ -78,7 +78,7 @@ class ComputingThread:
         try:
             executor = self._loaded()
             try:
-                self._post(self._heard.up, executor.vocabulary)
+                self._post(self._callbacks.loaded, executor.vocabulary)
                 self._compute(Batch(executor))
             finally:
                 executor.close()
@@ -88,7 +88,7 @@ class ComputingThread:
         except ExecutorFault as fault:
             reason = str(fault)
         finally:
-            self._post(self._heard.gone, reason)
+            self._post(self._callbacks.lost, reason)
 
     def _loaded(self) -> Executor:
         executor = self._make()
@@ -117,10 +117,10 @@ class ComputingThread:
             while self._take(batch, wait=False):
                 pass
             self.step_began_ns = self._now_ns()
-            told = batch.step()
+            emitted = batch.step()
             self.step_began_ns, self.last_progress_ns = None, self._now_ns()
-            if told:
-                self._tell(told)
+            if emitted:
+                self._emit(emitted)
 
     def _take(self, batch: Batch, *, wait: bool) -> bool:
         """Whether a request came out of the inbox."""
@@ -132,15 +132,15 @@ class ComputingThread:
             batch.add(request)
         return request is not None
 
-    def _tell(self, told: Told) -> None:
+    def _emit(self, emitted: Emitted) -> None:
         self._taken_up.wait()
         self._taken_up.clear()
-        self._post(self._hand_over, told)
+        self._post(self._hand_over, emitted)
 
-    def _hand_over(self, told: Told) -> None:
+    def _hand_over(self, emitted: Emitted) -> None:
         """On the loop."""
         self._taken_up.set()
-        self._heard.told(told)
+        self._callbacks.emit(emitted)
 
     def _post(self, call: Callable[..., None], given: object) -> None:
         if not self._loop.is_closed():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 
-class SamplingWords(TypedDict, total=False):
+class SamplingArguments(TypedDict, total=False):
     """Keywords of `SamplingParams`."""
 
     end_id: int
@@ -33,7 +33,7 @@ class SamplingWords(TypedDict, total=False):
     return_perf_metrics: bool
 
 
-class GuideWords(TypedDict, total=False):
+class GuideArguments(TypedDict, total=False):
     """Keywords of `GuidedDecodingParams`; at most one."""
 
     json: str
@@ -41,7 +41,7 @@ class GuideWords(TypedDict, total=False):
     grammar: str
 
 
-class CallWords(TypedDict, total=False):
+class CallArguments(TypedDict, total=False):
     """Keywords of `LLM.generate_async` beside its inputs."""
 
     sampling_params: object

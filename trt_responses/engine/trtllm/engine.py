@@ -1,7 +1,7 @@
 """TensorRT-LLM's own engine for gpt-oss: its PyTorch backend, in this process, ids to ids.
 
-The only file that imports `tensorrt_llm`, and only when it is started. Knows what runs; the words
-are in `trtllm_words`, one request in `trtllm_request`, life and death in `trtllm_pulse`.
+The only file that imports `tensorrt_llm`, and only when it is started. Knows what runs; the
+arguments are in `arguments.py`, one request in `request.py`, whether it lives in `liveness.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from trt_responses.engine.admission import room
 from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk
 from trt_responses.engine.base import Chunk, Health
-from trt_responses.engine.trtllm import words
 from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of, sentence
-from trt_responses.engine.trtllm.pulse import Patience, Pulse
+from trt_responses.engine.trtllm.arguments import (
+    LLGUIDANCE,
+    OTHER_BACKEND,
+    SILENCE,
+    SupportedArguments,
+    call_arguments,
+    engine_limits,
+    llm_arguments,
+    longest_prompt,
+    sampling_arguments,
+)
+from trt_responses.engine.trtllm.liveness import Liveness, Patience
 from trt_responses.engine.trtllm.request import Request
 from trt_responses.engine.trtllm.shutdown import shut_down
 from trt_responses.errors import (
@@ -44,7 +54,7 @@ class Running(NamedTuple):
     """What a started engine is made of."""
 
     package: Package
-    accepted: words.Accepted
+    supported: SupportedArguments
     llm: LLM
 
 
@@ -86,18 +96,18 @@ class TrtLlmEngine:
     ) -> None:
         self._checkpoint = checkpoint
         self._arguments = arguments
-        self._variables = {**words.SILENCE, **(variables or {})}
+        self._variables = {**SILENCE, **(variables or {})}
         self._import = package
         self._patience = patience or Patience()
         self._on_timings = on_timings
         self._environment = environment
         self._now_ns = now_ns
-        self._limits = words.limits(arguments)
-        self._longest = words.longest_prompt(arguments)
+        self._limits = engine_limits(arguments)
+        self._longest = longest_prompt(arguments)
         self._on: Running | None = None
         self._requests: dict[Request, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pulse = Pulse(
+        self._liveness = Liveness(
             self._patience,
             ask=self._probe,
             fail_idle=self._fail_idle,
@@ -111,28 +121,28 @@ class TrtLlmEngine:
         self._environment.update(self._variables)
         package = self._import()
         await self._load(package)
-        if self._arguments.get("guided_decoding_backend") == words.LLGUIDANCE and not (
+        if self._arguments.get("guided_decoding_backend") == LLGUIDANCE and not (
             self._limits.guides
         ):
             logger.warning("Guides by llguidance do not work here: xgrammar's are tried.")
             await self._unload()
             self._arguments = {
                 **self._arguments,
-                "guided_decoding_backend": words.OTHER_BACKEND,
+                "guided_decoding_backend": OTHER_BACKEND,
             }
-            self._limits = words.limits(self._arguments)
+            self._limits = engine_limits(self._arguments)
             await self._load(package)
-        self._pulse.begin()
+        self._liveness.start()
 
     async def _load(self, package: Package) -> None:
-        accepted = words.Accepted(package)
-        kept = words.start_words(self._checkpoint, self._arguments, accepted)
+        supported = SupportedArguments(package)
+        kept = llm_arguments(self._checkpoint, self._arguments, supported)
         try:
             llm = package.llm(**kept)
         except Exception as error:  # of any class: it is the package's, and the start's end
             raise StartupError(f"TensorRT-LLM does not start: {sentence(error)}") from None
-        accepted.learn_call(llm.generate_async)
-        self._on = Running(package, accepted, llm)
+        supported.learn_call(llm.generate_async)
+        self._on = Running(package, supported, llm)
         try:
             await self._prove()
         except StartupError:
@@ -144,24 +154,24 @@ class TrtLlmEngine:
         await shut_down(self._on.llm, self._patience.probe_timeout_s)
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
-        pulse = self._pulse
-        if pulse.down is not None:
-            raise EngineUnavailable(pulse.down, retry_after_s=1 if pulse.alive else None)
+        liveness = self._liveness
+        if liveness.down is not None:
+            raise EngineUnavailable(liveness.down, retry_after_s=1 if liveness.alive else None)
         left = room(len(prompt_ids), options, self._limits)
         refuse_longer(len(prompt_ids), self._longest)
         return self._begin(prompt_ids, options, left, sink)
 
     def health(self) -> Health:
         for request in self._requests:
-            self._pulse.progress(request.last_step_ns)
-        return self._pulse.health()
+            self._liveness.progress(request.last_step_ns)
+        return self._liveness.health()
 
     def limits(self) -> Limits:
         return self._limits
 
     async def stop(self, deadline_s: float) -> None:
         reason = "The engine has been stopped."
-        await self._pulse.end(reason)
+        await self._liveness.stop(reason)
         self._fail_all(reason)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._on is not None:
@@ -176,11 +186,11 @@ class TrtLlmEngine:
         if left <= 0:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
             return request
-        package, accepted, llm = self._on
+        package, supported, llm = self._on
         try:
-            said = words.sampling_words(options, left, package, metrics=bool(self._on_timings))
-            params = package.sampling_params(**accepted.sampling(said))
-            call = accepted.call(words.call_words(options, params))
+            sampling = sampling_arguments(options, left, package, metrics=bool(self._on_timings))
+            params = package.sampling_params(**supported.sampling(sampling))
+            call = supported.call(call_arguments(options, params))
             result = llm.generate_async(list(prompt_ids), **call)
         except (ValueError, RuntimeError) as error:
             raise self._refusal(error) from None
@@ -205,17 +215,17 @@ class TrtLlmEngine:
         """A refused request is its own fault; anything else may be the engine's end."""
         found = names_of(error)
         if found & FATAL:
-            self._pulse.die(f"The engine died: {error}")
-        elif REFUSED not in found and self._pulse.down is None:
-            self._pulse.doubt()
+            self._liveness.die(f"The engine died: {error}")
+        elif REFUSED not in found and self._liveness.down is None:
+            self._liveness.probe()
 
     def _over(self, request: Request) -> None:
         if request not in self._requests:  # it never ran
             return
         del self._requests[request]
-        self._pulse.progress(request.last_step_ns)
+        self._liveness.progress(request.last_step_ns)
         if request.answered:
-            self._pulse.praise()
+            self._liveness.answered()
         if self._on_timings is not None:
             self._on_timings(request.timings())
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.base import Chunk, Logprob
 from trt_responses.engine.trtllm.api import sentence
-from trt_responses.engine.trtllm.words import END_ID
+from trt_responses.engine.trtllm.arguments import END_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A reader that tells how likely each token was; slower, and chosen before the first id.
+"""A reader that says how likely each token was; it is slower, and chosen before the first id.
 
 Reads one id at a time, so that a piece of text and the tokens that make it up are known together.
 A character that is spread over several tokens is told once, with all of them.
@@ -24,17 +24,17 @@ LEAST = -9999.0
 
 
 class ScoredReader(Reader):
-    """`hear` what the engine says of the ids, then `feed` them."""
+    """Give it what the engine says of ids by `take_logprobs`, then the ids by `feed`."""
 
     def __init__(self, tables: Tables, *, call_ends: bool = True) -> None:
         super().__init__(tables, call_ends=call_ends)
         self._bytes_of = tables.pieces.raw
-        self._heard: Sequence[Logprob] = ()
+        self._logprobs: Sequence[Logprob] = ()
         self._waiting: list[TokenLogprob] = []
         """Of ids whose text is not whole yet."""
 
-    def hear(self, logprobs: Sequence[Logprob]) -> None:
-        self._heard = logprobs
+    def take_logprobs(self, logprobs: Sequence[Logprob]) -> None:
+        self._logprobs = logprobs
 
     @property
     def plain(self) -> Mapping[int, bytes]:
@@ -45,15 +45,15 @@ class ScoredReader(Reader):
         return False
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
-        heard, self._heard = self._heard, ()
+        logprobs, self._logprobs = self._logprobs, ()
         told: list[Fragment] = []
         for place, token_id in enumerate(token_ids):
             in_text = self._state == "content"
             fragments = super().feed((token_id,))
             # What a gate has put in an id's place is nothing that the engine has spoken of.
-            known = place < len(heard) and heard[place].token_id == token_id
+            known = place < len(logprobs) and logprobs[place].token_id == token_id
             if in_text and known and not any(type(f) is Closed for f in fragments):
-                self._waiting.append(self._entry(heard[place]))
+                self._waiting.append(self._entry(logprobs[place]))
             told += map(self._scored, fragments)
         return told
 
@@ -66,10 +66,10 @@ class ScoredReader(Reader):
         first, self._waiting = tuple(self._waiting), []
         return Scored(fragment.pieces, [first, *(() for _ in fragment.pieces[1:])])
 
-    def _entry(self, heard: Logprob) -> TokenLogprob:
-        token, raw = self._spelled(heard.token_id)
-        top = tuple(TopLogprob(*self._top(token_id, logprob)) for token_id, logprob in heard.top)
-        return TokenLogprob(token, max(heard.logprob, LEAST), raw, top)
+    def _entry(self, chosen: Logprob) -> TokenLogprob:
+        token, raw = self._spelled(chosen.token_id)
+        top = tuple(TopLogprob(*self._top(token_id, logprob)) for token_id, logprob in chosen.top)
+        return TokenLogprob(token, max(chosen.logprob, LEAST), raw, top)
 
     def _top(self, token_id: int, logprob: float) -> tuple[str, float, tuple[int, ...]]:
         token, raw = self._spelled(token_id)

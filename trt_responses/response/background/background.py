@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PULSE_S = 1.0
-"""How often a job's news are kept and asked for, unless its lease wants it more often."""
-PULSES_A_LEASE = 3
+HEARTBEAT_S = 1.0
+"""Seconds between two saves of a job; fewer, if its lease is short."""
+HEARTBEATS_PER_LEASE = 3
 
 
 class Background:
@@ -56,7 +56,7 @@ class Background:
         self._store = store
         self._max_per_owner = max_per_owner
         self._sleep = sleep
-        self._pulse_s = min(PULSE_S, store.lease_s / PULSES_A_LEASE)
+        self._heartbeat_s = min(HEARTBEAT_S, store.lease_s / HEARTBEATS_PER_LEASE)
         self._kept: dict[str, _Kept] = {}
         self._owned: Counter[str] = Counter()
         self._tasks: asyncio.TaskGroup | None = None
@@ -127,9 +127,9 @@ class Background:
         found = await self._store.get(response_id, owner)
         if not await self._store.cancel_job(response_id, owner):
             return await self._store.get(response_id, owner)
-        waits = max(1, int(self._store.lease_s / self._pulse_s))
+        waits = max(1, int(self._store.lease_s / self._heartbeat_s))
         while isinstance(found, Job) and not found.lost and waits:
-            await self._sleep(self._pulse_s)
+            await self._sleep(self._heartbeat_s)
             found = await self._store.get(response_id, owner)
             waits -= 1
         return found
@@ -153,22 +153,22 @@ class Background:
             del self._owned[owner]
 
     async def _make(self, kept: _Kept) -> None:
-        pulse = asyncio.create_task(self._pulse(kept))
+        heartbeat = asyncio.create_task(self._renew(kept))
         try:
             await self._runs.make(kept.run)
         except Exception:  # the edge of a run that has no client to be told
             logger.exception("background response %s broke", kept.run.id)
         finally:
-            pulse.cancel()
-            await asyncio.wait((pulse,))
-            if not pulse.cancelled() and (fault := pulse.exception()) is not None:
-                logger.error("the pulse of %s broke: %r", kept.run.id, fault)
+            heartbeat.cancel()
+            await asyncio.wait((heartbeat,))
+            if not heartbeat.cancelled() and (fault := heartbeat.exception()) is not None:
+                logger.error("the heartbeat of %s broke: %r", kept.run.id, fault)
             del self._kept[kept.run.id]
             self._forget(kept.owner)
 
-    async def _pulse(self, kept: _Kept) -> None:
+    async def _renew(self, kept: _Kept) -> None:
         """Keep what is new and hear what is wanted, until cancelled or nothing is wanted."""
-        beats = max(1, int(self._store.lease_s / PULSES_A_LEASE / self._pulse_s))
+        beats = max(1, int(self._store.lease_s / HEARTBEATS_PER_LEASE / self._heartbeat_s))
         for beat in itertools.count():
             try:
                 await kept.save(self._store)
@@ -180,7 +180,7 @@ class Background:
                 if standing != "held":
                     kept.run.cancel()
                     return
-            await self._sleep(self._pulse_s)
+            await self._sleep(self._heartbeat_s)
 
     async def _finish(self, record: Record, run: Run, last: Response) -> None:
         if await self._kept[record.id].finish(self._store, record, last):

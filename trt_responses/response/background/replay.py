@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
-from trt_responses.response.background import lost
+from trt_responses.response.background.snapshot import LOST, lost_snapshot
 from trt_responses.store.base import Job, Record
 from trt_responses.wire.events import Error
 
@@ -65,9 +65,9 @@ async def frames_of(
 
 def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:
     """The end of a stream whose server died: always the same, for it never wakes again."""
-    failed = {"type": "response.failed", "response": orjson.loads(lost.failed(job.body))}
+    failed = {"type": "response.failed", "response": orjson.loads(lost_snapshot(job.body))}
     events = (
-        dialect.spelled(Error("server_error", lost.LOST)),
+        dialect.spelled(Error("server_error", LOST)),
         ("response.failed", orjson.dumps(failed)),
     )
     return b"".join(

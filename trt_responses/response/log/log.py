@@ -14,12 +14,13 @@ A token's whole path, within one engine step and one turn of the event loop:
 4. `response/log/machine.py` has said where such pieces go: into the log's last entry, `Deltas`
    (`entries.py`). Whatever is more than text goes through it as fragments, and becomes events
    (`item_events.py`) that are appended here and folded (`fold.py`).
-5. `Log.say` or `Log.wake` here makes the step's frames once, and hands the bytes to each listener.
+5. `Log.add_text` or `Log.wake` here makes the step's frames once, and hands the bytes to each
+   listener.
 6. `web/stream/sse.py` is the listener of a stream, and gives the bytes to the server's `send`.
 7. `serve/protocol.py`, uvicorn's protocol, writes them to the socket before `push` returns.
 
 Steps 2 to 5 are one dictionary look-up and two appends for an id that is only text: `push`,
-`Reader.plain` and `say`.
+`Reader.plain` and `add_text`.
 """
 
 from __future__ import annotations
@@ -170,10 +171,10 @@ class Log:
                     reader.set_result(None)
             self._waiting.clear()
 
-    def say(self, piece: bytes) -> None:
+    def add_text(self, piece: bytes) -> None:
         """One more piece of the text that grows, and `wake`: what most engine steps are."""
         if (live := self._live) is None:
-            assert self._growing is not None, "nothing is being said"
+            assert self._growing is not None, "no text is growing"
             self._growing.pieces.append(piece)
             self.wake()
             return

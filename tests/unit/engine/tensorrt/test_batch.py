@@ -54,7 +54,7 @@ def step(batch: Batch) -> int:
     """One step, heard by whom it concerns; how many those were."""
     told = batch.step()
     for request, chunk in told:
-        request.hear(chunk)
+        request.emit(chunk)
     return len(told)
 
 

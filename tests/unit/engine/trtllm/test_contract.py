@@ -38,7 +38,7 @@ OURS = [
     *ADAPTER,
     *(PACKAGE / "engine" / name for name in ("base.py", "admission.py")),
     PACKAGE / "errors.py",
-    PACKAGE / "tokens" / "vocabulary.py",
+    PACKAGE / "tokens" / "control.py",
 ]
 LIBRARY = (
     *(asyncio, builtins, inspect, itertools, logging, os, threading, time, collections.abc),
@@ -135,9 +135,9 @@ def test_every_keyword_the_adapter_says_is_in_the_contract(path: Path) -> None:
 
 
 def test_each_kind_of_word_is_in_its_own_part_of_the_contract() -> None:
-    assert api.SamplingWords.__annotations__.keys() <= names.sampling_fields("1.2.1").keys()
-    assert api.GuideWords.__annotations__.keys() <= names.guide_fields().keys()
-    call = api.CallWords.__annotations__.keys()
+    assert api.SamplingArguments.__annotations__.keys() <= names.sampling_fields("1.2.1").keys()
+    assert api.GuideArguments.__annotations__.keys() <= names.guide_fields().keys()
+    call = api.CallArguments.__annotations__.keys()
     assert call <= names.call_parameters("main").keys()
     assert call - names.call_parameters("1.2.1").keys() == {"priority"}
 

@@ -20,7 +20,7 @@ from tests.support.double.results import Fail, Hang, Script
 from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Logprob
 from trt_responses.engine.trtllm.engine import TrtLlmEngine, installed
-from trt_responses.engine.trtllm.pulse import Patience
+from trt_responses.engine.trtllm.liveness import Patience
 from trt_responses.engine.trtllm.request import UNLIKELY
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
 from trt_responses.tokens.control import CONTROL
@@ -755,8 +755,8 @@ FAIR = replace(SHORT, probe_timeout_s=0.3)
 
 async def probed(engine: TrtLlmEngine, states: list[tuple[bool, bool]]) -> None:
     """Until the probe that runs has ended."""
-    assert engine._pulse._probing is not None
-    await engine._pulse._probing
+    assert engine._liveness._probing is not None
+    await engine._liveness._probing
     health = engine.health()
     states.append((health.alive, health.ready))
     await settle()

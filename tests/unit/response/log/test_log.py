@@ -233,7 +233,7 @@ def test_a_piece_that_is_said_is_told_at_once_to_all_who_listen(listeners: int) 
         log.listen(one.append)
     log.grow(DELTA)
     for piece in (b"a", b"b", b"c"):
-        log.say(piece)
+        log.add_text(piece)
     assert text_of(log) == "abc"
     log.append(e.OutputTextDone("msg_0", 0, 0, "abc"))
     log.wake()
@@ -247,11 +247,11 @@ def test_a_piece_that_is_said_wakes_whoever_waits_for_a_change() -> None:
         log, told = opened(), list[bytes | None]()
         log.listen(told.append)
         log.grow(DELTA)
-        log.say(b"a")
+        log.add_text(b"a")
         changed = log.changed()
-        log.say(b"b")
+        log.add_text(b"b")
         assert changed.done()
-        log.say(b"c")
+        log.add_text(b"c")
         assert b"".join(filter(None, told)) == Cursor(log, after=3).take()
 
     asyncio.run(wait())
@@ -264,7 +264,7 @@ def test_pieces_are_said_beyond_the_numbers_that_are_tabled() -> None:
     deltas.pieces += [b"."] * (TABLED - 6)
     log.wake()
     for piece in (b"a", b"b", b"c", b"d"):
-        log.say(piece)
+        log.add_text(piece)
     assert [numbers(frames or b"") for frames in told[1:]] == [
         [number] for number in range(TABLED - 2, TABLED + 2)
     ]

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from trt_responses.response.run import Progress, RunFacts
     from trt_responses.telemetry.families import Histogram
 
-LOOK_S = 0.1
+COUNT_EVERY_S = 0.1
 
 
-class Pace:
-    """A listener, and a look at what is running every tenth of a second."""
+class TokenGaps:
+    """A listener that also counts the tokens of all that is running every tenth of a second."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Pace:
         self._counted: dict[str, tuple[int, int]] = {}
         """Of each response: when it was counted last, and how many tokens it had."""
 
-    def look(self) -> None:
+    def count(self) -> None:
         now_ns = self._clock_ns()
         for run in self._running():
             if run.first_token_ns is not None:
@@ -57,14 +57,14 @@ class Pace:
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
         """While it lasts the running responses are looked at."""
-        looking = asyncio.create_task(self._look())
+        looking = asyncio.create_task(self._count_often())
         try:
             yield
         finally:
             looking.cancel()
             await asyncio.wait((looking,))
 
-    async def _look(self) -> None:
+    async def _count_often(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
-            self.look()
+            await asyncio.sleep(COUNT_EVERY_S)
+            self.count()

@@ -1,6 +1,7 @@
-"""A start and a request in TensorRT-LLM's words, without those the installed version lacks.
+"""The arguments of TensorRT-LLM's calls: of its start, of a request, of a request's sampling.
 
-Knows keywords and their traps; starts nothing and follows no request.
+Those that the installed version does not take are left out. Knows keywords and their traps;
+starts nothing and follows no request.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions, Guide
     from trt_responses.engine.trtllm.api import (
         ArgumentField,
-        CallWords,
-        GuideWords,
+        CallArguments,
+        GuideArguments,
         Package,
-        SamplingWords,
+        SamplingArguments,
     )
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ SILENCE = {"TRTLLM_NO_USAGE_STATS": "1", "TELEMETRY_DISABLED": "true", "DO_NOT_T
 """Newer versions report usage unless told not to; older ones do not know these variables."""
 
 
-class Accepted:
+class SupportedArguments:
     """What an installed version takes. Each keyword it does not take is logged once."""
 
     def __init__(self, package: Package) -> None:
@@ -51,23 +52,23 @@ class Accepted:
         self._sampling = _parameters(package.sampling_params)
         self._llm = _parameters(package.llm) | set(package.argument_fields)
         self._call: frozenset[str] = frozenset()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def learn_call(self, generate_async: object) -> None:
         self._call = _parameters(generate_async)
 
-    def sampling(self, words: SamplingWords) -> dict[str, object]:
-        return self._kept("SamplingParams", dict(words), self._sampling)
+    def sampling(self, given: SamplingArguments) -> dict[str, object]:
+        return self._kept("SamplingParams", dict(given), self._sampling)
 
-    def call(self, words: CallWords) -> dict[str, object]:
-        return self._kept("generate_async", dict(words), self._call)
+    def call(self, given: CallArguments) -> dict[str, object]:
+        return self._kept("generate_async", dict(given), self._call)
 
     def takes_argument(self, name: str) -> bool:
         return name in self._llm
 
-    def arguments(self, words: Mapping[str, object]) -> dict[str, object]:
+    def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
         """Those of `LLM`, and inside each of its nested configurations."""
-        kept = self._kept("LLM", words, self._llm)
+        kept = self._kept("LLM", given, self._llm)
         for name, value in kept.items():
             known = _nested_fields(self._fields.get(name))
             if isinstance(value, dict) and known:
@@ -75,20 +76,20 @@ class Accepted:
         return kept
 
     def _kept(
-        self, where: str, words: Mapping[str, object], known: frozenset[str] | set[str]
+        self, where: str, given: Mapping[str, object], known: frozenset[str] | set[str]
     ) -> dict[str, object]:
-        for name in words.keys() - known:
-            if (dropped := f"{where}({name})") not in self._told:
-                self._told.add(dropped)
+        for name in given.keys() - known:
+            if (dropped := f"{where}({name})") not in self._logged:
+                self._logged.add(dropped)
                 logger.warning("tensorrt_llm %s does not take %s.", self._version, dropped)
-        return {name: value for name, value in words.items() if name in known}
+        return {name: value for name, value in given.items() if name in known}
 
 
-def start_words(
-    checkpoint: Path, arguments: Mapping[str, object], accepted: Accepted
+def llm_arguments(
+    checkpoint: Path, arguments: Mapping[str, object], supported: SupportedArguments
 ) -> dict[str, object]:
-    """The keywords of `LLM`: the engine's arguments, and what the adapter rests on."""
-    words: dict[str, object] = {
+    """The arguments of `LLM`: those of the engine, and what the adapter rests on."""
+    merged: dict[str, object] = {
         **arguments,
         "model": str(checkpoint),
         # A guide needs the package's tokenizer; without guides ids are all there is.
@@ -96,12 +97,13 @@ def start_words(
         # Post-processing workers would replace the outputs by objects of their own.
         "num_postprocess_workers": 0,
     }
-    if accepted.takes_argument("telemetry_config"):
-        words["telemetry_config"] = {"disabled": True}
-    return accepted.arguments(words)
+    if supported.takes_argument("telemetry_config"):
+        merged["telemetry_config"] = {"disabled": True}
+    return supported.arguments(merged)
 
 
-def limits(arguments: Mapping[str, object]) -> Limits:
+def engine_limits(arguments: Mapping[str, object]) -> Limits:
+    """What an engine with these arguments can take: its context, its batch, its guides."""
     backend = arguments.get("guided_decoding_backend")
     guides: dict[GuideKind, frozenset[int]] = {} if backend is None else dict(GUIDES)
     if backend == LLGUIDANCE:
@@ -127,15 +129,15 @@ def number(arguments: Mapping[str, object], name: str) -> int:
     return value
 
 
-def sampling_words(
+def sampling_arguments(
     options: GenerateOptions, left: int, package: Package, *, metrics: bool
-) -> SamplingWords:
+) -> SamplingArguments:
     """Everything that samples is said: without it the package is greedy and stops at 32 ids.
 
     An end id given here switches off the package's own set-up of stop ids, so all are named. A
     matched stop id is cut from the output unless it is asked to stay.
     """
-    words: SamplingWords = {
+    sampling: SamplingArguments = {
         "end_id": END_ID,
         "max_tokens": left,
         "stop_token_ids": [token_id for token_id in options.stop_ids if token_id != END_ID],
@@ -146,24 +148,26 @@ def sampling_words(
         "top_k": options.top_k,
     }
     if options.temperature <= 0:
-        words["top_p"], words["top_k"] = 1.0, 1
+        sampling["top_p"], sampling["top_k"] = 1.0, 1
     elif options.min_p:
-        words["min_p"] = options.min_p
+        sampling["min_p"] = options.min_p
     if options.presence_penalty:
-        words["presence_penalty"] = options.presence_penalty
+        sampling["presence_penalty"] = options.presence_penalty
     if options.frequency_penalty:
-        words["frequency_penalty"] = options.frequency_penalty
+        sampling["frequency_penalty"] = options.frequency_penalty
     if options.seed is not None:
-        words["seed"] = options.seed
+        sampling["seed"] = options.seed
     if options.logprobs is not None:
-        words["logprobs"] = max(1, options.logprobs)
+        sampling["logprobs"] = max(1, options.logprobs)
     if banned := _banned(options):
-        words["bad_token_ids"] = list(banned)
+        sampling["bad_token_ids"] = list(banned)
     if options.guide is not None:
-        words["guided_decoding"] = package.guided_decoding_params(**guide_words(options.guide))
+        sampling["guided_decoding"] = package.guided_decoding_params(
+            **guide_arguments(options.guide)
+        )
     if metrics:
-        words["return_perf_metrics"] = True
-    return words
+        sampling["return_perf_metrics"] = True
+    return sampling
 
 
 def _banned(options: GenerateOptions) -> tuple[int, ...]:
@@ -174,7 +178,7 @@ def _banned(options: GenerateOptions) -> tuple[int, ...]:
     return (*(token_id for token_id in CONTROL if token_id not in ends), *options.banned_ids)
 
 
-def guide_words(guide: Guide) -> GuideWords:
+def guide_arguments(guide: Guide) -> GuideArguments:
     match guide.kind:
         case "json_schema":
             return {"json": guide.source}
@@ -184,17 +188,17 @@ def guide_words(guide: Guide) -> GuideWords:
             return {"grammar": guide.source}
 
 
-def call_words(options: GenerateOptions, sampling_params: object) -> CallWords:
-    words: CallWords = {
+def call_arguments(options: GenerateOptions, sampling_params: object) -> CallArguments:
+    call: CallArguments = {
         "sampling_params": sampling_params,
         "streaming": True,
         "priority": options.priority,
     }
     if options.cache_salt is not None:
-        words["cache_salt"] = options.cache_salt
+        call["cache_salt"] = options.cache_salt
     if options.trace_headers:
-        words["trace_headers"] = dict(options.trace_headers)
-    return words
+        call["trace_headers"] = dict(options.trace_headers)
+    return call
 
 
 def _parameters(called: object) -> frozenset[str]:

@@ -24,10 +24,10 @@ def snapshot(found: Record | Job) -> bytes:
     """The response as JSON: the last snapshot there is, `failed` when its server is lost."""
     if isinstance(found, Record) or not found.lost:
         return found.body
-    return failed(found.body)
+    return lost_snapshot(found.body)
 
 
-def failed(body: bytes) -> bytes:
+def lost_snapshot(body: bytes) -> bytes:
     """A snapshot of a response in progress, ended as a lost server's: open items incomplete."""
     last = orjson.loads(body)
     last |= {"status": "failed", "error": {"code": "server_error", "message": LOST}}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trt_responses.response.run import Progress, RunFacts
 from trt_responses.telemetry.families import Histogram
-from trt_responses.telemetry.pace import Pace
+from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.wire.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 
 MS = 1_000_000
@@ -22,7 +22,7 @@ class Server:
 
     def __post_init__(self) -> None:
         self.gaps = Histogram((0.01, 0.05, 0.5))
-        self.pace = Pace(self.gaps, lambda: [self.run()], lambda: self.now_ms * MS)
+        self.token_gaps = TokenGaps(self.gaps, lambda: [self.run()], lambda: self.now_ms * MS)
 
     def run(self) -> Progress:
         first = None if self.first_ms is None else self.first_ms * MS
@@ -30,14 +30,14 @@ class Server:
 
     def look(self, now_ms: int, tokens: int) -> None:
         self.now_ms, self.tokens = now_ms, tokens
-        self.pace.look()
+        self.token_gaps.count()
 
     def end(self, last_ms: int, tokens: int) -> None:
         used = Usage(1, tokens, tokens + 1, InputTokensDetails(), OutputTokensDetails(0))
         response = Response(id="resp_1", created_at=0, model="m", usage=used)
         first = self.run().first_token_ns
         last_ns, end_ns = last_ms * MS, 10**15
-        self.pace.run_ended(RunFacts(response, {}, 0, 0, first, last_ns, end_ns))
+        self.token_gaps.run_ended(RunFacts(response, {}, 0, 0, first, last_ns, end_ns))
 
     def counts(self) -> tuple[float, ...]:
         """Of each bucket with all before it, of all, and their sum."""
@@ -82,4 +82,4 @@ def test_what_has_ended_is_forgotten() -> None:
     server = Server()
     server.look(100, 5)
     server.end(200, 9)
-    assert not server.pace._counted
+    assert not server.token_gaps._counted

@@ -1,4 +1,4 @@
-"""Whether an engine in this process still answers: its silence, its probes, its failures in a row.
+"""Whether an engine in this process still answers: how long it is silent, and how probes end.
 
 In the versions that people run a dead worker leaves its requests waiting for ever and says nothing,
 so life is judged by steps only. Knows clocks and counts; knows no request and no package.
@@ -37,7 +37,7 @@ class Patience:
     """So many probes in a row may fail before the process should be replaced."""
 
 
-class Pulse:
+class Liveness:
     """`ask` is a probe: None when answered, else why not. `fail_idle` ends the requests that have
     waited too long and says how many. `on_death` is told the reason, once."""
 
@@ -64,11 +64,11 @@ class Pulse:
         self._probing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._up()
         self._watching = asyncio.create_task(self._watch())
 
-    async def end(self, reason: str) -> None:
+    async def stop(self, reason: str) -> None:
         self.down = reason
         owned = [task for task in (self._watching, self._probing) if task is not None]
         for task in owned:
@@ -81,12 +81,12 @@ class Pulse:
     def progress(self, at_ns: int) -> None:
         self.last_progress_ns = max(self.last_progress_ns, at_ns)
 
-    def praise(self) -> None:
-        """A request was answered: what failed before is forgiven."""
+    def answered(self) -> None:
+        """Note that a request was answered: probes that failed before it no longer count."""
         self._failures = 0
 
-    def doubt(self) -> asyncio.Task[None]:
-        """Ask for a token now, unless that is being done."""
+    def probe(self) -> asyncio.Task[None]:
+        """The probe that is under way, or one that starts now."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe())
         return self._probing
@@ -104,7 +104,7 @@ class Pulse:
             silent_ns = self._now_ns() - self.last_progress_ns
             silent = silent_ns >= self._patience.probe_every_s * 1e9
             if silent or self._failures or (failed and silent_ns):
-                await self.doubt()
+                await self.probe()
 
     async def _probe(self) -> None:
         before = self.last_progress_ns
