@@ -7,7 +7,7 @@ import gc
 import logging
 import secrets
 import time
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from trt_responses.access.audit import Audit
 from trt_responses.access.key_file import WatchedKeys
 from trt_responses.access.keys import KeyFault, KeyRing
 from trt_responses.errors import ApiError, StartupError
+from trt_responses.frozen import dataclass
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.stored_text import Spelled
@@ -74,7 +75,50 @@ def create_app(
 ) -> FastAPI:
     """The server as an ASGI app. An engine or a store that is passed in is started and stopped
     with it, as those named in the settings are. `sleep` is awaited for every wait of its own."""
-    settings = settings or Settings.from_environment()
+    server = _server(settings or Settings.from_environment(), engine, store, sleep)
+    app = App(
+        title="trt_responses",
+        version=__version__,
+        description="The OpenAI Responses API for gpt-oss style models.",
+        lifespan=_lifespan(server),
+    )
+    app.state.runs, app.state.model, app.state.startup_error = server.runs, server.model, None
+    app.state.engine = server.engine
+    origins = Origins(server.settings.allowed_origins)
+    headers = ReplyHeaders(time.monotonic_ns, origins)
+    _add_routes(app, server, headers)
+    app.add_middleware(Counted, metrics=server.metrics)
+    app.add_middleware(RoutingErrors, headers=headers)
+    app.add_middleware(Preflights, origins=origins, headers=headers)
+    app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
+    return app
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """The parts that the endpoints and the app's life share."""
+
+    settings: Settings
+    engine: Engine
+    model: str
+    store: Store
+    keys: KeyRing
+    watched: WatchedKeys | None
+    metrics: Metrics
+    token_gaps: TokenGaps
+    runs: Runs
+    background: Background
+    keep_alive: KeepAlive
+    repeats: Repeats
+    sleep: Callable[[float], Awaitable[None]]
+
+
+def _server(
+    settings: Settings,
+    engine: Engine | None,
+    store: Store | None,
+    sleep: Callable[[float], Awaitable[None]],
+) -> _Server:
     model = settings.model or settings.engine or "demo"
     kind, engine_version = "given", ""  # by the program that embeds this one
     if engine is None:
@@ -98,48 +142,50 @@ def create_app(
     runs = Runs(_parts(settings, engine, store, model, (RunLog(), metrics, token_gaps)))
     _read_state(metrics, engine, runs, watched)
     metrics.show_as(settings.metrics_names)
-    background = Background(runs, store, max_per_owner=settings.max_background, sleep=sleep)
-    keep_alive = KeepAlive(settings.keep_alive_s, sleep)
-    repeats = Repeats(
-        max_keys=settings.idempotency_keys,
-        ttl_s=settings.idempotency_ttl_s,
-        clock_s=time.monotonic,
-    )
-    app = App(
-        title="trt_responses",
-        version=__version__,
-        description="The OpenAI Responses API for gpt-oss style models.",
-        lifespan=_lifespan(
-            settings, engine, store, runs, background, keep_alive, repeats, watched, token_gaps
+    return _Server(
+        settings=settings,
+        engine=engine,
+        model=model,
+        store=store,
+        keys=keys,
+        watched=watched,
+        metrics=metrics,
+        token_gaps=token_gaps,
+        runs=runs,
+        background=Background(runs, store, max_per_owner=settings.max_background, sleep=sleep),
+        keep_alive=KeepAlive(settings.keep_alive_s, sleep),
+        repeats=Repeats(
+            max_keys=settings.idempotency_keys,
+            ttl_s=settings.idempotency_ttl_s,
+            clock_s=time.monotonic,
         ),
+        sleep=sleep,
     )
-    app.state.runs, app.state.model, app.state.startup_error = runs, model, None
-    app.state.engine = engine
-    origins = Origins(settings.allowed_origins)
-    headers = ReplyHeaders(time.monotonic_ns, origins)
-    stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
-    dialect = DIALECTS[settings.dialect]
-    limits = _limits(settings)
+
+
+def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
+    settings, model, runs, keys = server.settings, server.model, server.runs, server.keys
+    stream_limits = StreamLimits(server.keep_alive, settings.max_backlog_bytes)
     responses = Responses(
         runs,
-        background,
-        repeats,
+        server.background,
+        server.repeats,
         model=model,
         headers=headers,
         stream_limits=stream_limits,
-        limits=limits,
-        dialect=dialect,
+        limits=_limits(settings),
+        dialect=DIALECTS[settings.dialect],
     )
     chat = ChatCompletions(
-        runs, model=model, headers=headers, stream_limits=stream_limits, limits=limits
+        runs, model=model, headers=headers, stream_limits=stream_limits, limits=_limits(settings)
     )
     stored = Stored(
-        store,
-        background,
+        server.store,
+        server.background,
         headers=headers,
         stream_limits=stream_limits,
-        dialect=dialect,
-        sleep=sleep,
+        dialect=DIALECTS[settings.dialect],
+        sleep=server.sleep,
     )
     guard = Guard(hosts=settings.hosts(), origins=settings.allowed_origins, keys=keys)
     app.state.guard, app.state.reply_headers = guard, headers
@@ -157,16 +203,11 @@ def create_app(
         chat,
         Fields(headers),
         Models(model, int(time.time()), headers),
-        HealthChecks(engine, runs, headers),
-        MetricsPage(metrics, headers, key=settings.metrics_key, keys=keys),
+        HealthChecks(server.engine, runs, headers),
+        MetricsPage(server.metrics, headers, key=settings.metrics_key, keys=keys),
         Docs(headers),
     ):
         app.include_router(cold.router())
-    app.add_middleware(Counted, metrics=metrics)
-    app.add_middleware(RoutingErrors, headers=headers)
-    app.add_middleware(Preflights, origins=origins, headers=headers)
-    app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
-    return app
 
 
 def mint(prefix: str) -> str:
@@ -283,43 +324,37 @@ def _sealer(settings: Settings) -> Sealer:
     return Sealer(lambda: [key_of(path)])
 
 
-def _lifespan(
-    settings: Settings,
-    engine: Engine,
-    store: Store,
-    runs: Runs,
-    background: Background,
-    keep_alive: KeepAlive,
-    repeats: Repeats,
-    watched: WatchedKeys | None,
-    token_gaps: TokenGaps,
-) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(server: _Server) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    drain_s = server.settings.drain_s
+    lives: list[Callable[[], AbstractAsyncContextManager[None]]] = [
+        *([server.watched.life] if server.watched else []),
+        server.keep_alive.life,
+        server.repeats.life,
+        server.token_gaps.life,
+        partial(server.background.life, drain_s),
+    ]
+
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         try:
-            await store.start()
-            await engine.start()
+            await server.store.start()
+            await server.engine.start()
         except StartupError as error:
             app.state.startup_error = error
-            await store.stop()
+            await server.store.stop()
             raise
         # What is loaded by now lives as long as the process: a full collection need not walk it.
         gc.collect()
         gc.freeze()
         try:
-            watching = watched.life() if watched else nullcontext()
-            async with (
-                watching,
-                keep_alive.life(),
-                repeats.life(),
-                token_gaps.life(),
-                background.life(settings.drain_s),
-            ):
+            async with AsyncExitStack() as stack:
+                for part in lives:
+                    await stack.enter_async_context(part())
                 yield
         finally:
-            runs.fail_all(ApiError("The server was stopped."))
-            await engine.stop(settings.drain_s)
-            await store.stop()
+            server.runs.fail_all(ApiError("The server was stopped."))
+            await server.engine.stop(drain_s)
+            await server.store.stop()
             gc.unfreeze()  # a process may live on, and make another app
 
     return life

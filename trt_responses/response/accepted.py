@@ -123,3 +123,8 @@ class Accepted:
     """Where in the request each item of the input stands; None: `input[…]`."""
     stop: Sequence[str] = ()
     """Texts of which the first ends the answer, and is not told."""
+
+    @property
+    def scored(self) -> bool:
+        """Whether it is told how likely each token was."""
+        return self.sampling.logprobs is not None

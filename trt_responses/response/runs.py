@@ -28,11 +28,14 @@ from trt_responses.store.base import Record
 from trt_responses.wire.dialect import OPENAI
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
+    from trt_responses.engine.base import GenerateOptions
     from trt_responses.errors import ApiError
+    from trt_responses.harmony.read.reader import Reader
     from trt_responses.response.accepted import Accepted
     from trt_responses.response.log.entries import Spelling
+    from trt_responses.response.log.item_events import Callee
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.prompt import Prompt
@@ -106,7 +109,6 @@ class Runs:
         spelling: Callable[[Response], Spelling] | None,
     ) -> Run:
         parts = self._parts
-        scored = accepted.sampling.logprobs is not None
         check_logprobs(accepted.sampling.logprobs, parts.engine.limits())
         if accepted.store:
             await parts.store.check()
@@ -114,25 +116,12 @@ class Runs:
         prompt = await prompt_of(accepted, parts, owner)
         budget = self._budget(accepted, len(prompt.ids))
         parallel = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
-        response = replace(
-            accepted.echo,
-            id=parts.mint("resp"),
-            created_at=int(parts.clock_s()),
-            model=parts.model,
-            parallel_tool_calls=parallel,
-        )
+        response = self._response(accepted, parallel)
         log = Log(response, dialect, spelling(response) if spelling else None)
-        new_reader = parts.new_scored_reader if scored else parts.new_reader
-        reader = new_reader(call_ends=not parallel)
+        reader = self._reader(accepted, parallel)
         called = callees(accepted.tools)
-        options = replace(
-            accepted.sampling,
-            cache_salt=owner or None,  # cached tokens are never shared between owners
-            arrival_ns=arrival_ns,
-            request_id=response.id,
-        )
         sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
-        kind: type[Generation] = ScoredGeneration if scored else Generation
+        kind: type[Generation] = ScoredGeneration if accepted.scored else Generation
         generation = kind(
             prompt_ids=prompt.ids,
             plan=(
@@ -140,18 +129,10 @@ class Runs:
                 if parallel
                 else steering.plan(budget)
             ),
-            options=options,
+            options=_options(accepted, owner, arrival_ns, response.id),
             engine=parts.engine,
             reader=reader,
-            machine=Machine(
-                log,
-                called,
-                _item_mint(response.id),
-                Unwrapper,
-                sealer.thought if accepted.seals else None,
-                answer_text=partial(StopText, accepted.stop) if accepted.stop else None,
-                scored=scored,
-            ),
+            machine=_machine(accepted, log, called, sealer),
             log=log,
             clock_ns=parts.clock_ns,
         )
@@ -165,6 +146,22 @@ class Runs:
             truncated=prompt.truncated,
             unfollowed=tuple(left.place for left in steering.left),
         )
+
+    def _response(self, accepted: Accepted, parallel: bool) -> Response:
+        """The response before its first event."""
+        parts = self._parts
+        return replace(
+            accepted.echo,
+            id=parts.mint("resp"),
+            created_at=int(parts.clock_s()),
+            model=parts.model,
+            parallel_tool_calls=parallel,
+        )
+
+    def _reader(self, accepted: Accepted, parallel: bool) -> Reader:
+        parts = self._parts
+        new_reader = parts.new_scored_reader if accepted.scored else parts.new_reader
+        return new_reader(call_ends=not parallel)
 
     async def make(self, run: Run) -> Response:
         """Make it; when it has ended, its place is free."""
@@ -227,6 +224,31 @@ class Runs:
 
     async def _put(self, record: Record, run: Run, last: Response) -> None:
         await self._parts.store.put(record)
+
+
+def _options(accepted: Accepted, owner: str, arrival_ns: int, response_id: str) -> GenerateOptions:
+    """What the engine is asked with, but for what each segment asks itself."""
+    return replace(
+        accepted.sampling,
+        cache_salt=owner or None,  # cached tokens are never shared between owners
+        arrival_ns=arrival_ns,
+        request_id=response_id,
+    )
+
+
+def _machine(
+    accepted: Accepted, log: Log, called: Mapping[str, Callee], sealer: TurnSealer
+) -> Machine:
+    """What makes events of the model's text and writes them to the log."""
+    return Machine(
+        log,
+        called,
+        _item_mint(log.response.id),
+        Unwrapper,
+        sealer.thought if accepted.seals else None,
+        answer_text=partial(StopText, accepted.stop) if accepted.stop else None,
+        scored=accepted.scored,
+    )
 
 
 def _item_mint(response_id: str) -> Mint:

@@ -25,6 +25,8 @@ from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp
 
     from trt_responses.web.headers import ReplyHeaders
@@ -41,69 +43,80 @@ def _body_model(name: str, parses: type[Options], model: str) -> type[Options]:
     return create_model(name, __base__=parses, model=(str, only))
 
 
+REFUSED = (400, 401, 403, 404, 413, 415, 503)
+STREAMED = {"responses": {"200": STREAM}}
+
+
 def hot_routes(
     model: str, *, create: ASGIApp, count: ASGIApp, retrieve: ASGIApp, chat: ASGIApp
 ) -> list[HotRoute]:
     """The routes that are no functions of FastAPI's, with their descriptions."""
-
-    async def with_body(body: Any) -> None: ...
-
-    async def with_messages(body: Any) -> None: ...
-
-    async def with_id(response_id: str) -> None: ...
-
-    with_body.__annotations__["body"] = _body_model("CreateResponse", CreateRequest, model)
-    with_messages.__annotations__["body"] = _body_model("CreateChatCompletion", ChatRequest, model)
-    refused = (400, 401, 403, 404, 413, 415, 503)
+    request = _taking(_body_model("CreateResponse", CreateRequest, model))
+    messages = _taking(_body_model("CreateChatCompletion", ChatRequest, model))
     return [
         HotRoute(
             "/v1/responses",
-            with_body,
+            request,
             app=create,
             methods=["POST"],
             name="create",
             summary="Create a response",
             response_description="The response, or with `stream: true` its events.",
-            responses=replies(*refused, 429, 500),
-            openapi_extra={"responses": {"200": STREAM}},
+            responses=replies(*REFUSED, 429, 500),
+            openapi_extra=STREAMED,
         ),
         HotRoute(
             "/v1/responses/input_tokens",
-            with_body,
+            request,
             app=count,
             methods=["POST"],
             name="count",
             summary="Count the tokens of an input",
-            responses=replies(*refused),
+            responses=replies(*REFUSED),
         ),
         HotRoute(
             "/v1/chat/completions",
-            with_messages,
+            messages,
             app=chat,
             methods=["POST"],
             name="chat",
             summary="Create a chat completion",
             response_description="The completion, or with `stream: true` its chunks.",
-            responses=replies(*refused, 429, 500),
-            openapi_extra={"responses": {"200": STREAM}},
+            responses=replies(*REFUSED, 429, 500),
+            openapi_extra=STREAMED,
         ),
-        HotRoute(
-            "/v1/responses/{response_id}",
-            with_id,
-            app=retrieve,
-            methods=["GET"],
-            name="retrieve",
-            summary="Get a stored response, or stream a background one from any event on",
-            responses=replies(400, 401, 403, 404),
-            openapi_extra={
-                "responses": {"200": STREAM},
-                "parameters": [
-                    _in_query("stream", {"type": "boolean"}),
-                    _in_query("starting_after", {"type": "integer", "minimum": 0}),
-                ],
-            },
-        ),
+        _retrieve_route(retrieve),
     ]
+
+
+def _retrieve_route(retrieve: ASGIApp) -> HotRoute:
+    async def with_id(response_id: str) -> None: ...
+
+    return HotRoute(
+        "/v1/responses/{response_id}",
+        with_id,
+        app=retrieve,
+        methods=["GET"],
+        name="retrieve",
+        summary="Get a stored response, or stream a background one from any event on",
+        responses=replies(400, 401, 403, 404),
+        openapi_extra={
+            **STREAMED,
+            "parameters": [
+                _in_query("stream", {"type": "boolean"}),
+                _in_query("starting_after", {"type": "integer", "minimum": 0}),
+            ],
+        },
+    )
+
+
+def _taking(body_model: type[Options]) -> Callable[..., object]:
+    """A function whose signature tells FastAPI the body of a route."""
+
+    async def with_body(body: Any) -> None: ...
+
+    with_body.__annotations__["body"] = body_model
+    return with_body
 
 
 def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
