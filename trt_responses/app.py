@@ -10,19 +10,21 @@ import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trt_responses import __version__, backends
 from trt_responses.access.audit import Audit
 from trt_responses.access.key_file import WatchedKeys
 from trt_responses.access.keys import KeyFault, KeyRing
-from trt_responses.errors import ApiError, StartupError
+from trt_responses.errors import ServerShutdown, StartupError
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.response.background.background import Background
+from trt_responses.response.health import Health
+from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.parts import Parts
 from trt_responses.response.runs import Runs
 from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
@@ -53,7 +55,7 @@ from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from fastapi import FastAPI
@@ -64,6 +66,9 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
+
+ENGINE_STOP_S = 5.0
+"""What an engine gets for its end, when every response has had its own."""
 
 
 def create_app(
@@ -82,10 +87,10 @@ def create_app(
         description="The OpenAI Responses API for gpt-oss style models.",
         lifespan=_lifespan(server),
     )
-    app.state.runs, app.state.model, app.state.startup_error = server.runs, server.model, None
-    app.state.engine = server.engine
+    app.state.runs, app.state.model = server.runs, server.model
+    app.state.health, app.state.lifecycle = server.health, server.lifecycle
     origins = Origins(server.settings.allowed_origins)
-    headers = ReplyHeaders(time.monotonic_ns, origins)
+    headers = ReplyHeaders(time.monotonic_ns, origins, server.lifecycle)
     _add_routes(app, server, headers)
     app.add_middleware(Counted, metrics=server.metrics)
     app.add_middleware(RoutingErrors, headers=headers)
@@ -101,12 +106,16 @@ class _Server:
     settings: Settings
     engine: Engine
     model: str
+    about: Mapping[str, Any]
+    """What is served, as the health route tells it."""
     store: Store
     keys: KeyRing
     watched: WatchedKeys | None
     metrics: Metrics
     token_gaps: TokenGaps
+    lifecycle: Lifecycle
     runs: Runs
+    health: Health
     background: Background
     keep_alive: KeepAlive
     repeats: Repeats
@@ -139,19 +148,28 @@ def _server(
         live_tokens=lambda: sum(run.tokens for run in runs.progress()),
     )
     token_gaps = TokenGaps(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
-    runs = Runs(_parts(settings, engine, store, model, (RunLog(), metrics, token_gaps)))
-    _read_state(metrics, engine, runs, watched)
+    lifecycle = Lifecycle(time.monotonic)
+    runs = Runs(_parts(settings, engine, store, model, (RunLog(), metrics, token_gaps)), lifecycle)
+    health = Health(lifecycle, engine, runs, clock_ns=time.monotonic_ns)
+    _read_state(metrics, health, watched)
     metrics.show_as(settings.metrics_names)
     return _Server(
         settings=settings,
         engine=engine,
         model=model,
+        about={
+            "model": model,
+            "version": __version__,
+            "engine": {"kind": kind, "version": engine_version},
+        },
         store=store,
         keys=keys,
         watched=watched,
         metrics=metrics,
         token_gaps=token_gaps,
+        lifecycle=lifecycle,
         runs=runs,
+        health=health,
         background=Background(runs, store, max_per_owner=settings.max_background, sleep=sleep),
         keep_alive=KeepAlive(settings.keep_alive_s, sleep),
         repeats=Repeats(
@@ -187,7 +205,12 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         dialect=DIALECTS[settings.dialect],
         sleep=server.sleep,
     )
-    guard = Guard(hosts=settings.hosts(), origins=settings.allowed_origins, keys=keys)
+    guard = Guard(
+        hosts=settings.hosts(),
+        origins=settings.allowed_origins,
+        keys=keys,
+        lifecycle=server.lifecycle,
+    )
     app.state.guard, app.state.reply_headers = guard, headers
     app.state.anybody = Guard(hosts=("*",), origins=("*",), keys=KeyRing())
     raw = partial(Endpoint, guard=guard, headers=headers)
@@ -203,7 +226,7 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         chat,
         Fields(headers),
         Models(model, int(time.time()), headers),
-        HealthChecks(server.engine, runs, headers),
+        HealthChecks(server.health, headers, about=server.about),
         MetricsPage(server.metrics, headers, key=settings.metrics_key, keys=keys),
         Docs(headers),
     ):
@@ -228,22 +251,23 @@ def _spelled() -> Spelled:
     return Spelled(vocabulary, tables.pieces)
 
 
-def _read_state(metrics: Metrics, engine: Engine, runs: Runs, watched: WatchedKeys | None) -> None:
+def _read_state(metrics: Metrics, health: Health, watched: WatchedKeys | None) -> None:
     """What is not counted but asked for, when the metrics are read."""
     for name, help_text, read in (
         (
             "responses_running",
             "Responses being made, as many as the engine has places for.",
-            lambda: min(len(runs), engine.limits().max_batch),
+            lambda: health().running,
         ),
         (
             "responses_waiting",
             "Responses accepted beyond the engine's places.",
-            lambda: max(0, len(runs) - engine.limits().max_batch),
+            lambda: health().waiting,
         ),
-        ("engine_alive", "Whether it is, or can recover.", lambda: engine.health().alive),
-        ("engine_ready", "Whether it takes work now.", lambda: engine.health().ready),
-        ("draining", "Whether the server is being stopped.", lambda: runs.draining),
+        ("engine_alive", "Whether it is, or can recover.", lambda: health().engine_alive),
+        ("engine_ready", "Whether it takes work now.", lambda: health().engine_ready),
+        ("ready", "Whether the server should be sent work.", lambda: health().ready),
+        ("draining", "Whether the server is being stopped.", lambda: health().state == "draining"),
     ):
         metrics.reading(name, help_text, read)
     if watched is not None:
@@ -336,13 +360,7 @@ def _lifespan(server: _Server) -> Callable[[FastAPI], AbstractAsyncContextManage
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        try:
-            await server.store.start()
-            await server.engine.start()
-        except StartupError as error:
-            app.state.startup_error = error
-            await server.store.stop()
-            raise
+        await _start(server)
         # What is loaded by now lives as long as the process: a full collection need not walk it.
         gc.collect()
         gc.freeze()
@@ -350,11 +368,32 @@ def _lifespan(server: _Server) -> Callable[[FastAPI], AbstractAsyncContextManage
             async with AsyncExitStack() as stack:
                 for part in lives:
                     await stack.enter_async_context(part())
+                server.lifecycle.ready()
                 yield
+                server.lifecycle.drain(0)
         finally:
-            server.runs.fail_all(ApiError("The server was stopped."))
-            await server.engine.stop(drain_s)
+            server.runs.fail_all(ServerShutdown())
+            await server.engine.stop(min(drain_s, ENGINE_STOP_S))
             await server.store.stop()
             gc.unfreeze()  # a process may live on, and make another app
 
     return life
+
+
+async def _start(server: _Server) -> None:
+    """Open the history and load the engine, or leave nothing behind."""
+    lifecycle = server.lifecycle
+    lifecycle.start()
+    try:
+        lifecycle.step("opening the history")
+        await server.store.start()
+        lifecycle.step("loading the engine")
+        await server.engine.start()
+    except StartupError as error:
+        lifecycle.fail(str(error))
+        await server.store.stop()
+        raise
+    except asyncio.CancelledError:  # it is to be stopped before it has started
+        await server.engine.stop(0)
+        await server.store.stop()
+        raise

@@ -5,7 +5,12 @@ Knows the API's error shape and nothing of HTTP servers, events or engines.
 
 from __future__ import annotations
 
+import random
 from typing import TypedDict
+
+RETRY_AFTER_S = (1, 5)
+"""Bounds of the seconds after which a client is asked to come back. Each gets its own number
+between them, so that those who were refused together do not return together."""
 
 
 class ErrorBody(TypedDict):
@@ -92,6 +97,48 @@ class Overloaded(ApiError):
     status = 429
     type = "too_many_requests"
     code = "rate_limit_exceeded"
+
+
+class Unavailable(ApiError):
+    """The server cannot do it now and soon will: clients should come back with the same request.
+
+    A code must be none that Codex takes as final, as it does `server_is_overloaded` and
+    `slow_down`.
+    """
+
+    status = 503
+    type = "server_error"
+
+    def __init__(self, message: str, *, retry_after_s: int | None = None) -> None:
+        wait_s = random.randint(*RETRY_AFTER_S) if retry_after_s is None else retry_after_s
+        super().__init__(message, retry_after_s=wait_s)
+
+
+class ServerStarting(Unavailable):
+    code = "starting"
+
+
+class ServerDraining(Unavailable):
+    """The server is being stopped; another one, or its successor, will take the request."""
+
+    code = "server_draining"
+
+
+class ServerBusy(Unavailable):
+    """More work than this server takes, whoever it came from."""
+
+    code = "server_busy"
+
+
+class ServerShutdown(ApiError):
+    """Ends the responses that a stopped server did not finish in time."""
+
+    code = "server_shutdown"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The server was stopped before the response was done: send the request again."
+        )
 
 
 class EngineUnavailable(ApiError):

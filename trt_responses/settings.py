@@ -210,12 +210,20 @@ class Settings(BaseModel):
         description="Keys that seal reasoning, base64 of 32 bytes each, shared by replicas; the "
         "first seals, all open; none: a key file in data_dir.",
     )
+    linger_s: float = Field(
+        5.0,
+        ge=0,
+        le=YEAR_S,
+        allow_inf_nan=False,
+        description="How long a server that is told to stop still serves everything, for proxies "
+        "that learn late; 0 on SIGINT.",
+    )
     drain_s: float = Field(
         20.0,
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="How long running responses may go on when the server is stopped.",
+        description="How long running responses may go on behind that; then they fail.",
     )
     context_tokens: Positive = Field(
         8192, le=2**24, description="Context of one response on the embedded engine."

@@ -42,7 +42,8 @@ def test_a_server_says_one_line_answers_and_drains_when_it_is_told_to_stop(
     async def story() -> None:
         arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
         async with child(
-            *arguments, environment={"TRT_RESPONSES_CONTEXT_TOKENS": "4096"}
+            *arguments,
+            environment={"TRT_RESPONSES_CONTEXT_TOKENS": "4096", "TRT_RESPONSES_LINGER_S": "0.2"},
         ) as server:
             address = await server.ready()
             async with Wire.to(address) as wire, Wire.to(address) as idle:
@@ -74,6 +75,7 @@ def test_a_run_that_is_not_over_at_the_deadline_is_failed_with_the_reason(
 
     async def story() -> None:
         settings = {"TRT_RESPONSES_CONTEXT_TOKENS": "100000", "TRT_RESPONSES_DRAIN_S": "0.2"}
+        settings["TRT_RESPONSES_LINGER_S"] = "0"
         arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
         async with child(*arguments, environment=settings) as server:
             address = await server.ready()
@@ -84,7 +86,7 @@ def test_a_run_that_is_not_over_at_the_deadline_is_failed_with_the_reason(
                 server.signal(signal.SIGTERM)
                 events = events_of(await wire.rest(first))
                 assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
-                assert "being stopped" in events[-2]["message"]
+                assert "was stopped" in events[-2]["message"]
                 status, _, err = await server.ended()
             assert status == 0, err
             assert "Traceback" not in err
@@ -109,7 +111,7 @@ def test_a_stalled_run_is_failed_at_the_deadline_and_new_work_is_refused_meanwhi
                 server.should_exit = True
                 events = events_of(await wire.chunks())
                 assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
-                assert "being stopped" in events[-2]["message"]
+                assert "was stopped" in events[-2]["message"]
         assert engine.requests[-1].state == "aborted"
 
     asyncio.run(story())

@@ -15,7 +15,6 @@ from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    import socket
     from pathlib import Path
 
 
@@ -23,13 +22,15 @@ def test_a_server_whose_engine_is_lost_ends_and_says_why() -> None:
     engine = ScriptedEngine([Script()])
 
     class Losing(Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            assert await super().on_tick(1) is False
-            engine.kill("its card fell off the bus")
+        async def on_tick(self, counter: int) -> bool:
+            ends = await super().on_tick(counter)
+            if app.state.lifecycle.state == "ready":
+                engine.kill("its card fell off the bus")
+            return ends
 
     settings = Settings(port=0, log_level="error")
-    server = Losing(create_app(settings, engine=engine), settings)
+    app = create_app(settings, engine=engine)
+    server = Losing(app, settings)
     asyncio.run(asyncio.wait_for(server.serve(sockets=[bound(settings)]), 60))
     assert server.started
     assert server.lost == "its card fell off the bus"

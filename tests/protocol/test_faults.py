@@ -138,7 +138,7 @@ def test_a_server_that_drains_refuses_new_work_and_ends_what_runs() -> None:
             await until(lambda: bool(s.engine.requests))
             s.drain()
             check_refused(await s.client.create(), 503)
-            assert (await s.client.get("/health/ready")).json()["reason"] == "draining"
+            assert (await s.client.get("/health/ready")).json()["state"] == "draining"
             assert (await s.client.get("/health/live")).status == 200
             while not running.ended:
                 await s.clock.step()
@@ -167,7 +167,7 @@ def test_an_app_that_is_shut_down_ends_every_stream() -> None:
             stream = s.client.ask(stream=True)
             await until(lambda: bool(s.engine.requests))
             await s.clock.step(20)
-        check_failed(await stream.done(), "The server was stopped.")
+        check_failed(await stream.done(), "The server was stopped")
 
     asyncio.run(story())
 

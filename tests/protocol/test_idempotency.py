@@ -148,7 +148,8 @@ def test_what_was_refused_is_asked_anew() -> None:
         async with served() as s:
             s.drain()
             assert (await ask(s, "k").done()).status == 503
-            s.runs.draining = False
+            s.lifecycle.start()
+            s.lifecycle.ready()
             assert (await ask(s, "k").done()).status == 200
 
     asyncio.run(story())

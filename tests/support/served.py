@@ -68,6 +68,7 @@ class Served:
         self.client = client
         self.engine = engine
         self.runs = app.state.runs
+        self.lifecycle = app.state.lifecycle
 
     @property
     def clock(self) -> StepClock:
@@ -82,7 +83,7 @@ class Served:
         self.engine.kill("burnt out")
 
     def drain(self) -> None:
-        self.runs.draining = True
+        self.lifecycle.drain(0)
 
     def prompt(self, number: int = -1) -> list[int]:
         return list(self.engine.requests[number].prompt_ids)

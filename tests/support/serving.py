@@ -158,11 +158,16 @@ def client_of(address: Address, **options: Any) -> AsyncOpenAI:
 
 
 @asynccontextmanager
-async def our_server(app: FastAPI, settings: Settings) -> AsyncIterator[Server]:
-    """The very server that `serve` runs, on this event loop and on the address it would take."""
+async def our_server(
+    app: FastAPI, settings: Settings, *, ready: bool = True
+) -> AsyncIterator[Server]:
+    """The very server that `serve` runs, on this event loop and on the address it would take;
+    `ready`, or as soon as it listens."""
     server = Server(app, settings)
     life = asyncio.create_task(server.serve(sockets=[bound(settings)]))
-    await until(lambda: server.started)
+    await until(
+        lambda: app.state.lifecycle.state == "ready" if ready else server.started or life.done()
+    )
     try:
         yield server
     finally:

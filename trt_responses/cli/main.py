@@ -6,6 +6,7 @@ Decides nothing; the engine commands are in `cli/engine.py`, those of keys in `c
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,7 @@ def _serve(options: argparse.Namespace) -> int:
         engines_dir=options.engines_dir,
     )
     settings.check_exposure()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
     if settings.engine == DEMO_ONNX:
         prepare_demo_onnx(settings)
     elif _serves_demo(settings):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.errors import ApiError
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.response.accepted import Accepted
+    from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.log.entries import Spelling
     from trt_responses.response.log.item_events import Callee
     from trt_responses.response.log.machine import Mint
@@ -52,11 +53,11 @@ logger = logging.getLogger(__name__)
 class Runs:
     """Starts runs, knows those that are going on, and ends them when the server must."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
         self._parts = parts
+        self._lifecycle = lifecycle
         self._running: set[Run] = set()
         self._starting = 0
-        self.draining = False
 
     def __len__(self) -> int:
         return self._starting + len(self._running)
@@ -175,8 +176,7 @@ class Runs:
             run.fail(error)
 
     def _admit(self) -> None:
-        if self.draining:
-            raise EngineUnavailable("The server is shutting down.", retry_after_s=5)
+        self._lifecycle.check_takes_work()
         if not (health := self._parts.engine.health()).ready:
             reason = (health.reason or "it is starting").removesuffix(".")
             raise EngineUnavailable(f"The engine is not ready: {reason}.", retry_after_s=5)

@@ -1,7 +1,8 @@
 """The server: the app under uvicorn, which says where it listens and ends in order.
 
-The order of an end: refuse new work, let running work go on until the deadline, fail what is left,
-then close. Knows the app's runs; knows no request.
+The order of an end: serve on while proxies learn of it, refuse new work, let running work go on
+until the deadline, fail what is left, flush the history, stop the engine, close the sockets.
+Knows the app's life; knows no request.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import shlex
 import signal
 import socket
@@ -18,89 +20,144 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from trt_responses.app import create_app, mint
-from trt_responses.errors import ApiError, StartupError
+from trt_responses.errors import StartupError
+from trt_responses.serve.drain import Drain
 from trt_responses.serve.protocol import protocol
+from trt_responses.serve.systemd import Notifier, handed_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from types import FrameType
 
     from fastapi import FastAPI
 
-    from trt_responses.engine.base import Health
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.health import Health
+    from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 CLOSING_S = 5
 """What connections get, after the last run has ended, to take the last bytes."""
+LAST_ACCEPT_S = 0.1
+"""What has been sent by clients when the socket closes is still answered so long."""
+ABANDON_S = 1.5
+"""What a start gets to end when it is told to stop; then the process ends as it is."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with a line on stdout when it is up and a drain when it goes down."""
+    """uvicorn's server, which listens before the engine is loaded and stops listening last.
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    uvicorn is told of no lifespan: the app's life is a task beside the connections, so that they
+    are answered while it starts and ends.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings, notifier: Notifier | None = None) -> None:
         super().__init__(_config(app, settings))
-        self._runs: Runs = app.state.runs
-        self._health: Callable[[], Health] = app.state.engine.health
-        self._drain_s = settings.drain_s
         self._app = app
+        self._lifecycle: Lifecycle = app.state.lifecycle
+        self._health: Health = app.state.health
+        self._drain = Drain(self._lifecycle, app.state.runs, drain_s=settings.drain_s)
+        self._linger_s = settings.linger_s
+        self._notifier = notifier or Notifier({})
+        self._life: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
         self.lost: str | None = None
         """Why the engine is beyond recovery, if it is."""
-
-    async def on_tick(self, counter: int) -> bool:
-        """Called every tenth of a second: a process whose engine is lost ends, to be started
-        anew."""
-        health = self._health()
-        if not health.alive:
-            self.lost = health.reason or "it gave no reason"
-            return True
-        return await super().on_tick(counter)
+        self.fault: BaseException | None = None
+        """What ended the app's life before its time: a start that failed."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
-            print(_hello(self._app, self._base()), flush=True)
+        self._life = asyncio.create_task(self._live())
+
+    async def _live(self) -> None:
+        """The app's life, from its start to its end."""
+        async with self._app.router.lifespan_context(self._app):
+            if not self._lifecycle.draining:
+                base = self._base()
+                self._notifier.tell("READY=1", f"ready at {base}")
+                print(_hello(self._app, base), flush=True)
+            await self._ending.wait()
 
     def _base(self) -> str:
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: readiness goes at once. uvicorn would take a second one as an order to drop
+        everything."""
+        self._drain.begin(0.0 if sig == signal.SIGINT else self._linger_s)
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called every tenth of a second: whether it is time to end. A process whose engine is lost
+        ends, to be started anew."""
+        report = self._health()
+        if self._life is not None and self._life.done():
+            return True  # the start has failed
+        if report.state == "failed":
+            self.lost = report.reason or "it gave no reason"
+            self._lifecycle.fail(self.lost)
+            return True
+        return await super().on_tick(counter) or self._lifecycle.draining
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._runs.draining = True
-        stopped = ApiError("The server is being stopped and the response took too long.")
-        deadline = asyncio.get_running_loop().call_later(
-            self._drain_s, self._runs.fail_all, stopped
-        )
-        try:
-            await super().shutdown(sockets)
-        finally:
-            deadline.cancel()
+        """Finish the work, end the app's life, and close the sockets last."""
+        if not self._lifecycle.draining:
+            self._drain.begin(0.0)
+        self._notifier.tell("STOPPING=1", "stopping")
+        if self._lifecycle.was_ready:
+            await self._drain.finish()
+            await self._answered()
+        self._lifecycle.close()
+        await self._end_life()
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(LAST_ACCEPT_S)
+        await super().shutdown(sockets)
+
+    async def _answered(self) -> None:
+        """Until the requests that are being answered have been; others may come meanwhile."""
+        if tasks := set(self.server_state.tasks):
+            await asyncio.wait(tasks, timeout=CLOSING_S)
+
+    async def _end_life(self) -> None:
+        """The history is flushed and the engine stopped. A start is cut short: one that does not
+        hear of it, since its thread is loading, is left to the end of the process."""
+        assert self._life is not None
+        self._ending.set()
+        if not self._lifecycle.was_ready:
+            self._life.cancel()
+            await asyncio.wait((self._life,), timeout=ABANDON_S)
+            if not self._life.done():
+                logger.warning("the engine is still being loaded; ending without it")
+                os._exit(0)
+        await asyncio.wait((self._life,))
+        if not self._life.cancelled():
+            self.fault = self._life.exception()
 
 
 def serve(settings: Settings) -> int:
     """Serve until told to stop; the exit status. A start that fails says why in one sentence."""
     settings.check_exposure()
-    with bound(settings) as address:
-        return _serve(settings, address)
-
-
-def _serve(settings: Settings, address: socket.socket) -> int:
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(message)s")
-    app = create_app(_lasting(settings))
-    server = Server(app, settings)
-    logging.getLogger("uvicorn.error").addFilter(_without_traceback)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        server.run(sockets=[address])
+        with handed_socket() or bound(settings) as address:
+            _serve(settings, address)
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
-        return 0
-    except SystemExit:  # its way out of a start that failed
-        if app.state.startup_error is None:
-            raise
-    if app.state.startup_error is not None:
-        raise app.state.startup_error
+        pass
+    return 0
+
+
+def _serve(settings: Settings, address: socket.socket) -> None:
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(message)s")
+    server = Server(create_app(_lasting(settings)), settings, Notifier())
+    server.run(sockets=[address])
+    if server.fault is not None:
+        raise server.fault
     if server.lost is not None:
         raise StartupError(f"The engine is lost and the server has ended: {server.lost}")
-    return 0 if server.started else 1
 
 
 def _lasting(settings: Settings) -> Settings:
@@ -148,8 +205,8 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=False,
         server_header=False,
-        lifespan="on",
-        timeout_graceful_shutdown=int(settings.drain_s) + CLOSING_S,
+        lifespan="off",
+        timeout_graceful_shutdown=CLOSING_S,
     )
 
 
@@ -159,9 +216,3 @@ def _hello(app: FastAPI, base: str) -> str:
         f"{base} is ready; try: "
         f"curl -s {base}/v1/responses -H 'content-type: application/json' -d {body}"
     )
-
-
-def _without_traceback(record: logging.LogRecord) -> bool:
-    """A log filter: a start that fails is told in one sentence by `serve`'s caller, not as a
-    stack."""
-    return not (record.exc_info or "Traceback" in record.getMessage())

@@ -114,5 +114,9 @@ def json_reply(body: bytes, headers: dict[str, str], status: int = 200) -> Respo
 def fault(error: ApiError, headers: dict[str, str]) -> Response:
     """The reply with which an error is told: its status, and a body in the API's shape."""
     if error.retry_after_s is not None:
-        headers = {**headers, "retry-after": str(error.retry_after_s)}
+        headers = {
+            **headers,
+            "retry-after": str(error.retry_after_s),
+            "x-should-retry": "true",
+        }
     return json_reply(orjson.dumps({"error": error_body(error)}), headers, error.status)

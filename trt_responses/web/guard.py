@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from trt_responses.access.keys import KeyRing
+    from trt_responses.response.lifecycle import Lifecycle
 
 ANYONE = ""
 """The owner of everything on a server without keys."""
@@ -26,16 +27,28 @@ ANYONE = ""
 class Guard:
     """Lets a request in when its host and its origin are allowed and its key is known."""
 
-    def __init__(self, *, hosts: Iterable[str], origins: Iterable[str], keys: KeyRing) -> None:
+    def __init__(
+        self,
+        *,
+        hosts: Iterable[str],
+        origins: Iterable[str],
+        keys: KeyRing,
+        lifecycle: Lifecycle | None = None,
+    ) -> None:
+        """With a `lifecycle`, requests are let in only while the server is open."""
         self._hosts = frozenset(map(str.lower, hosts))
         self._origins = Origins(origins)
         self._keys = keys
+        self._lifecycle = lifecycle
 
     def owner(self, request: Request) -> str:
         """The owner that the request speaks for, or the reason why it may not."""
         self._check_host(request)
         self._check_origin(request)
-        return self._check_key(request)
+        owner = self._check_key(request)
+        if self._lifecycle is not None:
+            self._lifecycle.check_open()
+        return owner
 
     def _check_host(self, request: Request) -> None:
         host = _host(request)

@@ -13,17 +13,20 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.wire.dialect import Dialect
 
 DIALECT_HEADER = b"x-trt-dialect"
 
+CLOSE = {"connection": "close"}
 NAMED, NAMED_CHARS = 32, 64
 """How many names stand in a header, and how many characters of each."""
 
 EXPOSED = ", ".join(
     (
-        *("x-request-id", "openai-processing-ms", "retry-after", "x-trt-dropped-tools"),
-        *("x-trt-idempotent-replay", "x-trt-ignored", "x-trt-schema-left", "x-trt-truncated"),
+        *("x-request-id", "openai-processing-ms", "retry-after", "x-should-retry"),
+        *("x-trt-dropped-tools", "x-trt-idempotent-replay", "x-trt-ignored"),
+        *("x-trt-schema-left", "x-trt-truncated"),
     )
 )
 """Headers of our replies that a page of another origin may read."""
@@ -63,18 +66,25 @@ def origin_refused(origin: str) -> Forbidden:
 class ReplyHeaders:
     """The headers of every reply."""
 
-    def __init__(self, clock_ns: Callable[[], int], origins: Origins) -> None:
+    def __init__(
+        self, clock_ns: Callable[[], int], origins: Origins, lifecycle: Lifecycle | None = None
+    ) -> None:
+        """With a `lifecycle`, clients of a draining server are told that the connection closes, so
+        that they go elsewhere with the next request."""
         self._clock_ns = clock_ns
         self._origins = origins
+        self._lifecycle = lifecycle
 
     def __call__(self, request: Request) -> dict[str, str]:
         state = request.scope.get("state", {})
         spent_ms = (self._clock_ns() - state.get("arrival_ns", self._clock_ns())) // 1_000_000
+        closing = self._lifecycle is not None and self._lifecycle.draining
         return {
             "x-request-id": state.get("request_id", ""),
             "openai-processing-ms": str(spent_ms),
             "cache-control": "no-store",
             **self._origins.reply_headers(request),
+            **(CLOSE if closing else {}),
         }
 
 

@@ -42,7 +42,7 @@ OVERRIDDEN = {
         *("on_message_complete", "on_response_complete", "send_400_response"),
     },
     Flow: {"__init__", "resume_reading"},
-    Server: {"__init__", "on_tick", "shutdown", "startup"},
+    Server: {"__init__", "handle_exit", "on_tick", "shutdown", "startup"},
 }
 """Methods of uvicorn's that ours take the place of, or come before."""
 BASES = {
@@ -86,7 +86,9 @@ def _parameters(method: Callable[..., object]) -> list[str]:
         (httptools_impl.HttpToolsProtocol, CONNECTION - {"answered"}),
         (httptools_impl.RequestResponseCycle, CYCLE),
         (flow_control.FlowControl, FLOW),
-        (uvicorn.Server, {"servers", "started"}),
+        (uvicorn.Server, {"server_state", "servers", "should_exit"}),
+        (uvicorn.server.ServerState, {"tasks"}),
+        (uvicorn.Server, {"started"}),
     ],
 )
 def test_what_ours_read_and_set_is_there(kind: type, names: set[str]) -> None:

@@ -57,7 +57,8 @@ CALLS = {
     *{("/v1/responses/{response_id}", "get"), ("/v1/responses/{response_id}", "delete")},
     *{("/v1/responses/{response_id}/cancel", "post"), ("/v1/models/{model}", "get")},
     *{("/v1/responses/{response_id}/input_items", "get"), ("/v1/fields", "get")},
-    *{("/metrics", "get"), ("/health/live", "get"), ("/health/ready", "get")},
+    *{("/metrics", "get"), ("/health", "get"), ("/health/live", "get"), ("/health/ready", "get")},
+    *{("/v1/health/live", "get"), ("/v1/health/ready", "get")},
 }
 
 

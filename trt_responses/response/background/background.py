@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.errors import ApiError, Overloaded
+from trt_responses.errors import ApiError, Overloaded, ServerShutdown
 from trt_responses.response.ending import ending
 from trt_responses.response.log.entries import ResponsesSpelling
 from trt_responses.response.log.log import Cursor
@@ -79,9 +79,8 @@ class Background:
         making = [kept.making for kept in self._kept.values() if kept.making is not None]
         if making and drain_s > 0:
             await asyncio.wait(making, timeout=drain_s)
-        stopped = ApiError("The server was stopped before the response was done.")
         for kept in tuple(self._kept.values()):
-            kept.run.fail(stopped)
+            kept.run.fail(ServerShutdown())
 
     async def start(
         self, accepted: Accepted, *, owner: str, arrival_ns: int, dialect: Dialect

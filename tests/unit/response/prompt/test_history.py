@@ -29,6 +29,7 @@ from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
+from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.output_blocks import output_blocks
 from trt_responses.response.parts import Parts
 from trt_responses.response.runs import Runs
@@ -141,6 +142,12 @@ def test_what_was_written_by_the_rules_is_stored_id_by_id(
 # --- the next prompt --------------------------------------------------------------------------
 
 
+def ready() -> Lifecycle:
+    lifecycle = Lifecycle()
+    lifecycle.ready()
+    return lifecycle
+
+
 class Conversation:
     """Requests one after another, each answered with what a test wrote."""
 
@@ -169,7 +176,8 @@ class Conversation:
                 today=lambda: next(self.dates),
                 clock_s=lambda: 1_700_000_000.0,
                 clock_ns=lambda: 0,
-            )
+            ),
+            ready(),
         )
 
     async def start(self, owner: str = "ann", **body: object) -> Run:

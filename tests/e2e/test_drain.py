@@ -1,0 +1,213 @@
+"""A server that is told to stop, step by step: who is still answered, and what with.
+
+The linger and the deadline are hours long here and are ended by hand; signals and clocks are real
+in `test_lifecycle.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+import pytest
+
+from tests.support.asgi import asked, events_of, until
+from tests.support.raw_http import Wire
+from tests.support.served import ANSWER, SETTINGS, STALLED, script
+from tests.support.serving import Address, our_server
+from trt_responses.app import create_app
+from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.errors import StartupError
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from trt_responses.serve.server import Server
+
+HOURS = {"linger_s": 3600.0, "drain_s": 3600.0}
+
+
+def address_of(server: Server) -> Address:
+    return Address(*server.servers[0].sockets[0].getsockname()[:2])
+
+
+def client_of(server: Server) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=address_of(server).url, timeout=300, trust_env=False)
+
+
+class Loading(ScriptedEngine):
+    """Its start goes on until the test says so."""
+
+    loaded: asyncio.Event
+    stopped = False
+
+    async def start(self) -> None:
+        self.loaded = asyncio.Event()
+        await self.loaded.wait()
+        await super().start()
+
+    async def stop(self, deadline_s: float) -> None:
+        self.stopped = True
+        await super().stop(deadline_s)
+
+
+def test_the_socket_listens_while_the_engine_is_loaded() -> None:
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0)
+        engine = Loading([script(ANSWER)])
+        app = create_app(settings, engine=engine)
+        async with our_server(app, settings, ready=False) as server, client_of(server) as client:
+            await until(lambda: app.state.lifecycle.reason == "loading the engine")
+            for method, path in (
+                *(("POST", "/v1/responses"), ("POST", "/v1/chat/completions")),
+                *(("GET", "/v1/responses/resp_1"), ("GET", "/v1/models")),
+            ):
+                reply = await client.request(method, path, json=asked())
+                assert (reply.status_code, reply.json()["error"]["code"]) == (503, "starting")
+                assert "loading the engine" in reply.json()["error"]["message"]
+                assert reply.headers["x-should-retry"] == "true"
+                assert int(reply.headers["retry-after"]) in range(1, 6)
+            whole = await client.get("/health")
+            assert (whole.status_code, whole.json()["state"]) == (503, "starting")
+            assert (await client.get("/health/live")).status_code == 200
+            assert (await client.get("/v1/health/ready")).status_code == 503
+            assert (await client.get("/metrics")).status_code == 200
+            engine.loaded.set()
+            await until(lambda: app.state.lifecycle.state == "ready")
+            assert (await client.get("/v1/health/ready")).status_code == 200
+            assert (await client.post("/v1/responses", json=asked())).status_code == 200
+
+    asyncio.run(story())
+
+
+def test_a_server_that_is_stopped_while_it_loads_ends_at_once_and_stops_the_engine() -> None:
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, **HOURS)
+        engine = Loading([script(ANSWER)])
+        app = create_app(settings, engine=engine)
+        async with our_server(app, settings, ready=False) as server:
+            await until(lambda: app.state.lifecycle.reason == "loading the engine")
+        assert engine.stopped
+        assert server.fault is None
+
+    asyncio.run(story())
+
+
+def test_a_start_that_fails_ends_the_server_with_the_reason() -> None:
+    class Broken(ScriptedEngine):
+        async def start(self) -> None:
+            raise StartupError("No card is in the slot.")
+
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, **HOURS)
+        app = create_app(settings, engine=Broken([script(ANSWER)]))
+        async with our_server(app, settings, ready=False) as server:
+            await until(lambda: server.fault is not None)
+        assert str(server.fault) == "No card is in the slot."
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+def test_a_drain_serves_everything_then_what_runs_then_nothing(stream: bool) -> None:
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, **HOURS)
+        engine = ScriptedEngine([script(ANSWER)], clock=StepClock.manual(settle_turns=40))
+        app = create_app(settings, engine=engine)
+        life = app.state.lifecycle
+        async with our_server(app, settings) as server, client_of(server) as client:
+
+            async def ask() -> httpx.Response:
+                return await client.post("/v1/responses", json=asked(stream=stream))
+
+            async def finished(call: asyncio.Task[httpx.Response]) -> httpx.Response:
+                while not call.done():
+                    await engine.clock.step()
+                    await asyncio.sleep(0.001)
+                return call.result()
+
+            stored = await finished(asyncio.create_task(ask()))
+            assert "connection" not in stored.headers
+            response_id = (
+                events_of(stored.content)[-1]["response"]["id"] if stream else stored.json()["id"]
+            )
+            before = asyncio.create_task(ask())
+            await until(lambda: len(engine.requests) == 2)
+
+            life.drain(settings.linger_s)
+            assert (await client.get("/health/ready")).status_code == 503
+            assert (await client.get("/health/live")).status_code == 200
+            during = asyncio.create_task(ask())  # proxies learn late, and still send
+            await until(lambda: len(engine.requests) == 3)
+
+            life.drain(0)
+            refused = await ask()
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "server_draining"
+            assert refused.headers["connection"] == "close"
+            assert refused.headers["x-should-retry"] == "true"
+            assert int(refused.headers["retry-after"]) in range(1, 6)
+            chat = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
+            refused = await client.post("/v1/chat/completions", json=chat)
+            assert refused.json()["error"]["code"] == "server_draining"
+            found = await client.get(f"/v1/responses/{response_id}")
+            assert (found.status_code, found.headers["connection"]) == (200, "close")
+            assert (await client.delete(f"/v1/responses/{response_id}")).status_code == 200
+            assert (await client.get("/metrics")).status_code == 200
+
+            for call in (before, during):
+                reply = await finished(call)
+                assert reply.status_code == 200
+                if stream:
+                    assert events_of(reply.content)[-1]["type"] == "response.completed"
+        assert life.draining
+
+    asyncio.run(story())
+
+
+def test_connections_are_taken_until_the_last_stream_has_ended() -> None:
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, **HOURS)
+        engine = ScriptedEngine([script(ANSWER)], clock=StepClock.manual(settle_turns=40))
+        app = create_app(settings, engine=engine)
+        async with our_server(app, settings) as server:
+            address = address_of(server)
+            async with Wire.to(address) as wire:
+                wire.ask(stream=True)
+                assert await wire.status() == 200
+                body = asyncio.create_task(wire.chunks())
+                await until(lambda: bool(engine.requests))
+                app.state.lifecycle.drain(0)
+                while not body.done():
+                    async with Wire.to(address) as late:
+                        late.ask()
+                        assert await late.status() == 503
+                    await engine.clock.step()
+                assert events_of(body.result())[-1]["type"] == "response.completed"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+def test_what_runs_at_the_deadline_fails_with_its_code(stream: bool) -> None:
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, linger_s=0, drain_s=0)
+        engine = ScriptedEngine([STALLED])
+        app = create_app(settings, engine=engine)
+        async with our_server(app, settings) as server, client_of(server) as client:
+            body = asked(stream=stream)
+            call = asyncio.create_task(client.post("/v1/responses", json=body))
+            await until(lambda: bool(engine.requests))
+            app.state.lifecycle.drain(0)
+            reply = await call
+            if stream:
+                error, failed = events_of(reply.content)[-2:]
+                assert (error["type"], error["code"]) == ("error", "server_shutdown")
+                assert failed["response"]["status"] == "failed"
+                assert "was stopped" in failed["response"]["error"]["message"]
+            else:
+                assert (reply.status_code, reply.json()["error"]["code"]) == (
+                    *(500, "server_shutdown"),
+                )
+
+    asyncio.run(story())

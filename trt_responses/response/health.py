@@ -1,0 +1,72 @@
+"""How a server is: the one function behind every health route.
+
+Knows the server's way, its engine and its runs; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.response.lifecycle import Lifecycle, State
+    from trt_responses.response.runs import Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`live`: leave the process alone. `ready`: send it work."""
+
+    state: State
+    live: bool
+    ready: bool
+    reason: str | None
+    """Why it is not ready."""
+    since_s: float
+    """How long it has been in this state, or at this step of its start."""
+    engine_alive: bool
+    engine_ready: bool
+    last_progress_s: float
+    """Seconds since the engine made its last step, or answered at all."""
+    running: int
+    waiting: int
+
+
+class Health:
+    """Asks everybody how they are. Neither load nor a drain makes a server less alive."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        engine: Engine,
+        runs: Runs,
+        *,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._engine = engine
+        self._runs = runs
+        self._clock_ns = clock_ns
+
+    def __call__(self) -> Report:
+        life, engine = self._lifecycle, self._engine.health()
+        lost = life.state != "starting" and not engine.alive
+        state: State = "failed" if lost else life.state
+        ready = state == "ready" and engine.ready
+        running = min(len(self._runs), self._engine.limits().max_batch) if ready else 0
+        return Report(
+            state=state,
+            live=state != "failed",
+            ready=ready,
+            reason=None if ready else life.reason or engine.reason or "the engine is not ready",
+            since_s=life.since_s,
+            engine_alive=engine.alive,
+            engine_ready=engine.ready,
+            last_progress_s=max(0, self._clock_ns() - engine.last_progress_ns) / 1e9,
+            running=running,
+            waiting=len(self._runs) - running,
+        )

@@ -1,0 +1,67 @@
+"""How a server's work comes to its end: all is served for a while, then what runs, then nothing.
+
+    signal ── linger ──> new responses refused ── drain ──> deadline: what runs fails ──> idle
+
+A second signal ends the linger and leaves a last moment for the rest. No wait for an end that is
+being stored is ever cut. Knows the server's way and its runs; knows no socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import ServerShutdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.response.lifecycle import Lifecycle
+    from trt_responses.response.runs import Runs
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.02
+"""Between two looks at whether all is done."""
+HURRY_S = 1.0
+"""What running responses still get after a second signal."""
+
+
+class Drain:
+    """One server's drain. It is begun once, and may be hurried."""
+
+    def __init__(self, lifecycle: Lifecycle, runs: Runs, *, drain_s: float) -> None:
+        self._lifecycle = lifecycle
+        self._runs = runs
+        self._drain_s = drain_s
+
+    def begin(self, linger_s: float) -> None:
+        """Serve on, for now; a second call is in a hurry. It may come from a signal's handler, in
+        the middle of anything, and so does no more than note it."""
+        if self._lifecycle.draining:
+            self._drain_s = min(self._drain_s, HURRY_S)
+            linger_s = 0.0
+        self._lifecycle.drain(linger_s)
+
+    async def finish(self) -> None:
+        """Returns when nothing runs any more, and every end is stored and told."""
+        logger.warning(
+            "stopping: all is served for %.3g s, and what runs by then for %.3g s more",
+            self._lifecycle.linger_left_s,
+            self._drain_s,
+        )
+        await _until(lambda: not self._lifecycle.linger_left_s)
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
+        await _until(lambda: not len(self._runs) or now_s() >= began_s + self._drain_s)
+        if left := len(self._runs):
+            logger.warning("%d responses are not done at the deadline, and fail", left)
+        while len(self._runs):  # one whose prompt is still being read begins and fails later
+            self._runs.fail_all(ServerShutdown())
+            await asyncio.sleep(LOOK_S)
+
+
+async def _until(claim: Callable[[], bool]) -> None:
+    while not claim():  # noqa: ASYNC110  # a signal's handler, which can wake nobody, may change it
+        await asyncio.sleep(LOOK_S)
