@@ -32,6 +32,7 @@ from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
 from trt_responses.telemetry.log import RunLog
 from trt_responses.telemetry.metrics import Metrics
+from trt_responses.telemetry.statistics import Statistics
 from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.arrival import Arrival
@@ -45,6 +46,7 @@ from trt_responses.web.guard import Guard
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
+from trt_responses.web.kserve import KServe
 from trt_responses.web.metrics import Counted, MetricsPage
 from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
@@ -112,6 +114,7 @@ class _Server:
     keys: KeyRing
     watched: WatchedKeys | None
     metrics: Metrics
+    statistics: Statistics
     token_gaps: TokenGaps
     lifecycle: Lifecycle
     runs: Runs
@@ -148,8 +151,9 @@ def _server(
         live_tokens=lambda: sum(run.tokens for run in runs.progress()),
     )
     token_gaps = TokenGaps(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
-    lifecycle = Lifecycle(time.monotonic)
-    runs = Runs(_parts(settings, engine, store, model, (RunLog(), metrics, token_gaps)), lifecycle)
+    statistics, lifecycle = Statistics(), Lifecycle(time.monotonic)
+    listeners = (RunLog(), metrics, token_gaps, statistics)
+    runs = Runs(_parts(settings, engine, store, model, listeners), lifecycle)
     health = Health(lifecycle, engine, runs, clock_ns=time.monotonic_ns)
     _read_state(metrics, health, watched)
     metrics.show_as(settings.metrics_names)
@@ -166,6 +170,7 @@ def _server(
         keys=keys,
         watched=watched,
         metrics=metrics,
+        statistics=statistics,
         token_gaps=token_gaps,
         lifecycle=lifecycle,
         runs=runs,
@@ -221,6 +226,18 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         retrieve=raw(stored.retrieve),
         chat=raw(chat.create),
     )
+    kserve = KServe(
+        runs,
+        server.health,
+        server.statistics,
+        about=server.about,
+        guard=guard,
+        keys=keys,
+        headers=headers,
+        stream_limits=stream_limits,
+        limits=_limits(settings),
+    )
+    app.router.routes.append(kserve.route())
     for cold in (
         stored,
         chat,

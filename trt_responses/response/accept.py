@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.choice import Mode
     from trt_responses.wire.choice import ToolChoice as AskedChoice
     from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.kserve import Parameters
     from trt_responses.wire.request import Request, TextFormat
 
 FORMAT = "text.format"
@@ -179,7 +180,9 @@ def _thought(effort: Effort | None, most: int | None) -> ThoughtBudget | None:
     return None if most is None else ThoughtBudget(most, "reasoning.max_tokens")
 
 
-def sampling_of(request: Request | ChatRequest, logprobs: int | None) -> GenerateOptions:
+def sampling_of(
+    request: Request | ChatRequest | Parameters, logprobs: int | None
+) -> GenerateOptions:
     """How tokens are drawn, with the default wherever the client said nothing."""
     return GenerateOptions(
         max_tokens=0,  # each segment brings its own budget and stop ids

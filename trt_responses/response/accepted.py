@@ -123,6 +123,10 @@ class Accepted:
     """Where in the request each item of the input stands; None: `input[…]`."""
     stop: Sequence[str] = ()
     """Texts of which the first ends the answer, and is not told."""
+    prompt_ids: Sequence[int] | None = None
+    """The whole prompt, of a client that renders it itself; `input` is empty then."""
+    begun: Sequence[int] = ()
+    """Ids with which the client has the answer begin; they follow the prompt."""
 
     @property
     def scored(self) -> bool:

@@ -115,7 +115,7 @@ class Runs:
             await parts.store.check()
         steering = await self._steering(accepted, owner)
         prompt = await prompt_of(accepted, parts, owner)
-        budget = self._budget(accepted, len(prompt.ids))
+        budget = self._budget(accepted, len(prompt.ids) + len(accepted.begun))
         parallel = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
         response = self._response(accepted, parallel)
         log = Log(response, dialect, spelling(response) if spelling else None)

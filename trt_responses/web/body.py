@@ -43,13 +43,20 @@ def check_json(request: Request) -> None:
 
 
 async def read_body(request: Request, limits: RequestLimits) -> bytes:
-    """The whole body, or a refusal as soon as it is known to be too large."""
-    too_large = f"{limits.body_bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)"
+    """The whole body of JSON, or a refusal as soon as it is known to be too large."""
+    body = await read_bytes(request, limits)
+    await check_values(body, limits)
+    return body
+
+
+async def read_bytes(request: Request, limits: RequestLimits) -> bytes:
+    """The whole body, whatever it is."""
+    most = f"{limits.body_bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)"
     declared = header(request, b"content-length") or ""
     if declared.isdecimal() and (
         len(declared) > LENGTH_DIGITS or int(declared) > limits.body_bytes
     ):
-        raise _too_large(too_large)
+        raise too_large(most)
     parts, size, more = [], 0, True
     while more:
         message = await request.receive()
@@ -58,13 +65,9 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limits.body_bytes:
-            raise _too_large(too_large)
+            raise too_large(most)
         more = message.get("more_body", False)
-    body = b"".join(parts)
-    if size > COUNTED_AT_ONCE:
-        await asyncio.sleep(0)
-    await _check_values(body, limits.body_values)
-    return body
+    return b"".join(parts)
 
 
 async def parsed(body: bytes, kind: type[R], limits: RequestLimits) -> R:
@@ -79,9 +82,12 @@ async def parsed(body: bytes, kind: type[R], limits: RequestLimits) -> R:
         await asyncio.sleep(0)
 
 
-async def _check_values(body: bytes, at_most: int) -> None:
+async def check_values(body: bytes, limits: RequestLimits) -> None:
     """Refuse a body of too many values. Those of texts count for nothing, but to tell them apart
     takes longer than to count all, which is enough for nearly every body."""
+    at_most = limits.body_values
+    if len(body) > COUNTED_AT_ONCE:
+        await asyncio.sleep(0)
     if _separators(body) <= at_most:
         return
     values = Values()
@@ -89,7 +95,7 @@ async def _check_values(body: bytes, at_most: int) -> None:
     for start in range(0, len(body), COUNTED_AT_ONCE):
         values.feed(body[start : start + COUNTED_AT_ONCE])
         if values.count > at_most:
-            raise _too_large(f"{at_most} values (TRT_RESPONSES_MAX_BODY_VALUES)")
+            raise too_large(f"{at_most} values (TRT_RESPONSES_MAX_BODY_VALUES)")
         await asyncio.sleep(0)
 
 
@@ -119,7 +125,7 @@ def _separators(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-def _too_large(bound: str) -> ApiError:
+def too_large(bound: str) -> ApiError:
     return ApiError(
         f"The body is larger than {bound}.",
         status=413,

@@ -56,7 +56,8 @@ class Counted:
 
     def _count(self, scope: Scope) -> None:
         state = scope["state"]
-        endpoint, status = scope["route"].path, state.get("status", CLIENT_LEFT)
+        route, status = scope.get("route"), state.get("status", CLIENT_LEFT)
+        endpoint = route.path if route else state.get("endpoint", UNKNOWN)
         self._metrics.request_ended(scope["method"], endpoint, status, _end(state.get("run")))
 
 

@@ -84,17 +84,23 @@ def call_of(item: OutputItem) -> Object | None:
             return None
 
 
+def text_of(output: Sequence[OutputItem]) -> str:
+    """All that the model said to its user: a preamble and an answer are one text."""
+    messages = (item for item in output if isinstance(item, OutputMessage))
+    return "".join(message.content[0].text for message in messages)
+
+
 def logprobs_of(entries: Sequence[TokenLogprob]) -> Object:
     return {"content": list(entries), "refusal": None}
 
 
 def _message(output: Sequence[OutputItem], *, thought: bool) -> Object:
-    """The response's items as one message. A preamble and an answer are one content."""
-    texts = [item.content[0].text for item in output if isinstance(item, OutputMessage)]
+    """The response's items as one message."""
+    text = text_of(output)
     calls = [call for item in output if (call := call_of(item)) is not None]
     message: Object = {
         "role": "assistant",
-        "content": "".join(texts) if texts or not calls else None,
+        "content": text if text or not calls else None,
         "refusal": None,
         "annotations": [],
     }

@@ -90,10 +90,7 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
 
     Raises an `InvalidRequest` that says where the first fault is, what was expected, and what came.
     """
-    try:
-        sent = from_json(body)
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not JSON: {error}.", code="invalid_json") from None
+    sent = json_of(body)
     if isinstance(sent, dict):
         limits.check(sent)
         if len(body) > SMALL_BYTES:
@@ -102,10 +99,18 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
     try:
         request = kind.model_validate(sent)
     except ValidationError as error:
-        raise _fault(error) from None
+        raise fault_of(error) from None
     if len(body) > SMALL_BYTES:
         yield
     return request
+
+
+def json_of(body: bytes) -> Any:
+    """The JSON that a body holds, as it is."""
+    try:
+        return from_json(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}.", code="invalid_json") from None
 
 
 def _lists(sent: dict[str, Any], lists: Lists) -> Steps:
@@ -140,12 +145,12 @@ def _read(value: Any, kind: TypeAdapter[Any], where: tuple[str | int, ...]) -> A
     try:
         return kind.validate_python(few_keys(value), strict=True)
     except ValidationError as error:
-        raise _fault(error, where) from None
+        raise fault_of(error, where) from None
     except PydanticCustomError as error:
         raise _wrong(place(where), error.message(), value) from None
 
 
-def _fault(error: ValidationError, where: tuple[str | int, ...] = ()) -> InvalidRequest:
+def fault_of(error: ValidationError, where: tuple[str | int, ...] = ()) -> InvalidRequest:
     """The first of the faults, which are as many as the fields of one object at most."""
     first = error.errors(include_url=False)[0]
     param = place((*where, *first["loc"]))

@@ -68,8 +68,9 @@ class SteeringPlan(Protocol):
 class Free:
     """Nothing is steered: one segment, to the model's own end."""
 
-    def __init__(self, max_tokens: int) -> None:
-        self._segment: Segment | None = Segment(max_tokens)
+    def __init__(self, max_tokens: int, begun: tuple[int, ...] = ()) -> None:
+        """`begun` is forced: what the client has the answer begin with."""
+        self._segment: Segment | None = Segment(max_tokens, forced=begun)
 
     def __str__(self) -> str:
         return "free"

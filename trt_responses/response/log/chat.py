@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.response.log.entries import TABLED, Deltas, ScoredDeltas
+from trt_responses.response.log.entries import TABLED, Deltas, ScoredDeltas, SilentDeltas
 from trt_responses.wire import events as e
 from trt_responses.wire.chat_output import call_of, chat_id, finish_of, logprobs_of, usage_of
 
@@ -73,7 +73,7 @@ class ChatSpelling:
                 return _ScoredChunks(first, template, head)
             return Deltas(first, template, head, TEXT_TAILS, lambda _: TEXT_TAIL)
         if isinstance(template, e.ReasoningTextDelta):
-            kind = _ThoughtChunks if self._thought else _SilentChunks
+            kind = _ThoughtChunks if self._thought else SilentDeltas
             head = self._delta_head(b'{"reasoning":"')
             return kind(first, template, head, TEXT_TAILS, lambda _: TEXT_TAIL)
         custom = isinstance(template, e.CustomToolCallInputDelta)
@@ -107,15 +107,6 @@ class _ThoughtChunks(Deltas):
     def frames(self, start: int) -> list[bytes]:
         between = b'","reasoning_content":"'
         return [self.head + piece + between + piece + TEXT_TAIL for piece in self.pieces[start:]]
-
-
-class _SilentChunks(Deltas):
-    """A thought that the client does not want to see."""
-
-    __slots__ = ()
-
-    def frames(self, start: int) -> list[bytes]:
-        return [b""] * (len(self.pieces) - start)
 
 
 class _ScoredChunks(ScoredDeltas):

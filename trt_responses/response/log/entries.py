@@ -156,6 +156,15 @@ class Deltas:
         return replace(self._template, delta=_text(self.pieces))
 
 
+class SilentDeltas(Deltas):
+    """Deltas of a text of which the stream says nothing."""
+
+    __slots__ = ()
+
+    def frames(self, start: int) -> list[bytes]:
+        return [b""] * (len(self.pieces) - start)
+
+
 class ScoredDeltas(Deltas):
     """Deltas of a text whose tokens are told with how likely they were: a tuple for each piece."""
 

@@ -5,6 +5,7 @@ Knows the store's seam and the renderer; knows no engine and no run.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import orjson
@@ -20,7 +21,6 @@ from trt_responses.response.prompt.truncation import truncated_places
 from trt_responses.response.steering.tools import shown
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Mapping, Sequence
 
     from trt_responses.harmony.write.preface import Effort as HarmonyEffort
@@ -57,6 +57,8 @@ class Prompt:
 
 
 async def prompt_of(accepted: Accepted, parts: Parts, owner: str) -> Prompt:
+    if accepted.prompt_ids is not None:
+        return Prompt(array("i", accepted.prompt_ids), (), 0, parts.today())
     context = parts.engine.limits().context_tokens
     prior = await prior_of(accepted.previous_response_id, parts.store, owner)
     turns = await parts.sealer.opened_turns(accepted.input, owner, parts.renderer.pause)

@@ -53,6 +53,8 @@ class SteeringRequest:
     thought: int | None
     left: tuple[Left, ...] = ()
     """What of the schemas is not followed."""
+    begun: tuple[int, ...] = ()
+    """What an answer that is not steered begins with."""
 
     def parallel_plan(self, tokens: int, recipients: Collection[str], most: int) -> SteeringPlan:
         """The same, with calls after the first. Where tools are chosen from, only those are."""
@@ -70,7 +72,7 @@ class SteeringRequest:
             return Steered(self.language, self.guides, self.headers, budget)
         if self.strict:
             return Watched(self.language, self.guides, self.strict, budget)
-        return Free(tokens)
+        return Free(tokens, self.begun)
 
 
 class Steering:
@@ -110,7 +112,9 @@ class Steering:
             what = "is shown to the model and not followed: this engine's guides read no Lark"
             raw = [tool for tool in accepted.tools if is_raw(tool)]
             left |= dict.fromkeys(Left(f"{tool.place}.format", what) for tool in raw)
-        wanted = SteeringRequest(self._language, guides, headers, strict, thought, tuple(left))
+        wanted = SteeringRequest(
+            self._language, guides, headers, strict, thought, tuple(left), tuple(accepted.begun)
+        )
         _refuse_unguided(wanted, accepted)
         return wanted
 

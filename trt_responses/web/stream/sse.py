@@ -44,12 +44,19 @@ class Stream:
     dropped, the run ends."""
 
     def __init__(
-        self, run: Run, runs: Runs, headers: dict[str, str], stream_limits: StreamLimits
+        self,
+        run: Run,
+        runs: Runs,
+        headers: dict[str, str],
+        stream_limits: StreamLimits,
+        last: Callable[[], bytes] = lambda: END_OF_STREAM,
     ) -> None:
+        """`last` writes what stands at the end of a stream that is whole."""
         self._run = run
         self._runs = runs
         self._headers = headers
         self._stream_limits = stream_limits
+        self._last = last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         leave = self._run.cancel
@@ -62,7 +69,7 @@ class Stream:
         finally:  # also when its reply could not even begin
             self._runs.release(self._run)
         if whole:
-            await send(DONE)
+            await send({"type": BODY, "body": self._last()})
 
 
 class Follow:

@@ -1,0 +1,388 @@
+"""`/v2`: KServe's protocol with Triton's extensions, for clients and probes of a Triton fleet.
+
+Errors are flat, `{"error": "text"}`, and success is exactly 200. Triton's own client sends no JSON
+content type, so none is asked for; Host, Origin and key are checked as everywhere. What changes the
+server, the control routes, needs an admin's key where keys are asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import zlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from trt_responses import __version__
+from trt_responses.errors import ApiError, EngineUnavailable, Forbidden, InvalidRequest, NotFound
+from trt_responses.response.accept_kserve import accept_kserve
+from trt_responses.response.log.kserve import KServeSpelling
+from trt_responses.web.body import check_values, read_body, read_bytes, too_large
+from trt_responses.web.endpoint import json_reply, note_status
+from trt_responses.web.guard import key_of
+from trt_responses.web.headers import header, ignored_header
+from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.wire import kserve as k
+from trt_responses.wire.chat_output import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from trt_responses.access.keys import KeyRing
+    from trt_responses.response.health import Health
+    from trt_responses.response.run import Run
+    from trt_responses.response.runs import Runs
+    from trt_responses.telemetry.statistics import Statistics
+    from trt_responses.web.guard import Guard
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.wire.limits import RequestLimits
+
+    Answer = Callable[[Request, re.Match[str]], Awaitable[ASGIApp]]
+
+logger = logging.getLogger(__name__)
+
+JSON_LENGTH = b"inference-header-content-length"
+EXTENSIONS = ("model_configuration", "binary_tensor_data", "parameters", "statistics", "logging")
+PLACES = {
+    "{health}": r"(?P<health>live|ready)",
+    "{model}": r"(?P<model>.+?)(?:/versions/(?P<version>[^/]+))?",
+    "{kind}": r"(?:system|cuda)",
+    "{rest}": ".+",
+}
+"""What stands in a path for what a client chose; a model's name may hold slashes."""
+LEVELS = ("log_info", "log_warning", "log_error")
+PACKAGE_LOG = logging.getLogger("trt_responses")
+
+
+class KServe:
+    """All routes of the protocol, as one raw ASGI app."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        health: Health,
+        statistics: Statistics,
+        *,
+        about: Mapping[str, Any],
+        guard: Guard,
+        keys: KeyRing,
+        headers: ReplyHeaders,
+        stream_limits: StreamLimits,
+        limits: RequestLimits,
+    ) -> None:
+        """`about` is what is served: the model, and the engine's kind and version."""
+        self._runs = runs
+        self._health = health
+        self._statistics = statistics
+        self._model: str = about["model"]
+        self._engine = about["engine"]
+        self._guard = guard
+        self._keys = keys
+        self._headers = headers
+        self._stream_limits = stream_limits
+        self._limits = limits
+        self._routes: dict[str, dict[str, Answer]] = {
+            "/v2": {"GET": self._server},
+            "/v2/health/{health}": {"GET": self._probe},
+            "/v2/models/stats": {"GET": self._all_stats},
+            "/v2/models/{model}/ready": {"GET": self._model_ready},
+            "/v2/models/{model}/config": {"GET": self._config},
+            "/v2/models/{model}/stats": {"GET": self._stats},
+            "/v2/models/{model}/infer": {"POST": self._infer},
+            "/v2/models/{model}/generate": {"POST": partial(self._generate, stream=False)},
+            "/v2/models/{model}/generate_stream": {"POST": partial(self._generate, stream=True)},
+            "/v2/trace/setting": {"GET": _lacks, "POST": _lacks},
+            "/v2/models/{model}/trace/setting": {"GET": _lacks, "POST": _lacks},
+            "/v2/{kind}sharedmemory/{rest}": {"GET": _lacks, "POST": _lacks},
+            "/v2/models/{model}": {"GET": self._metadata},
+            "/v2/repository/index": {"POST": self._index},
+            "/v2/repository/models/{model}/load": {"POST": self._load},
+            "/v2/repository/models/{model}/unload": {"POST": self._load},
+            "/v2/logging": {"GET": self._logging, "POST": self._set_logging},
+        }
+        self._patterns = {path: _pattern(path) for path in self._routes}
+
+    def route(self) -> Route:
+        """What lets a request in here, whatever follows `/v2`."""
+        return Route("/v2{rest:path}", self, include_in_schema=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            reply = await self._reply(request)
+        except ClientDisconnect:
+            return
+        except Exception as error:  # no headers have gone, so that the client can be told
+            reply = _fault(error, request, self._headers(request))
+        note_status(request, reply)
+        await reply(scope, receive, send)
+
+    async def _reply(self, request: Request) -> ASGIApp:
+        method, state = request.method, request.scope["state"]
+        for path, answers in self._routes.items():
+            if (found := self._patterns[path].fullmatch(request.scope["path"])) is None:
+                continue
+            state["endpoint"] = path
+            if (answer := answers.get("GET" if method == "HEAD" else method)) is None:
+                allowed = {"allow": ", ".join(answers)}
+                return _refusal("Method Not Allowed", 405, self._headers(request) | allowed)
+            if answer not in (self._probe, self._model_ready):
+                state["owner"] = self._guard.owner(request)
+            return await answer(request, found)
+        raise NotFound("Not Found")
+
+    # --- what is asked of the server ----------------------------------------------------------
+
+    async def _server(self, request: Request, _: re.Match[str]) -> ASGIApp:
+        body = {"name": "trt_responses", "version": __version__, "extensions": EXTENSIONS}
+        return self._json(request, body)
+
+    async def _probe(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        report = self._health()
+        good = report.live if found["health"] == "live" else report.ready
+        return Response(status_code=200 if good else 400, headers=self._headers(request))
+
+    async def _index(self, request: Request, _: re.Match[str]) -> ASGIApp:
+        sent = orjson.loads(await read_body(request, self._limits) or b"{}")
+        report = self._health()
+        if isinstance(sent, dict) and sent.get("ready") and not report.ready:
+            return self._json(request, [])
+        entry = {"name": self._model, "version": k.VERSION}
+        state = "READY" if report.ready else "UNAVAILABLE"
+        why = {} if report.reason is None else {"reason": report.reason}
+        return self._json(request, [entry | {"state": state} | why])
+
+    async def _load(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._check_admin(request)
+        raise EngineUnavailable(
+            f"explicit model load / unload is not allowed: this server serves '{self._model}' "
+            "from its start to its end"
+        )
+
+    async def _logging(self, request: Request, _: re.Match[str]) -> ASGIApp:
+        level = PACKAGE_LOG.getEffectiveLevel()
+        told = {
+            name: level <= number
+            for name, number in zip(
+                LEVELS, (logging.INFO, logging.WARNING, logging.ERROR), strict=True
+            )
+        }
+        verbose = int(level <= logging.DEBUG)
+        body = {"log_file": "", **told, "log_verbose_level": verbose, "log_format": "default"}
+        return self._json(request, body)
+
+    async def _set_logging(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        """Set the least level that is logged: a log without its errors, but with its warnings, is
+        one with both."""
+        self._check_admin(request)
+        PACKAGE_LOG.setLevel(_level_of(await read_body(request, self._limits), PACKAGE_LOG))
+        return await self._logging(request, found)
+
+    def _check_admin(self, request: Request) -> None:
+        if self._keys.asked and not self._keys.is_admin(key_of(request)):
+            raise Forbidden("this needs the key of an admin")
+
+    # --- what is asked of the model -----------------------------------------------------------
+
+    def _check_model(self, found: re.Match[str]) -> None:
+        if found["model"] != self._model:
+            name = found["model"]
+            raise InvalidRequest(f"Request for unknown model: '{name:.100}' is not found")
+        if found["version"] not in (None, k.VERSION):
+            raise NotFound(
+                f"Request for unknown model: '{self._model}' version {found['version']:.20} is "
+                "not found"
+            )
+
+    async def _metadata(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._check_model(found)
+        return self._json(request, k.metadata(self._model))
+
+    async def _config(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._check_model(found)
+        return self._json(request, k.config(self._model, self._engine))
+
+    async def _model_ready(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._check_model(found)
+        if not self._health().ready:
+            raise InvalidRequest("Model version not ready")
+        return Response(headers=self._headers(request))
+
+    async def _stats(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._check_model(found)
+        return await self._all_stats(request, found)
+
+    async def _all_stats(self, request: Request, _: re.Match[str]) -> ASGIApp:
+        stats = self._statistics.of(self._model, k.VERSION)
+        return self._json(request, {"model_stats": [stats]})
+
+    async def _generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
+        self._check_model(found)
+        wanted = k.generate_request(await read_body(request, self._limits))
+        shared = k.generated(self._model, wanted, {})
+        run, begun = await self._start(request, wanted, shared if stream else None)
+        told = ignored_header(sorted(wanted.parameters.model_extra or ()))
+        if stream:
+            return Stream(
+                run,
+                self._runs,
+                self._headers(request) | told,
+                self._stream_limits,
+                lambda: self._last_event(run, wanted, begun),
+            )
+        values = await self._made(request, run, begun)
+        body = k.generated(self._model, wanted, values)
+        return json_reply(body, self._headers(request) | told)
+
+    async def _infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._check_model(found)
+        wanted = await self._infer_request(request)
+        run, begun = await self._start(request, wanted, None)
+        values = await self._made(request, run, begun)
+        body, json_length = k.inferred(self._model, wanted, values)
+        told = self._headers(request) | ignored_header(sorted(wanted.parameters.model_extra or ()))
+        kind = "application/json"
+        if json_length is not None:
+            told[JSON_LENGTH.decode()] = str(json_length)
+            kind = "application/octet-stream"
+        coding = _reply_coding(header(request, b"accept-encoding") or "")
+        if coding:
+            body, told["content-encoding"] = _deflated(body, coding), coding
+        return Response(body, 200, told, media_type=kind)
+
+    async def _infer_request(self, request: Request) -> k.Wanted:
+        body = await read_bytes(request, self._limits)
+        if coding := header(request, b"content-encoding"):
+            body = _inflated(body, coding, self._limits.body_bytes)
+        asked = header(request, JSON_LENGTH)
+        if asked is not None and not (asked.isascii() and asked.isdecimal() and len(asked) < 12):
+            raise InvalidRequest(f"Inference-Header-Content-Length is no length: {asked!r:.40}")
+        json_length = None if asked is None else int(asked)
+        await check_values(body[:json_length], self._limits)
+        return k.infer_request(body, json_length)
+
+    async def _start(
+        self, request: Request, wanted: k.Wanted, shared: bytes | None
+    ) -> tuple[Run, int]:
+        """The run, and how many of its ids are the prompt's own."""
+        state, accepted = request.scope["state"], accept_kserve(wanted)
+        run = await self._runs.start(
+            accepted,
+            owner=state["owner"],
+            arrival_ns=state["arrival_ns"],
+            spelling=None if shared is None else lambda _: KServeSpelling(shared),
+        )
+        state["run"] = run  # for those who count how requests end
+        return run, len(accepted.begun)
+
+    async def _made(self, request: Request, run: Run, begun: int) -> dict[str, Any]:
+        """The outputs of a run that is waited for."""
+        with watched(run.cancel, request.receive):
+            last = await self._runs.make(run)
+        if last.status == "cancelled":
+            raise ClientDisconnect  # nobody is there to be told
+        if last.status == "failed":
+            raise run.error or ApiError("The response failed.")
+        return {"text_output": text_of(last.output)} | _ending(run, begun)
+
+    def _last_event(self, run: Run, wanted: k.Wanted, begun: int) -> bytes:
+        if run.log.response.status == "failed":
+            return b""  # it has been told
+        values = {"text_output": ""} | _ending(run, begun)
+        return b"data: %b\n\n" % k.generated(self._model, wanted, values)
+
+    def _json(self, request: Request, body: object) -> Response:
+        return json_reply(orjson.dumps(body), self._headers(request))
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    for place, pattern in PLACES.items():
+        path = path.replace(place, pattern)
+    return re.compile(path + "/?")
+
+
+def _ending(run: Run, begun: int) -> dict[str, Any]:
+    return {
+        "output_ids": list(run.reader.kept[begun:]),
+        "finish_reason": k.finish_reason(run.log.response),
+    }
+
+
+async def _lacks(request: Request, found: re.Match[str]) -> ASGIApp:
+    raise ApiError("this server has no trace settings and no shared memory", status=501)
+
+
+def _fault(error: Exception, request: Request, headers: dict[str, str]) -> Response:
+    if isinstance(error, ApiError):
+        if error.retry_after_s is not None:
+            headers = {**headers, "retry-after": str(error.retry_after_s)}
+        return _refusal(error.message, error.status, headers)
+    logger.error("%s %s broke", request.method, request.scope["path"], exc_info=error)
+    return _refusal(f"The server failed ({type(error).__name__}).", 500, headers)
+
+
+def _refusal(message: str, status: int, headers: dict[str, str]) -> Response:
+    return json_reply(orjson.dumps({"error": message}), headers, status)
+
+
+def _inflated(body: bytes, coding: str, at_most: int) -> bytes:
+    """A body without its compression, up to the bound of every body."""
+    windows = {"gzip": 31, "deflate": 15}
+    if (window := windows.get(coding.strip().lower())) is None:
+        raise InvalidRequest(f"Content-Encoding {coding!r:.40} is not known: use gzip or deflate")
+    inflater = zlib.decompressobj(window)
+    try:
+        whole = inflater.decompress(body, at_most + 1)
+    except zlib.error as error:
+        raise InvalidRequest(f"The body is no {coding:.40}: {error}") from None
+    if len(whole) > at_most:
+        raise too_large(f"{at_most} bytes (TRT_RESPONSES_MAX_BODY_BYTES)")
+    if not inflater.eof or inflater.unused_data:
+        raise InvalidRequest(f"The body is no {coding:.40} of one piece")
+    return whole
+
+
+def _reply_coding(accepted: str) -> str | None:
+    """The first coding that a client accepts and this server has."""
+    names = [part.partition(";")[0].strip().lower() for part in accepted.split(",")]
+    return next((name for name in names if name in ("gzip", "deflate")), None)
+
+
+def _deflated(body: bytes, coding: str) -> bytes:
+    deflater = zlib.compressobj(wbits=31 if coding == "gzip" else 15)
+    return deflater.compress(body) + deflater.flush()
+
+
+def _level_of(body: bytes, log: logging.Logger) -> int:
+    """The level that settings of a log ask for; what they do not name stays."""
+    try:
+        sent = orjson.loads(body)
+    except ValueError:
+        raise InvalidRequest("failed to parse the request JSON buffer") from None
+    known = {*LEVELS, "log_verbose_level", "log_file", "log_format"}
+    if not isinstance(sent, dict) or not known.issuperset(sent):
+        raise InvalidRequest(f"the settings of a log are {', '.join(sorted(known))}")
+    if sent.get("log_file") or sent.get("log_format", "default") != "default":
+        raise InvalidRequest("a client cannot set the file or the format of the log")
+    current = log.getEffectiveLevel()
+    verbose = sent.get("log_verbose_level", int(current <= logging.DEBUG))
+    if not isinstance(verbose, int):
+        raise InvalidRequest("log_verbose_level should be a number")
+    if verbose:
+        return logging.DEBUG
+    numbers = dict(zip(LEVELS, (logging.INFO, logging.WARNING, logging.ERROR), strict=True))
+    for name, number in numbers.items():
+        wanted = sent.get(name, current <= number)
+        if not isinstance(wanted, bool):
+            raise InvalidRequest(f"{name} should be true or false")
+        if wanted:
+            return number
+    return logging.CRITICAL
