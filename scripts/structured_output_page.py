@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.harmony.steer import plans
 from trt_responses.response import accept
-from trt_responses.schema import compile, matching, normalise, patterns
+from trt_responses.schema import compile, keywords, matching, normalise, numbers, patterns, values
 from trt_responses.schema.formats import EXPRESSIONS
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ time, in a thread, and owners take turns: nobody waits for another owner's line.
 
 BOUNDS: Mapping[str, int] = {
     "bytes of one schema": compile.MAX_BYTES,
-    "schemas in schemas": normalise.MAX_DEPTH,
-    "schemas in all": normalise.MAX_SCHEMAS,
-    "values of one `enum`": normalise.MAX_VALUES,
+    "schemas in schemas": keywords.MAX_DEPTH,
+    "schemas in all": keywords.MAX_SCHEMAS,
+    "values of one `enum`": values.MAX_VALUES,
     "members of one object that may be left out": normalise.MAX_OPTIONAL,
-    "`minLength`, `minItems`": normalise.MAX_REPEAT,
-    "`multipleOf`, without its point": normalise.LARGEST_STEP,
+    "`minLength`, `minItems`": numbers.MAX_REPEAT,
+    "`multipleOf`, without its point": numbers.LARGEST_STEP,
     "patterns that one text must match": normalise.MAX_CONJOINED,
     "characters of a pattern": patterns.MAX_CHARACTERS,
     "repeats in a pattern": patterns.MAX_REPEAT,

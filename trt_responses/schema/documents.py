@@ -8,7 +8,7 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-HOLDERS = ("$defs", "definitions", "properties", "patternProperties", "dependentSchemas")
+HOLDERS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """Keywords that hold schemas by name."""
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 SINGLE = (
@@ -22,6 +22,10 @@ def parts(schema: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for keyword in HOLDERS:
         if isinstance(held := schema.get(keyword), dict):
             yield from ((f"{keyword}.{name}", inner) for name, inner in held.items())
+    needs = schema.get("dependencies")
+    for name, inner in needs.items() if isinstance(needs, dict) else ():
+        if not isinstance(inner, list):  # of names
+            yield f"dependencies.{name}", inner
     for keyword in LISTS:
         if isinstance(held := schema.get(keyword), list):
             yield from ((f"{keyword}[{n}]", inner) for n, inner in enumerate(held))

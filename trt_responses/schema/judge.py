@@ -8,9 +8,11 @@ are judged as `formats.JUDGES` says; keywords that are unknown allow anything.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
+from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trt_responses.schema.documents import Document
@@ -18,7 +20,7 @@ from trt_responses.schema.formats import has_format
 from trt_responses.schema.refusals import Departure, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from trt_responses.schema.matching import Expressions
 
@@ -28,6 +30,31 @@ MAX_NESTED = 150
 """Values in values. Readers of JSON stop at some depth of their own."""
 
 Schema = dict[str, Any]
+
+
+Limit = tuple[str, Callable[[Fraction | int, Fraction], bool], str]
+LIMITS: Mapping[str, tuple[Limit, ...]] = {
+    "string": (
+        ("minLength", ge, "is shorter than {} characters"),
+        ("maxLength", le, "is longer than {} characters"),
+    ),
+    "number": (
+        ("minimum", ge, "is less than {}"),
+        ("maximum", le, "is more than {}"),
+        ("exclusiveMinimum", gt, "is not more than {}"),
+        ("exclusiveMaximum", lt, "is not less than {}"),
+        ("multipleOf", lambda value, step: not value % step, "is no multiple of {}"),
+    ),
+    "object": (
+        ("minProperties", ge, "has fewer than {} members"),
+        ("maxProperties", le, "has more than {} members"),
+    ),
+    "array": (
+        ("minItems", ge, "has fewer than {} elements"),
+        ("maxItems", le, "has more than {} elements"),
+    ),
+}
+"""Keywords that bound a number, or a length: how, and what is said of one that does not hold."""
 
 
 class Unreadable(ValueError):
@@ -166,7 +193,7 @@ class _Trial:
         elif isinstance(value, list):
             yield from self._elements(schema, value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield from self._number(schema, value)
+            yield from self._limits("number", schema, fraction(value), shown(value))
 
     def _combined(self, schema: Schema, value: Any) -> Iterator[Departure | None]:
         for part in schema.get("allOf", ()):
@@ -193,45 +220,29 @@ class _Trial:
             return self._departs("no alternative is allowed")
         return max(found, key=lambda departure: len(departure.path))
 
+    def _limits(
+        self, kind: str, schema: Schema, measure: Fraction | int, shown: str
+    ) -> Iterator[Departure | None]:
+        for keyword, holds, why in LIMITS[kind]:
+            limit = schema.get(keyword)
+            if limit is True:  # older drafts: the bound beside it is excluded
+                limit = schema.get(keyword.removeprefix("exclusive").lower())
+            if _is_number(limit) and not holds(measure, fraction(limit)):
+                yield self._departs(f"{shown} {why.format(limit)}")
+
     def _text(self, schema: Schema, value: str) -> Iterator[Departure | None]:
-        if len(value) < schema.get("minLength", 0):
-            yield self._departs(f"{_told(value)} is shorter than {schema['minLength']} characters")
-        if (most := schema.get("maxLength")) is not None and len(value) > most:
-            yield self._departs(f"{_told(value)} is longer than {most} characters")
+        yield from self._limits("string", schema, len(value), _told(value))
         if "pattern" in schema and not self._judge.matches(schema["pattern"], value):
             yield self._departs(f"{_told(value)} does not match {shown(schema['pattern'])}")
         if isinstance(name := schema.get("format"), str) and not has_format(value, name):
             yield self._departs(f"{_told(value)} is no {name}")
-
-    def _number(self, schema: Schema, value: float) -> Iterator[Departure | None]:
-        exact = fraction(value)
-        low, high = schema.get("minimum"), schema.get("maximum")
-        above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-        if above is True:
-            low, above = None, low
-        if below is True:
-            high, below = None, high
-        if _is_number(low) and exact < fraction(low):
-            yield self._departs(f"{shown(value)} is less than {low}")
-        if _is_number(high) and exact > fraction(high):
-            yield self._departs(f"{shown(value)} is more than {high}")
-        if _is_number(above) and exact <= fraction(above):
-            yield self._departs(f"{shown(value)} is not more than {above}")
-        if _is_number(below) and exact >= fraction(below):
-            yield self._departs(f"{shown(value)} is not less than {below}")
-        step = schema.get("multipleOf")
-        if _is_number(step) and step > 0 and exact % fraction(step):
-            yield self._departs(f"{shown(value)} is no multiple of {step}")
 
     def _members(self, schema: Schema, value: dict[str, Any]) -> Iterator[Departure | None]:
         required = schema.get("required")
         for name in required if isinstance(required, list) else ():
             if name not in value:
                 yield self._departs(f"{shown(name)!r} is missing")
-        if len(value) < schema.get("minProperties", 0):
-            yield self._departs(f"it has fewer than {schema['minProperties']} members")
-        if (most := schema.get("maxProperties")) is not None and len(value) > most:
-            yield self._departs(f"it has more than {most} members")
+        yield from self._limits("object", schema, len(value), "it")
         listed, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
         rest = schema.get("additionalProperties", True)
         for name, inner in value.items():
@@ -255,10 +266,7 @@ class _Trial:
                     yield self._departs(f"{shown(name)!r} needs {shown(missing[0])!r}")
 
     def _elements(self, schema: Schema, value: list[Any]) -> Iterator[Departure | None]:
-        if len(value) < schema.get("minItems", 0):
-            yield self._departs(f"it has fewer than {schema['minItems']} elements")
-        if (most := schema.get("maxItems")) is not None and len(value) > most:
-            yield self._departs(f"it has more than {most} elements")
+        yield from self._limits("array", schema, len(value), "it")
         first, rest = tuple_of(schema)
         for place, inner in enumerate(value):
             yield self._inside(place, first[place] if place < len(first) else rest, inner)
@@ -268,7 +276,8 @@ class _Trial:
                 yield self._departs("it holds an element twice ('uniqueItems')")
         if "contains" in schema:
             fits = sum(self.follow(schema["contains"], inner) is None for inner in value)
-            if not schema.get("minContains", 1) <= fits <= schema.get("maxContains", len(value)):
+            least, most = schema.get("minContains"), schema.get("maxContains")
+            if fits < (1 if least is None else least) or fits > (fits if most is None else most):
                 yield self._departs("its elements are not those that 'contains' asks for")
 
 

@@ -6,6 +6,8 @@ limits keeps one that is too large from being made.
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ from trt_responses.schema.patterns import PatternFault, translate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from trt_responses.schema.patterns import Translated
 
 BLANKS = 32
 """White space in a row between two marks. Our own guides write none, other engines' may."""
@@ -104,53 +108,53 @@ def json_grammar(schema: Mapping[str, object]) -> str:
     return f"%llguidance {{}}\nstart: %json {orjson.dumps({**schema, **blanks}).decode()}"
 
 
-def expression_grammar(source: str) -> str:
-    """Of the texts that an expression matches as a whole."""
-    return f"%llguidance {{}}\nstart: /{source}/"
-
-
 class Expression:
     """A pattern of a schema, in linear time whatever the text. Raises `PatternFault`."""
 
     def __init__(self, pattern: str) -> None:
-        translated = translate(pattern)
-        self._whole = _expression(translated.source)
-        self._looks = [(_expression(source), negative) for source, negative in translated.looks]
+        self.translated = translate(pattern)
+        sources = [(self.translated.source, False), *self.translated.looks]
+        self._parts = [(_expression(source), negative) for source, negative in sources]
 
     def matches(self, text: str) -> bool:
-        return _fits(self._whole, text) and all(
-            _fits(look, text) is not negative for look, negative in self._looks
-        )
+        written = json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
+        piece = written.encode("utf-8", "replace")
+        return all(_fits(part, piece) is not negative for part, negative in self._parts)
 
 
 class Expressions:
     """The patterns of one schema."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Expression | None] = {}
+        self._known: dict[str, Expression | PatternFault] = {}
 
-    def compile(self, pattern: str) -> Expression | None:
-        """None for a pattern that cannot be followed."""
+    def compile(self, pattern: str) -> Translated:
+        """Raises `PatternFault`."""
         if pattern not in self._known:
             try:
                 self._known[pattern] = Expression(pattern)
-            except PatternFault:
-                self._known[pattern] = None
-        return self._known[pattern]
+            except PatternFault as fault:
+                self._known[pattern] = fault
+        found = self._known[pattern]
+        if isinstance(found, PatternFault):
+            raise found
+        return found.translated
 
     def matches(self, pattern: str, text: str) -> bool:
         """One that cannot be followed is found in every text."""
-        expression = self.compile(pattern)
-        return expression is None or expression.matches(text)
+        with suppress(PatternFault):
+            self.compile(pattern)
+        found = self._known[pattern]
+        return isinstance(found, PatternFault) or found.matches(text)
 
 
 def _expression(source: str) -> Matcher:
     try:
-        return matcher(expression_grammar(source))
+        return matcher(json_grammar({"type": "string", "pattern": source}))
     except GrammarFault as fault:
         raise PatternFault(f"it is too much to follow ({fault})") from None
 
 
-def _fits(expression: Matcher, text: str) -> bool:
+def _fits(expression: Matcher, written: bytes) -> bool:
     copy = expression.copy()
-    return copy.take(text.encode("utf-8", "replace")) and copy.accepts
+    return copy.take(written) and copy.accepts

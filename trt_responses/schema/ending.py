@@ -1,0 +1,51 @@
+"""Whether a schema allows any value that ends: one whose every value must hold another has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.schema.documents import Document, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def may_end(guide: Mapping[str, Any]) -> bool:
+    """Of a normalised schema: what is known to end grows until nothing more does."""
+    document = Document(guide)
+    everything, waiting = [], [guide]
+    while waiting:
+        schema = waiting.pop()
+        everything.append(schema)
+        waiting += [inner for _, inner in parts(schema) if isinstance(inner, dict)]
+    ending: set[int] = set()
+    growing = True
+    while growing:
+        before = len(ending)
+        for schema in reversed(everything):
+            if id(schema) not in ending and _ends(schema, document, ending):
+                ending.add(id(schema))
+        growing = len(ending) > before
+    return id(guide) in ending
+
+
+def _ends(schema: Mapping[str, Any], document: Document, ending: set[int]) -> bool:
+    def ends(part: object) -> bool:
+        return part is True or id(part) in ending
+
+    combined = (
+        ("$ref" not in schema or ends(document.target(schema["$ref"])))
+        and ("anyOf" not in schema or any(map(ends, schema["anyOf"])))
+        and all(map(ends, schema.get("allOf", ())))
+    )
+    types = schema.get("type", "any")
+    kinds = {types} if isinstance(types, str) else set(types)
+    if not combined or kinds - {"object", "array"} or "enum" in schema:
+        return combined
+    listed, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+    members = [listed.get(name, rest) for name in schema.get("required", ())]
+    first, least = schema.get("prefixItems", []), schema.get("minItems", 0)
+    elements = [*first[:least], *[schema.get("items", True)] * (least > len(first))]
+    return ("object" in kinds and all(map(ends, members))) or (
+        "array" in kinds and all(map(ends, elements))
+    )

@@ -1,0 +1,78 @@
+"""The values of `enum` and `const` that a guide may write."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.schema.judge import Judge
+from trt_responses.schema.numbers import DIGITS, LARGEST, WIDEST
+from trt_responses.schema.refusals import refused
+
+if TYPE_CHECKING:
+    from trt_responses.schema.matching import Expressions
+
+Schema = dict[str, Any]
+
+MAX_VALUES = 10_000
+"""Of one `enum`."""
+CONTROL_SPELLING = re.compile(r"<\|\w+\|>")
+SPELLS_CONTROL = "spells a control token, which no text may be made to hold"
+_SAY_NOTHING = {"description", "title", "default"}
+
+
+def allowed(
+    root: Schema, schema: Schema, types: list[str] | None, place: str, expressions: Expressions
+) -> list[Any]:
+    """Those that all of the schema allows: what stands beside them is judged here. Empty where no
+    guide can write any of them."""
+    keyword = "enum" if "enum" in schema else "const"
+    values = schema["enum"] if keyword == "enum" else [schema["const"]]
+    if not isinstance(values, list) or not 0 < len(values) <= MAX_VALUES:
+        raise refused(place, f"must be a list of 1 to {MAX_VALUES} values", keyword)
+    beside = {k: v for k, v in schema.items() if k not in (keyword, "$ref", *_SAY_NOTHING)}
+    if beside:
+        definitions: Schema = {k: root[k] for k in ("$defs", "definitions") if k in root}
+        judge = Judge({**definitions, **beside}, expressions)
+        values = [value for value in values if judge.departure(value) is None]
+    if schema.get("nullable") is True and types is not None and None not in values:
+        values = [*values, None]
+    if not values:
+        raise refused(place, "holds no value that the rest of the schema allows", keyword)
+    writable = [_whole(value) for value in values if _is_writable(value)]
+    if CONTROL_SPELLING.search(orjson.dumps(writable).decode()):
+        raise refused(place, SPELLS_CONTROL, keyword)
+    return writable
+
+
+def _is_writable(value: Any) -> bool:
+    """Its numbers are small enough, and its texts are Unicode."""
+    match value:
+        case bool() | None:
+            return True
+        case int():
+            return abs(value) < LARGEST
+        case float():
+            short = float(f"{value:.{DIGITS}g}") == value
+            return value == 0 or (1e-15 < abs(value) < WIDEST and short)
+        case str():
+            return value.isprintable() or not any("\ud800" <= c <= "\udfff" for c in value)
+        case list():
+            return all(map(_is_writable, value))
+        case dict():
+            return all(map(_is_writable, (*value, *value.values())))
+    return False
+
+
+def _whole(value: Any) -> Any:
+    """Whole numbers as such: a guide writes 1 for 1.0, and a check must know it."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_whole(inner) for inner in value]
+        case dict():
+            return {name: _whole(inner) for name, inner in value.items()}
+    return value
