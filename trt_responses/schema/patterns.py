@@ -199,9 +199,12 @@ def _text(token: re.Match[str]) -> str:
 
 def _spelled(code: int) -> str:
     """Beyond ASCII as itself: an engine may have to spell it in a way of its own."""
-    if code > 127:
-        return f"(?:{chr(code)})"
-    return chr(code) if chr(code).isalnum() else f"\\x{{{code:x}}}"
+    return f"(?:{chr(code)})" if code > 127 else _point(code)
+
+
+def _point(code: int) -> str:
+    character = chr(code)
+    return character if character.isascii() and character.isalnum() else f"\\x{{{code:x}}}"
 
 
 def _character(text: str) -> int | str:
@@ -253,7 +256,8 @@ def _class(ranges: list[tuple[int, int]], classes: list[str], negated: bool) -> 
     if len(alone) > MAX_ALONE:
         alone = []
     together = [pair for pair in ranges if pair[0] < pair[1] or chr(pair[0]) not in alone]
-    inner = "".join([f"\\x{{{low:x}}}-\\x{{{high:x}}}" for low, high in together] + classes)
+    inner = "".join([_point(a) if a == b else f"{_point(a)}-{_point(b)}" for a, b in together])
+    inner += "".join(classes)
     text = f"[{'^' if negated else ''}{inner}]"
     if negated or classes or any(low < 32 for low, _ in together):
         outside = any(held.startswith("[^") for held in classes)
