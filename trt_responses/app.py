@@ -35,6 +35,7 @@ from trt_responses.telemetry.metrics import Metrics
 from trt_responses.telemetry.statistics import Statistics
 from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.tokens.tokenise import Tokeniser
+from trt_responses.web.admin import AdminActs
 from trt_responses.web.arrival import Arrival
 from trt_responses.web.chat import ChatCompletions
 from trt_responses.web.cors import Preflights
@@ -141,7 +142,11 @@ def _server(
         kind, engine_version = selection.card.kind, selection.card.version
     if store is None:
         store = backends.store_of(settings, _spelled())
-    keys = KeyRing(settings.owners(), from_file=settings.keys_file is not None)
+    keys = KeyRing(
+        settings.owners(),
+        from_file=settings.keys_file is not None,
+        admin_key=settings.admin_key,
+    )
     watched = _watched(settings, keys, sleep)
     metrics = Metrics(
         model=model,
@@ -245,6 +250,9 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         Models(model, int(time.time()), headers),
         HealthChecks(server.health, headers, about=server.about),
         MetricsPage(server.metrics, headers, key=settings.metrics_key, keys=keys),
+        AdminActs(
+            server.lifecycle, Audit(settings.audit_path), headers, linger_s=settings.linger_s
+        ),
         Docs(headers),
     ):
         app.include_router(cold.router())

@@ -108,6 +108,11 @@ class Settings(BaseModel):
     keys_file: Path | None = Field(
         None, description="File of keys, beside API_KEYS; see `trt-responses keys`. It is watched."
     )
+    admin_key: str | None = Field(
+        None,
+        description="An admin's key, which may drain the server and read the metrics; "
+        "`trt-responses drain` sends it.",
+    )
     metrics_key: str | None = Field(
         None, description="Key that /metrics asks for, or an admin's; none: anybody may read it."
     )

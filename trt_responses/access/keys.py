@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 PREFIX = "trt_"
+OPERATOR = "operator"
+"""The name of whoever has the admin key of the settings."""
 KEY_BYTES = 32
 """256 random bits: nobody guesses one, so that a plain SHA-256 of it is safe to keep."""
 
@@ -93,10 +95,12 @@ class KeyRing:
         owners: Mapping[str, str] | None = None,
         *,
         from_file: bool = False,
+        admin_key: str | None = None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._owners = {digest_of(key): owner for key, owner in (owners or {}).items()}
         self._listed: dict[str, Key] = {}
+        self._admin_digest = "" if admin_key is None else digest_of(admin_key)
         self._clock_s = clock_s
         self.asked = from_file or bool(self._owners)
         """Whether anybody needs a key. With a file everybody does, also when it names none."""
@@ -119,9 +123,16 @@ class KeyRing:
         found = self._valid(digest)
         return None if found is None else found.owner
 
+    def admin_of(self, key: str) -> str | None:
+        """The name of the admin whose key it is, for those who note what admins do."""
+        digest = digest_of(key)
+        if compare_digest(digest, self._admin_digest):
+            return OPERATOR
+        found = self._valid(digest)
+        return str(found) if found is not None and found.admin else None
+
     def is_admin(self, key: str) -> bool:
-        found = self._valid(digest_of(key))
-        return found is not None and found.admin
+        return self.admin_of(key) is not None
 
     def _valid(self, digest: str) -> Key | None:
         found = self._listed.get(digest)

@@ -112,12 +112,19 @@ async def _owner(request: Request) -> str:
     return owner
 
 
+async def _admin(request: Request) -> str:
+    name: str = request.app.state.guard.admin(request)
+    return name
+
+
 async def _anybody(request: Request) -> None:
     request.app.state.anybody.owner(request)
 
 
 Owner = Annotated[str, Depends(_owner)]
 """A parameter of a cold route: whose key came with the request, which the guard has let in."""
+Admin = Annotated[str, Depends(_admin)]
+"""A parameter of a cold route that admins may call: which of them calls."""
 Anybody = Depends(_anybody)
 """A dependency of routes that need no key and no host of ours."""
 

@@ -43,12 +43,30 @@ class Guard:
 
     def owner(self, request: Request) -> str:
         """The owner that the request speaks for, or the reason why it may not."""
-        self._check_host(request)
-        self._check_origin(request)
+        self._check_place(request)
         owner = self._check_key(request)
         if self._lifecycle is not None:
             self._lifecycle.check_open()
         return owner
+
+    def admin(self, request: Request) -> str:
+        """The name of the admin whose key the request brings, or the reason why it may not."""
+        self._check_place(request)
+        if not (key := key_of(request)):
+            raise Unauthorized(
+                "An admin's key is asked for: send it as `Authorization: Bearer KEY`."
+            )
+        if (name := self._keys.admin_of(key)) is None:
+            raise Forbidden(
+                "The API key is no admin's: TRT_RESPONSES_ADMIN_KEY is one, and "
+                "`trt-responses keys new OWNER --admin` makes another.",
+                code="admin_only",
+            )
+        return name
+
+    def _check_place(self, request: Request) -> None:
+        self._check_host(request)
+        self._check_origin(request)
 
     def _check_host(self, request: Request) -> None:
         host = _host(request)

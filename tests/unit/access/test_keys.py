@@ -98,13 +98,13 @@ def test_a_key_that_has_expired_is_none() -> None:
     )
     assert keys.owner_of("late") == "ann"
     assert keys.owner_of("over") is None
-    assert not keys.is_admin("over")
+    assert keys.admin_of("over") is None
 
 
 def test_only_keys_of_the_file_that_say_so_are_admins() -> None:
     keys = ring(key("ann", "plain"), key("ann", "chief", admin=True), given="ann")
-    assert keys.is_admin("chief")
-    assert not any(keys.is_admin(other) for other in ("plain", "given", "", digest_of("chief")))
+    assert keys.admin_of("chief") == "ann/chief"
+    assert not any(keys.admin_of(other) for other in ("plain", "given", "", digest_of("chief")))
 
 
 def test_a_digest_is_no_key() -> None:

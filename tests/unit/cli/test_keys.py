@@ -36,7 +36,7 @@ def test_a_new_key_is_shown_once_and_works(path: Path, tmp_path: Path, capsys: O
     secret = shown.out.strip()
     assert shown.out.count("\n") == 1, "alone, for `KEY=$(trt-responses keys new …)`"
     assert ring(path).owner_of(secret) == "ann"
-    assert ring(path).is_admin(secret)
+    assert ring(path).admin_of(secret)
     main(["keys", "list"])
     main(["keys", "list", "--json"])
     again = capsys.readouterr()

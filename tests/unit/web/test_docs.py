@@ -59,6 +59,7 @@ CALLS = {
     *{("/v1/responses/{response_id}/input_items", "get"), ("/v1/fields", "get")},
     *{("/metrics", "get"), ("/health", "get"), ("/health/live", "get"), ("/health/ready", "get")},
     *{("/v1/health/live", "get"), ("/v1/health/ready", "get")},
+    ("/admin/drain", "post"),
 }
 
 
