@@ -97,6 +97,8 @@ request it was made of: the ids that were forced, the tokens it might have, the 
     header forced=3 budget=1988 kept=11 discarded=0 guide=regex completed;
     body forced=3 budget=1976 kept=11 discarded=0 guide=json_schema completed
 
+`trt-responses explain ID` shows the same with texts and ids ([operations.md](operations.md)).
+
 ## Bounds
 
 The schemas of one request are compiled within `TRT_RESPONSES_SCHEMA_S` seconds of a processor's

@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.response.background.background import Background
+from trt_responses.response.explain import Explainer
 from trt_responses.response.health import Health
 from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.parts import Parts
@@ -30,6 +32,7 @@ from trt_responses.response.runs import Runs
 from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
+from trt_responses.telemetry.explanations import Explanations
 from trt_responses.telemetry.log import RunLog
 from trt_responses.telemetry.metrics import Metrics
 from trt_responses.telemetry.statistics import Statistics
@@ -41,6 +44,7 @@ from trt_responses.web.chat import ChatCompletions
 from trt_responses.web.cors import Preflights
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.endpoint import Endpoint, RoutingErrors
+from trt_responses.web.explain import Explain
 from trt_responses.web.fields import Fields
 from trt_responses.web.framework import App
 from trt_responses.web.guard import Guard
@@ -72,6 +76,8 @@ logger = logging.getLogger(__name__)
 
 ENGINE_STOP_S = 5.0
 """What an engine gets for its end, when every response has had its own."""
+CARD_TOLD = ("kind", "name", "version", "weight_type", "limits", "libraries", "hardware", "chain")
+"""What of an engine's card is told with an explanation: what may make two servers differ."""
 
 
 def create_app(
@@ -111,12 +117,15 @@ class _Server:
     model: str
     about: Mapping[str, Any]
     """What is served, as the health route tells it."""
+    card: Mapping[str, Any]
+    """What the engine's card says of it."""
     store: Store
     keys: KeyRing
     watched: WatchedKeys | None
     metrics: Metrics
     statistics: Statistics
     token_gaps: TokenGaps
+    explanations: Explanations
     lifecycle: Lifecycle
     runs: Runs
     health: Health
@@ -134,12 +143,14 @@ def _server(
 ) -> _Server:
     model = settings.model or settings.engine or "demo"
     kind, engine_version = "given", ""  # by the program that embeds this one
+    card: dict[str, Any] = {"kind": kind}
     if engine is None:
         selection = backends.chosen_engine(settings)
         logger.info("%s", selection.reason)
         model = settings.model or selection.card.name
         engine = backends.engine_of(selection, settings)
         kind, engine_version = selection.card.kind, selection.card.version
+        card = {name: told for name, told in asdict(selection.card).items() if name in CARD_TOLD}
     if store is None:
         store = backends.store_of(settings, _spelled())
     keys = KeyRing(
@@ -157,7 +168,10 @@ def _server(
     )
     token_gaps = TokenGaps(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
     statistics, lifecycle = Statistics(), Lifecycle(time.monotonic)
-    listeners = (RunLog(), metrics, token_gaps, statistics)
+    explanations = Explanations(settings.explain_bytes)
+    listeners: list[Listener] = [RunLog(), metrics, token_gaps, statistics]
+    if settings.explain != "off" and settings.explain_bytes:
+        listeners.append(explanations)
     runs = Runs(_parts(settings, engine, store, model, listeners), lifecycle)
     health = Health(lifecycle, engine, runs, clock_ns=time.monotonic_ns)
     _read_state(metrics, health, watched)
@@ -171,12 +185,14 @@ def _server(
             "version": __version__,
             "engine": {"kind": kind, "version": engine_version},
         },
+        card=card,
         store=store,
         keys=keys,
         watched=watched,
         metrics=metrics,
         statistics=statistics,
         token_gaps=token_gaps,
+        explanations=explanations,
         lifecycle=lifecycle,
         runs=runs,
         health=health,
@@ -214,6 +230,7 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         stream_limits=stream_limits,
         dialect=DIALECTS[settings.dialect],
         sleep=server.sleep,
+        forget=server.explanations.forget,
     )
     guard = Guard(
         hosts=settings.hosts(),
@@ -245,6 +262,7 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
     app.router.routes.append(kserve.route())
     for cold in (
         stored,
+        Explain(server.explanations, _explainer(settings, server.card), headers=headers),
         chat,
         Fields(headers),
         Models(model, int(time.time()), headers),
@@ -332,6 +350,13 @@ def _parts(
         note_media=settings.note_images,
         max_calls=settings.max_calls,
     )
+
+
+def _explainer(settings: Settings, card: Mapping[str, Any]) -> Explainer | None:
+    if settings.explain == "off":
+        return None
+    vocabulary, _, tables = _language()
+    return Explainer(vocabulary, tables, card, redacts=settings.explain == "redacted")
 
 
 def _limits(settings: Settings) -> RequestLimits:

@@ -206,6 +206,17 @@ class Settings(BaseModel):
     keep_alive_s: Seconds = Field(
         10.0, ge=0.1, description="Silence after which a stream gets a comment line."
     )
+    explain: Literal["full", "redacted", "off"] = Field(
+        "full",
+        description="What GET /v1/responses/{id}/explain tells a response's owner; redacted: "
+        "counts in the place of texts.",
+    )
+    explain_bytes: int = Field(
+        8 * MIB,
+        ge=0,
+        le=LARGEST,
+        description="Bytes kept of the newest runs, to explain them.",
+    )
     idempotency_keys: Positive = Field(
         256, description="Requests with an Idempotency-Key that are remembered at once."
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +20,9 @@ from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.steer.plans import Segment
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Cursor, Log
-from trt_responses.response.log.machine import Callee, Machine
+from trt_responses.response.log.machine import Machine
 from trt_responses.response.run import Run
+from trt_responses.response.transcript import Mint, callees_of
 from trt_responses.tokens.control import CONTROL
 from trt_responses.wire.response import Response
 
@@ -43,8 +43,6 @@ Ending = Literal["stop", "length", "error", "abort"]
 FOLDER = Path(__file__).parents[1] / "transcripts"
 PROMPT = tuple(range(1000, 1012))
 """Stands for a rendered prompt: nothing after the renderer looks inside."""
-CUSTOM = "custom:"
-"""Before the name of a custom tool."""
 ENGINE_FAULT = "out of memory"
 
 
@@ -88,6 +86,11 @@ def names() -> list[str]:
 def load(name: str, vocabulary: Vocabulary) -> Transcript:
     source = json.loads((FOLDER / f"{name}.json").read_text())
     assert source["name"] == name
+    return transcript_from(source, vocabulary)
+
+
+def transcript_from(source: Json, vocabulary: Vocabulary) -> Transcript:
+    """The transcript that a file's content is."""
     parts = tuple(
         Part(
             steps=tuple(ids_of(step, vocabulary) for step in part["steps"]),
@@ -96,7 +99,7 @@ def load(name: str, vocabulary: Vocabulary) -> Transcript:
         )
         for part in source["segments"]
     )
-    return Transcript(name, source, tuple(source["tools"]), parts)
+    return Transcript(source["name"], source, tuple(source["tools"]), parts)
 
 
 def ids_of(written: str | Sequence[int | str], vocabulary: Vocabulary) -> tuple[int, ...]:
@@ -108,18 +111,6 @@ def ids_of(written: str | Sequence[int | str], vocabulary: Vocabulary) -> tuple[
         for piece in written
         for token_id in (ids_of(piece, vocabulary) if isinstance(piece, str) else (piece,))
     )
-
-
-class Mint:
-    """Ids that a transcript can name: `msg_0`, `msg_1`, `rs_0`."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def __call__(self, prefix: str) -> str:
-        number = self._counts[prefix]
-        self._counts[prefix] += 1
-        return f"{prefix}_{number}"
 
 
 class _Parts:
@@ -158,14 +149,7 @@ class Stage:
         self.clock = StepClock.manual(settle_turns=3)
         self.scripted = ScriptedEngine([part.script() for part in parts], clock=self.clock)
         self.log = Log(response or Response("resp_0", 1_700_000_000, "gpt-oss"))
-        callees = {
-            f"{prefix}{name.removeprefix(CUSTOM)}": Callee(
-                name.removeprefix(CUSTOM), custom=name.startswith(CUSTOM)
-            )
-            for name in tools
-            for prefix in ("", "functions.")
-        }
-        self.machine = Machine(self.log, callees, Mint(), Unwrapper)
+        self.machine = Machine(self.log, callees_of(tools), Mint(), Unwrapper)
         self.reader = reader or Reader(tables)
         self._aborts = bool(parts) and parts[-1].finish == "abort"
         self._segments = len(parts)

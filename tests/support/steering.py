@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.double.llm import Double, RequestError
 from tests.support.double.results import Fail
 from tests.support.double.results import Script as Said
-from tests.support.golden import compact, summary, written
-from tests.support.replay import PROMPT, Mint, ids_of, parsed, plain
+from tests.support.replay import PROMPT, ids_of, parsed, plain
 from tests.support.requests import accepted
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
@@ -32,6 +31,7 @@ from trt_responses.response.log.machine import Machine
 from trt_responses.response.run import Run
 from trt_responses.response.steering.steering import Steering
 from trt_responses.response.steering.tools import callees
+from trt_responses.response.transcript import Mint, compact, summary, written
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.control import CONTROL
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tests.support.replay import Ending, Json
     from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
     from trt_responses.harmony.steer.plans import SteeringPlan
+    from trt_responses.response.run import Listener
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 
@@ -173,7 +174,9 @@ class Play:
         engine: Engine,
         *,
         tokens: int = BUDGET,
+        listener: Listener | None = None,
     ) -> None:
+        self._listeners = () if listener is None else (listener,)
         self._accepted = accepted(asked)
         self.vocabulary = vocabulary
         self.engine = Noting(engine)
@@ -215,6 +218,7 @@ class Play:
             commit=_nowhere,
             clock_s=lambda: 1_700_000_009.5,
             clock_ns=lambda: 5,
+            listeners=self._listeners,
         )
 
     def events(self) -> list[Json]:
@@ -247,8 +251,10 @@ def play(
     vocabulary: Vocabulary,
     tables: Tables,
     engine: Callable[[Sequence[Part]], Engine] = scripted,
+    listener: Listener | None = None,
 ) -> Play:
-    played = Play(vocabulary, tables, transcript.source["asked"], engine(transcript.parts))
+    asked = transcript.source["asked"]
+    played = Play(vocabulary, tables, asked, engine(transcript.parts), listener=listener)
     asyncio.run(asyncio.wait_for(played.play(), 30))
     return played
 

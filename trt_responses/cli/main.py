@@ -1,4 +1,4 @@
-"""The command line: `trt-responses serve | engine | keys | doctor`. Parses, calls, prints.
+"""The command line, `trt-responses COMMAND`. Parses, calls, prints.
 
 Decides nothing; the engine commands are in `cli/engine.py`, those of keys in `cli/keys.py`.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from trt_responses import __version__, doctor
 from trt_responses.cli.drain import add_drain
 from trt_responses.cli.engine import add_engine, prepare_demo
+from trt_responses.cli.explain import add_explain
 from trt_responses.cli.graph import DEMO_ONNX, prepare_demo_onnx
 from trt_responses.cli.keys import add_keys
 from trt_responses.doctor.check import Check
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     add_engine(engine.add_subparsers(required=True, metavar="COMMAND"))
     keys = commands.add_parser("keys", help="make, list and revoke API keys")
     add_keys(keys.add_subparsers(required=True, metavar="COMMAND"))
+    add_explain(commands)
     text = "ask a running server to stop, as a SIGTERM does"
     add_drain(commands.add_parser("drain", help=text, description=text[0].upper() + text[1:] + "."))
     _add_doctor(commands)

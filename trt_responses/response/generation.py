@@ -15,6 +15,7 @@ from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.response.ending import End, end_of
+from trt_responses.response.trace import SegmentNotes, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.steer.plans import Segment, SteeringPlan
     from trt_responses.response.log.log import Log
     from trt_responses.response.log.machine import Machine
+    from trt_responses.response.trace import SegmentTrace
 
 logger = logging.getLogger(__name__)
 
@@ -55,15 +57,14 @@ class Generation:
         self.first_token_ns: int | None = None
         self.last_token_ns: int | None = None
         self.cached_tokens: int | None = None
-        self._prompt_ids = prompt_ids
-        self._plan = plan
+        self.prompt_ids = prompt_ids
+        self.plan = plan
         self._engine = engine
         self._clock_ns = clock_ns
         self._handle: Handle | None = None
         self._segment_end: asyncio.Future[End] | None = None
         self._gate: Gate | None = None
-        self._explains = logger.isEnabledFor(logging.DEBUG)
-        self._notes: list[str] = []
+        self.segments: list[SegmentTrace] = []
         self._verdict: End | None = None
         self._flow(None)
 
@@ -168,23 +169,37 @@ class Generation:
             self._handle.abort()
             self._handle = None
 
+    def trace(self, owner: str) -> Trace:
+        """What it did, when it is over."""
+        return Trace(
+            owner,
+            str(self.plan),
+            self.prompt_ids,
+            self.cached_tokens,
+            tuple(self.segments),
+            self.reader.call_ends,
+            self.machine.callees,
+        )
+
     def explain(self) -> None:
         """To the log, where that is asked for: each segment, without a word of its text."""
-        if self._notes:
-            notes = "; ".join(self._notes)
-            logger.debug("%s %s: %s", self.options.request_id, self._plan, notes)
+        if self.segments and logger.isEnabledFor(logging.DEBUG):
+            notes = "; ".join(segment.summary() for segment in self.segments)
+            logger.debug("%s %s: %s", self.options.request_id, self.plan, notes)
 
     def forget(self) -> None:
         """Whoever still holds the run wants its log, and not the conversation before it."""
-        self._prompt_ids = ()
+        self.prompt_ids = ()
+        self.segments.clear()
 
     async def _all(self) -> End:
         end = End("completed")
-        while self._verdict is None and (segment := self._plan.next(self.reader)) is not None:
-            before = len(self.reader.kept)
-            end = await self._generate(segment)
-            if self._explains:
-                self._note(segment, len(self.reader.kept) - before, end)
+        while self._verdict is None and (segment := self.plan.next(self.reader)) is not None:
+            notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
+            try:
+                end = await self._generate(segment)
+            finally:
+                self.segments.append(notes.ended(end, self._clock_ns()))
             if end.status != "completed":
                 break
         return self._verdict or end
@@ -208,7 +223,7 @@ class Generation:
             priority=self.options.priority if first else CONTINUATION_PRIORITY,
         )
         kept = self.reader.kept
-        prompt = [*self._prompt_ids, *kept] if kept else self._prompt_ids
+        prompt = [*self.prompt_ids, *kept] if kept else self.prompt_ids
         try:
             self._handle = self._engine.generate(prompt, options, self)
         except ApiError as error:
@@ -227,9 +242,6 @@ class Generation:
             self._read(closing)
             self.log.wake()
         return End("completed")
-
-    def _note(self, segment: Segment, kept: int, end: End) -> None:
-        self._notes.append(f"{segment.summary(kept)} {end.status}")
 
     def _finish_segment(self, end: End) -> None:
         if self._segment_end is not None and not self._segment_end.done():

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from trt_responses.errors import ApiError
     from trt_responses.language.fragments import RepairKind
     from trt_responses.response.generation import Generation
+    from trt_responses.response.trace import Trace
     from trt_responses.wire import response as r
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunFacts:
     """What a listener hears of a run when it is over."""
 
@@ -38,6 +39,7 @@ class RunFacts:
     last_token_ns: int | None
     """When the engine had nothing more to say."""
     end_ns: int
+    trace: Trace
 
 
 class Progress(NamedTuple):
@@ -64,11 +66,13 @@ class Run:
         clock_ns: Callable[[], int],
         listeners: Sequence[Listener] = (),
         seal: Callable[[r.Response, Run], Awaitable[r.Response]] | None = None,
+        owner: str = "",
         truncated: Sequence[str] = (),
         unfollowed: Sequence[str] = (),
     ) -> None:
         self.log = generation.log
         self.reader = generation.reader
+        self.owner = owner
         self.truncated = truncated
         self.unfollowed = unfollowed
         """Places of schemas that the output may not follow."""
@@ -152,9 +156,10 @@ class Run:
 
     def _report(self, last: r.Response) -> None:
         """To each listener, whose own faults are its own."""
+        facts = self._facts(last)
         for listener in self._listeners:
             try:
-                listener.run_ended(self._facts(last))
+                listener.run_ended(facts)
             except Exception:
                 logger.exception("a listener of %s broke", last.id)
 
@@ -178,6 +183,7 @@ class Run:
             first_token_ns=self._generation.first_token_ns,
             last_token_ns=self._generation.last_token_ns,
             end_ns=self._clock_ns(),
+            trace=self._generation.trace(self.owner),
         )
 
 

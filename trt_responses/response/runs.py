@@ -143,6 +143,7 @@ class Runs:
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,
             listeners=parts.listeners,
+            owner=owner,
             seal=sealer.whole if accepted.seals else None,
             truncated=prompt.truncated,
             unfollowed=tuple(left.place for left in steering.left),

@@ -72,13 +72,16 @@ class Stored:
         stream_limits: StreamLimits,
         dialect: Dialect,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        forget: Callable[[str, str], None] = lambda response_id, owner: None,
     ) -> None:
+        """`forget` hears of each response that is deleted, and whose it was."""
         self._store = store
         self._background = background
         self._headers = headers
         self._stream_limits = stream_limits
         self._dialect = dialect
         self._sleep = sleep
+        self._forget = forget
 
     def router(self) -> APIRouter:
         """The routes that write no stream; `retrieve` may, and is mounted as a hot one."""
@@ -129,6 +132,7 @@ class Stored:
         if not await self._store.delete(response_id, owner):
             raise unknown(response_id)
         self._background.drop(response_id, owner)
+        self._forget(response_id, owner)
         gone = {"id": response_id, "object": "response", "deleted": True}
         return json_reply(orjson.dumps(gone), self._headers(request))
 

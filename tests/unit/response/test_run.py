@@ -349,7 +349,7 @@ def test_text_of_a_gated_segment_goes_by_its_gate_from_the_first_id(
     async def go() -> None:
         stage, handles = rudely(stage_of)
         gate = Gate(frozenset(ids_of("!", vocabulary)), (CONTROL.return_,))
-        stage.generation._plan = Row(Segment(100), Segment(100, gate=gate))
+        stage.generation.plan = Row(Segment(100), Segment(100, gate=gate))
         making = await stage.begin()
         for step in ("<|channel|>final<|message|>", "Hi", " you"):
             handles[0].sink.push(Chunk(ids_of(step, vocabulary)))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import lawful
-from tests.support.golden import compact, told
+from tests.support.golden import told
 from tests.support.replay import (
     PROMPT,
     Ending,
@@ -32,6 +32,7 @@ from trt_responses.harmony.read.reader import Reader
 from trt_responses.response.log.fold import apply
 from trt_responses.response.log.log import Cursor
 from trt_responses.response.output_blocks import own_ids
+from trt_responses.response.transcript import compact
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.wire import events as e
 from trt_responses.wire.response import Response

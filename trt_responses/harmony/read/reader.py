@@ -109,8 +109,11 @@ class Reader:
     """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
 
     def __init__(self, tables: Tables, *, call_ends: bool = True) -> None:
+        self.call_ends = call_ends
         self._ends = ENDS_GENERATION if call_ends else frozenset({CONTROL.return_})
         self.kept: list[int] = []
+        self.dropped: list[tuple[int, int]] = []
+        """Ids that do not count, each behind so many that do."""
         self.messages: list[Span] = []
         self.ended = False
         self._plain = tables.pieces.plain
@@ -145,6 +148,8 @@ class Reader:
                 self._pieces.append(piece)
             elif self._state != "done":
                 self._step(token_id)
+            else:
+                self._drop(token_id)
         return self._told()
 
     def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
@@ -211,6 +216,7 @@ class Reader:
         raw = self._raw(token_id)
         if raw is None:
             self._repair("undecodable")
+            self._drop(token_id)
             return
         self.kept.append(token_id)
         match MOVES[self._state][SIGNS.get(token_id, "word")]:
@@ -310,8 +316,13 @@ class Reader:
         self.ended = terminator in self._ends
         self._state = "done" if self.ended else "between"
 
+    def _drop(self, *token_ids: int) -> None:
+        self.dropped += ((len(self.kept), token_id) for token_id in token_ids)
+
     def _foreign(self) -> None:
+        foreign = self.kept[self._start :]
         del self.kept[self._start :]
+        self._drop(*foreign)
         self._tell(Repaired("foreign_author"))
         self.ended, self._state = True, "done"
 

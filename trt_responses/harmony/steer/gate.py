@@ -73,10 +73,10 @@ class Gate:
 
     over = False
     """The segment has ended: whatever else comes is discarded."""
-    discarded = 0
-    """Ids that came and do not count, but for the one that ended the segment."""
     fault: ApiError | None = None
     """The output is not what the guide says."""
+    ended_by: int | None = None
+    """The id that ended the segment, if one did."""
     unjudged = False
     """The segment is over, and `judge` has yet to say whether its text is what it should be."""
 
@@ -86,17 +86,20 @@ class Gate:
         self._ends = ends
         self._closing = closing
         self._may_be_cut = may_be_cut
+        self.discarded: list[int] = []
+        """Ids that came and do not count, but for the one that ended the segment."""
 
     def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
         """Those that count."""
         if self.over:
-            self.discarded += len(token_ids)
+            self.discarded += token_ids
             return ()
         if self._ends.isdisjoint(token_ids):
             return token_ids
         self.over = True
         end = next(n for n, token_id in enumerate(token_ids) if token_id in self._ends)
-        self.discarded += len(token_ids) - end - 1
+        self.ended_by = token_ids[end]
+        self.discarded += token_ids[end + 1 :]
         return (*token_ids[:end], *self._closing)
 
     def finish(self, finish: Finish) -> Sequence[int]:
@@ -129,12 +132,13 @@ class GuidedGate(Gate):
 
     def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
         if self.over:
-            self.discarded += len(token_ids)
+            self.discarded += token_ids
             return ()
         for place, token_id in enumerate(token_ids):
             ends = token_id in self._ends
             if ends or not self._follows(token_id):
-                self.discarded += len(token_ids) - place - ends
+                self.ended_by = token_id if ends else None
+                self.discarded += token_ids[place + ends :]
                 # A guide that is over and does not end: its text is whole without the rest.
                 how = "ended before it fulfilled" if ends else "departed from"
                 return (*token_ids[:place], *self._end(how))

@@ -43,10 +43,10 @@ class CallGate(Gate):
             if token_id == CONTROL.message or token_id in self._ends:
                 self.over = True
                 if token_id == CONTROL.message and self._calls():
-                    self.discarded = len(token_ids) - place - 1
+                    self.discarded = list(token_ids[place + 1 :])
                     return tuple(self._held)
                 break
-        self.discarded += len(token_ids)
+        self.discarded += token_ids
         return ()
 
     def finish(self, finish: Finish) -> Sequence[int]:

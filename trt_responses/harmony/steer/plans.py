@@ -47,15 +47,6 @@ class Segment:
     banned_ids: tuple[int, ...] = ()
     name: Name = "free"
 
-    def summary(self, kept: int) -> str:
-        """For the log: what was asked for and what came of it, without a word of it."""
-        discarded = self.gate.discarded if self.gate else 0
-        guide = self.guide.kind if self.guide else "none"
-        return (
-            f"{self.name} forced={len(self.forced)} budget={self.max_tokens} "
-            f"kept={kept} discarded={discarded} guide={guide}"
-        )
-
 
 class SteeringPlan(Protocol):
     """Its `str` is for the log."""

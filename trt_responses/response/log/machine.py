@@ -65,7 +65,7 @@ class Machine:
         self._log = log
         self._scored = scored
         self._seal = seal
-        self._callees = callees
+        self.callees = callees
         self._mint = mint
         self._open: Shape | None = None
         self._deltas: Deltas | None = None
@@ -105,7 +105,7 @@ class Machine:
 
     def _shape(self, opened: Opened) -> Shape:
         index = len(self._log.output)
-        callee = self._callees.get(opened.recipient) if opened.recipient else None
+        callee = self.callees.get(opened.recipient) if opened.recipient else None
         if callee is not None and callee.custom:
             return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))
         if callee is not None:

@@ -17,7 +17,6 @@ import pytest
 
 from tests.support import lawful
 from tests.support import steering as s
-from tests.support.golden import compact
 from tests.support.replay import PROMPT
 from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated, refused
@@ -27,6 +26,7 @@ from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words
 from trt_responses.harmony.steer.plans import RESERVE, Language, header_pattern
 from trt_responses.response.steering.steering import Steering
+from trt_responses.response.transcript import compact
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:

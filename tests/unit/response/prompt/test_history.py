@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.replay import (
     Json,
-    Mint,
     Part,
     Stage,
     ids_of,
@@ -35,6 +34,7 @@ from trt_responses.response.parts import Parts
 from trt_responses.response.runs import Runs
 from trt_responses.response.seal.sealer import Sealer
 from trt_responses.response.steering.steering import Steering
+from trt_responses.response.transcript import Mint
 from trt_responses.store.at_rest.blocks import pack, unpack
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore

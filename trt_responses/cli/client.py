@@ -1,0 +1,101 @@
+"""A server spoken to over HTTP by the command line: JSON in and out, and streams of events.
+
+Standard library only, so that a terminal needs nothing installed besides the server itself.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    Json = dict[str, Any]
+
+BASE_URL = "http://127.0.0.1:8000/v1"
+URL_VARIABLE, KEY_VARIABLE = "OPENAI_BASE_URL", "OPENAI_API_KEY"
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class ServerFault(Exception):
+    """What the server, or the way to it, said in the place of an answer."""
+
+
+class Server:
+    """One server, by its base URL."""
+
+    def __init__(self, base_url: str, key: str | None) -> None:
+        if urlsplit(base_url).scheme not in ("http", "https"):
+            raise StartupError(f"{base_url!r:.200}: expected a base URL such as {BASE_URL}.")
+        self.base_url = base_url.rstrip("/")
+        self._headers = {"content-type": "application/json", "accept": "application/json"}
+        if key:
+            self._headers["authorization"] = f"Bearer {key}"
+
+    def get(self, path: str) -> bytes:
+        with self._open("GET", path) as reply:
+            body: bytes = reply.read()
+        return body
+
+    def get_json(self, path: str) -> Json:
+        told: Json = json.loads(self.get(path))
+        return told
+
+    def events(self, path: str, body: Json) -> Iterator[Json]:
+        """The events of a stream, each as it comes. Closing the iterator hangs up."""
+        with self._open("POST", path, json.dumps(body | {"stream": True}).encode()) as reply:
+            try:
+                for line in reply:
+                    data = line.removeprefix(b"data:").strip()
+                    if data != line.strip() and data != b"[DONE]":
+                        yield json.loads(data)
+            except (OSError, http.client.HTTPException) as error:
+                raise ServerFault(f"The connection broke: {error}.") from None
+
+    def _open(self, method: str, path: str, body: bytes | None = None) -> Any:
+        request = urllib.request.Request(
+            self.base_url + path, data=body, headers=self._headers, method=method
+        )
+        try:
+            return urllib.request.urlopen(request)
+        except urllib.error.HTTPError as error:
+            raise ServerFault(_told(error)) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise ServerFault(f"{self.base_url} does not answer ({reason}).") from None
+
+
+def _told(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["error"]["message"])
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"The server answered {error.code} {error.reason}."
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """The options that name a server. A key is never one: others see the options of a process."""
+    parser.add_argument(
+        "--url",
+        default=os.environ.get(URL_VARIABLE) or BASE_URL,
+        help=f"base URL of the server, {URL_VARIABLE} or {BASE_URL}; "
+        f"its key, where it wants one, is read from {KEY_VARIABLE}",
+    )
+
+
+def server_of(options: argparse.Namespace) -> Server:
+    return Server(options.url, os.environ.get(KEY_VARIABLE))
+
+
+def printable(text: str) -> str:
+    """A text that a terminal shows and does not obey: a model may write escape sequences."""
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,120 @@
+"""`trt-responses explain ID`: what a response was made of, printed. Parses, calls, prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from trt_responses.cli.client import ServerFault, add_server, printable, server_of
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    Json = dict[str, Any]
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+CONTROL_STYLE = "bold cyan"
+STYLES = {"forced": "green", "kept": "", "discarded": "red strike"}
+
+
+def add_explain(commands: Commands) -> None:
+    text = "show what a response was made of: prompt, ids, segments, repairs, times"
+    parser = commands.add_parser("explain", help=text, description=text.capitalize() + ".")
+    parser.add_argument("id", metavar="ID", help="the response's id, resp_…")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every id")
+    parser.add_argument(
+        "--transcript",
+        type=Path,
+        metavar="FILE",
+        help="write a transcript for tests/transcripts/ instead, such as bug.json",
+    )
+    add_server(parser)
+    parser.set_defaults(run=_explain)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    server, path = server_of(options), f"/responses/{options.id}/explain"
+    try:
+        if options.transcript is not None:
+            name = _name(options.transcript)
+            options.transcript.write_bytes(server.get(f"{path}?transcript={name}"))
+            print(f"wrote {options.transcript}", file=sys.stderr)
+            return 0
+        told = server.get_json(path)
+    except ServerFault as fault:
+        raise StartupError(str(fault)) from None
+    except OSError as error:
+        raise StartupError(f"{options.transcript}: {error.strerror}.") from None
+    if options.json:
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        show(told, Console(soft_wrap=True))
+    return 0
+
+
+def _name(path: Path) -> str:
+    if path.suffix != ".json" or not re.fullmatch("[a-z0-9_]{1,64}", path.stem):
+        raise StartupError(
+            f"{path}: a transcript's file has a name of small letters, digits and _, and ends in "
+            ".json."
+        )
+    return path.stem
+
+
+def show(told: Json, console: Console) -> None:
+    """An explanation for people: control ids, forced and discarded ones are in colours."""
+    console.print(Text(f"{told['id']}  {told['status']}  {told['model']}  ({told['plan']})"))
+    if told["error"]:
+        console.print(Text(printable(told["error"]), "red"))
+    prompt = told["prompt"]
+    _title(console, f"prompt: {prompt['tokens']} tokens, {prompt['cached_tokens'] or 0} cached")
+    console.print(_text(prompt["pieces"]))
+    for number, segment in enumerate(told["segments"], 1):
+        _show_segment(segment, number, console)
+    _title(console, "repairs")
+    repairs = [f"{kind} {count}" for kind, count in told["repairs"].items()]
+    console.print(Text(", ".join(repairs) or "none"))
+    _title(console, "timeline")
+    for mark in told["timeline"]:
+        console.print(Text(f"{mark['at_ms']:10.1f} ms  {mark['mark']}"))
+    _title(console, "engine")
+    console.print(Text(json.dumps(told["engine"], ensure_ascii=False)))
+
+
+def _show_segment(segment: Json, number: int, console: Console) -> None:
+    guide = f", guide {segment['guide']['kind']}" if segment["guide"] else ""
+    spent = segment["ended_ms"] - segment["began_ms"]
+    _title(
+        console,
+        f"segment {number}: {segment['name']}, {segment['outcome']} in {spent:.1f} ms, "
+        f"at most {segment['max_tokens']} tokens{guide}",
+    )
+    for part, style in STYLES.items():
+        if segment[part]:
+            console.print(Text(f"{part:9} ", "dim") + _text(segment[part], style))
+
+
+def _title(console: Console, text: str) -> None:
+    console.print()
+    console.print(Text(text, "bold underline"))
+
+
+def _text(pieces: Iterable[Json], style: str = "") -> Text:
+    """Pieces as one text; where texts are redacted, how many tokens each has."""
+    text = Text()
+    for piece in pieces:
+        if "control" in piece:
+            text.append(piece["control"], CONTROL_STYLE)
+        elif "text" in piece:
+            text.append(printable(piece["text"]), style)
+        else:
+            text.append(f"[{piece['tokens']} tokens]", "dim")
+    return text

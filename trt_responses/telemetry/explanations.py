@@ -1,0 +1,47 @@
+"""The newest runs of this server, kept to be explained. A listener of runs.
+
+Bounded by bytes, in memory only; of another server's runs, and of those before its start, it knows
+nothing. What a client did not let us store is not kept here either.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from trt_responses.frozen import replace
+
+if TYPE_CHECKING:
+    from trt_responses.response.run import RunFacts
+
+
+class Explanations:
+    """What there is to explain, by response id and owner."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[str, RunFacts] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def run_ended(self, facts: RunFacts) -> None:
+        if not facts.response.store or facts.trace.size_bytes > self._max_bytes:
+            return
+        lean = replace(facts.response, tools=(), instructions=None, metadata={})
+        self._kept[facts.response.id] = replace(facts, response=lean)
+        self._bytes += facts.trace.size_bytes
+        while self._bytes > self._max_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.trace.size_bytes
+
+    def get(self, response_id: str, owner: str) -> RunFacts | None:
+        facts = self._kept.get(response_id)
+        return facts if facts is not None and facts.trace.owner == owner else None
+
+    def forget(self, response_id: str, owner: str) -> None:
+        """It has been deleted."""
+        if (facts := self.get(response_id, owner)) is not None:
+            del self._kept[response_id]
+            self._bytes -= facts.trace.size_bytes
