@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from starlette.routing import WebSocketRoute
+
 from trt_responses import __version__, backends
 from trt_responses.access.audit import Audit
 from trt_responses.access.key_file import WatchedKeys
@@ -58,6 +60,8 @@ from trt_responses.web.responses import Responses
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
+from trt_responses.web.websocket.connection import SocketLimits, SocketParts
+from trt_responses.web.websocket.endpoint import Sockets
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 
@@ -260,6 +264,9 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         limits=_limits(settings),
     )
     app.router.routes.append(kserve.route())
+    app.state.sockets = _sockets(server, guard, headers) if settings.websockets else None
+    if app.state.sockets is not None:
+        app.router.routes.append(WebSocketRoute(Sockets.path, app.state.sockets))
     for cold in (
         stored,
         Explain(server.explanations, _explainer(settings, server.card), headers=headers),
@@ -349,6 +356,33 @@ def _parts(
         listeners=listeners,
         note_media=settings.note_images,
         max_calls=settings.max_calls,
+    )
+
+
+def _sockets(server: _Server, guard: Guard, headers: ReplyHeaders) -> Sockets:
+    settings = server.settings
+    parts = SocketParts(
+        runs=server.runs,
+        store=server.store,
+        model=server.model,
+        stream_limits=StreamLimits(server.keep_alive, settings.max_backlog_bytes),
+        limits=_limits(settings),
+        socket_limits=SocketLimits(
+            life_s=settings.websocket_s,
+            running=settings.websocket_running,
+            lanes=settings.websocket_lanes,
+            memory_bytes=settings.websocket_bytes,
+        ),
+        clock_ns=time.monotonic_ns,
+        sleep=server.sleep,
+    )
+    return Sockets(
+        parts,
+        guard=guard,
+        headers=headers,
+        lifecycle=server.lifecycle,
+        dialect=DIALECTS[settings.dialect],
+        most=settings.websockets,
     )
 
 

@@ -170,6 +170,25 @@ class Settings(BaseModel):
         "openai", description="How events are spelled unless `x-trt-dialect` says otherwise."
     )
     max_running: Positive = Field(256, description="Responses made at once; more get a 429.")
+    websockets: int = Field(
+        64,
+        ge=0,
+        le=LARGEST,
+        description="WebSocket connections open at once; 0: none, and each upgrade gets a 426.",
+    )
+    websocket_s: Seconds = Field(
+        3600.0, description="How long a WebSocket connection lives; clients then open another."
+    )
+    websocket_running: Positive = Field(
+        16, description="Responses made at once on one WebSocket connection; others wait."
+    )
+    websocket_lanes: Positive = Field(
+        32, description="Values of `stream_id` on one WebSocket connection."
+    )
+    websocket_bytes: Positive = Field(
+        8 * MIB,
+        description="Bytes of unstored responses that one WebSocket connection can continue.",
+    )
     store: str | None = Field(
         None,
         description="Where responses are kept: memory://, sqlite:///path or redis://host:port; "

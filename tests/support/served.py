@@ -67,6 +67,7 @@ class Served:
     def __init__(self, client: Client, engine: ScriptedEngine, app: Any) -> None:
         self.client = client
         self.engine = engine
+        self.app = app
         self.runs = app.state.runs
         self.lifecycle = app.state.lifecycle
 

@@ -22,8 +22,13 @@ from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import AllowedTools, JsonObject, NamedTool
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
-from trt_responses.wire.judge import LOGPROBS, judge
-from trt_responses.wire.request import JsonSchema, ReasoningOptions, TextOptions
+from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
+from trt_responses.wire.request import (
+    JsonSchema,
+    ReasoningOptions,
+    SocketRequest,
+    TextOptions,
+)
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
@@ -48,7 +53,8 @@ EFFORT_BUDGETS = {"none": 0, "minimal": MINIMAL_THOUGHT}
 def accept(request: Request, dialect: Dialect = OPENAI) -> Accepted:
     """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong."""
     placed = list(t.flat(request.tools or ()))
-    ignored = judge(request, placed)
+    over_socket = isinstance(request, SocketRequest)
+    ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
     if dialect is OPEN_RESPONSES:
         _check_sayable(reasoning.effort, request.tools or ())
@@ -74,6 +80,7 @@ def accept(request: Request, dialect: Dialect = OPENAI) -> Accepted:
         echo=echo,
         ignored=ignored,
         unsupported_tools=[o.type for o in request.tools or () if isinstance(o, t.OtherTool)],
+        generates=not (isinstance(request, SocketRequest) and request.generate is False),
     )
 
 

@@ -121,6 +121,8 @@ class Accepted:
     """Kinds of tools that were left out, for nobody runs them here."""
     places: Sequence[str] | None = None
     """Where in the request each item of the input stands; None: `input[…]`."""
+    generates: bool = True
+    """Something is to be written; else the prompt is read, for a request that goes on from it."""
     stop: Sequence[str] = ()
     """Texts of which the first ends the answer, and is not told."""
     prompt_ids: Sequence[int] | None = None

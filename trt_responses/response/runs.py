@@ -8,23 +8,26 @@ from __future__ import annotations
 import itertools
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import EngineUnavailable, Overloaded, refuse_longer
 from trt_responses.frozen import replace
 from trt_responses.harmony.read.custom_input import Unwrapper
+from trt_responses.harmony.steer.plans import Free
+from trt_responses.response import prefill
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
 from trt_responses.response.logprobs import ScoredGeneration, check_logprobs
 from trt_responses.response.output_blocks import output_blocks
+from trt_responses.response.prefill import Prefill
 from trt_responses.response.prompt.prompt import prompt_of
 from trt_responses.response.prompt.references import item_id
 from trt_responses.response.run import Run
 from trt_responses.response.seal.sealed_items import TurnSealer
 from trt_responses.response.steering.tools import callees
 from trt_responses.response.stop import StopText
-from trt_responses.store.base import Record
+from trt_responses.store.base import Record, Records
 from trt_responses.wire.dialect import OPENAI
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions
     from trt_responses.errors import ApiError
     from trt_responses.harmony.read.reader import Reader
+    from trt_responses.harmony.steer.plans import SteeringPlan
     from trt_responses.response.accepted import Accepted
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.log.entries import Spelling
@@ -48,6 +52,12 @@ if TYPE_CHECKING:
     Keep = Callable[[Record, Run, Response], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
+
+
+class Memory(Records, Protocol):
+    """What a connection knows of its own responses, beside the store."""
+
+    def remember(self, record: Record) -> None: ...
 
 
 class Runs:
@@ -75,16 +85,20 @@ class Runs:
         keep: Keep | None = None,
         dialect: Dialect = OPENAI,
         spelling: Callable[[Response], Spelling] | None = None,
+        memory: Memory | None = None,
     ) -> Run:
         """A run that its owner has to `make` or `release`, or an `ApiError` before any token.
 
         It has its place from here on, for its prompt may take long to tokenise. `keep` takes its
-        record instead of the store; `spelling` writes its log as another API's.
+        record instead of the store; `spelling` writes its log as another API's; `memory` is asked
+        for what it continues, and told of what can be continued, be it stored or not.
         """
         self._admit()
         self._starting += 1
         try:
-            run = await self._run(accepted, owner, arrival_ns, keep or self._put, dialect, spelling)
+            run = await self._run(
+                accepted, owner, arrival_ns, keep or self._put, dialect, spelling, memory
+            )
             self._running.add(run)
         finally:
             self._starting -= 1
@@ -93,7 +107,8 @@ class Runs:
     async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens that a response to the request would be made from."""
         await self._steering(accepted, owner)
-        return len((await prompt_of(accepted, self._parts, owner)).ids)
+        prompt = await prompt_of(accepted, self._parts, owner, self._parts.store)
+        return len(prompt.ids)
 
     def release(self, run: Run) -> None:
         """Its place is free; if it has not been made, it will not be."""
@@ -108,13 +123,14 @@ class Runs:
         keep: Keep,
         dialect: Dialect,
         spelling: Callable[[Response], Spelling] | None,
+        memory: Memory | None,
     ) -> Run:
         parts = self._parts
         check_logprobs(accepted.sampling.logprobs, parts.engine.limits())
         if accepted.store:
             await parts.store.check()
         steering = await self._steering(accepted, owner)
-        prompt = await prompt_of(accepted, parts, owner)
+        prompt = await prompt_of(accepted, parts, owner, memory or parts.store)
         budget = self._budget(accepted, len(prompt.ids) + len(accepted.begun))
         parallel = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
         response = self._response(accepted, parallel)
@@ -122,14 +138,17 @@ class Runs:
         reader = self._reader(accepted, parallel)
         called = callees(accepted.tools)
         sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
+        plan: SteeringPlan
         kind: type[Generation] = ScoredGeneration if accepted.scored else Generation
+        if not accepted.generates:
+            kind, plan = Prefill, Free(prefill.TOKENS)
+        elif parallel:
+            plan = steering.parallel_plan(budget, called, parts.max_calls)
+        else:
+            plan = steering.plan(budget)
         generation = kind(
             prompt_ids=prompt.ids,
-            plan=(
-                steering.parallel_plan(budget, called, parts.max_calls)
-                if parallel
-                else steering.plan(budget)
-            ),
+            plan=plan,
             options=_options(accepted, owner, arrival_ns, response.id),
             engine=parts.engine,
             reader=reader,
@@ -139,7 +158,7 @@ class Runs:
         )
         return Run(
             generation,
-            commit=self._commit(prompt, owner, keep),
+            commit=self._commit(prompt, owner, keep, memory),
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,
             listeners=parts.listeners,
@@ -202,10 +221,11 @@ class Runs:
         return min(room, accepted.max_output_tokens or room)
 
     def _commit(
-        self, prompt: Prompt, owner: str, keep: Keep
+        self, prompt: Prompt, owner: str, keep: Keep, memory: Memory | None
     ) -> Callable[[Response, Run], Awaitable[None]]:
         async def commit(last: Response, run: Run) -> None:
-            if not last.store or (last.status == "cancelled" and not last.background):
+            stored = last.store and (last.status != "cancelled" or last.background)
+            if not stored and memory is None:
                 return
             own = await output_blocks(last, run.reader, self._parts.renderer)
             record = Record(
@@ -219,7 +239,10 @@ class Runs:
                 date=prompt.date,
                 created_at=last.created_at,
             )
-            await keep(record, run, last)
+            if stored:
+                await keep(record, run, last)
+            if memory is not None and record.continuable:
+                memory.remember(record)
 
         return commit
 

@@ -31,7 +31,16 @@ HURRY_S = 1.0
 class Drain:
     """One server's drain. It is begun once, and may be hurried."""
 
-    def __init__(self, lifecycle: Lifecycle, runs: Runs, *, drain_s: float) -> None:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        runs: Runs,
+        *,
+        drain_s: float,
+        end_connections: Callable[[], None],
+    ) -> None:
+        """`end_connections` closes what outlives a response, each behind what it makes."""
+        self._end_connections = end_connections
         self._lifecycle = lifecycle
         self._runs = runs
         self._drain_s = drain_s
@@ -52,6 +61,7 @@ class Drain:
             self._drain_s,
         )
         await _until(lambda: not self._lifecycle.linger_left_s)
+        self._end_connections()
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
         await _until(lambda: not len(self._runs) or now_s() >= began_s + self._drain_s)

@@ -3,8 +3,9 @@
 Bytes that are no HTTP get the same kind of error as everything else, and not plain text without a
 request id, and never in the middle of a reply. Headers do not grow without end. A request that
 offers an upgrade is answered as if it did not: httptools drops its body, and Java's client, for
-one, offers HTTP/2 with each first request. Only one for a WebSocket gets a 426, at which coding
-agents go on over HTTP at once; anything else makes them try again for seconds. A client that
+one, offers HTTP/2 with each first request. One for a WebSocket is taken where the app speaks that,
+and gets a 426 elsewhere, at which coding agents go on over HTTP at once; anything else makes them
+try again for seconds. A client that
 leaves is noticed although another of its requests waits behind the one that is answered, and a
 silent one is let go (`silence`).
 Knows connections; knows no app.
@@ -52,7 +53,8 @@ NO_HTTP = ApiError(
     code="invalid_http",
 )
 NO_WEBSOCKET = ApiError(
-    "This server speaks no WebSocket: send the request over HTTP, with `stream: true` for events.",
+    "This server speaks no WebSocket here: send the request over HTTP, with `stream: true` for "
+    "events.",
     status=UPGRADE_REQUIRED,
     type="invalid_request_error",
     code="websocket_not_supported",
@@ -64,6 +66,8 @@ class Protocol(TimedProtocol):
 
     mint: Callable[[str], str]
     max_header_bytes: int
+    socket_path: bytes | None
+    """Where the app speaks WebSocket, if it does."""
 
     _head_bytes = 0
     """Of the head that is being read, or of what has come since the last one."""
@@ -98,14 +102,30 @@ class Protocol(TimedProtocol):
         self._take_host_of_url()
         if self.parser.should_upgrade():
             if self._get_upgrade() == b"websocket":
-                self._fault = NO_WEBSOCKET
-                self._refuse(NO_WEBSOCKET)
+                self._take_upgrade()
                 return
             self._head = self._head_without_offer()
             return
         super().on_headers_complete()
         if 0 < len(self.pipeline) < AT_ONCE:
             self.flow.resume_reading()  # or nobody would hear the client leave
+
+    def _take_upgrade(self) -> None:
+        """Let a WebSocket begin when the head has been read, or say that there is none here."""
+        idle = self.answered is None or self.answered.response_complete
+        path, method = self.url.partition(b"?")[0], self.parser.get_method()
+        if idle and path == self.socket_path and method == b"GET":
+            self.scope["method"] = "GET"  # all that uvicorn wants to know of it
+        else:
+            self._fault = NO_WEBSOCKET
+            self._refuse(NO_WEBSOCKET)
+
+    def _should_upgrade(self) -> bool:
+        return self._fault is not NO_WEBSOCKET and super()._should_upgrade()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._timer.cancel()  # the connection has another protocol from now on
+        super().handle_websocket_upgrade()
 
     def _head_size(self) -> int:
         """Bytes of the head that has come whole, which may have been in one piece with others."""
@@ -178,11 +198,13 @@ def protocol(
     max_header_bytes: int,
     read_timeout_s: float,
     clock: Clock | None = None,
+    socket_path: str | None = None,
 ) -> type[Protocol]:
     """A class to hand to uvicorn as `http`. `mint` makes request ids; without a `clock` the time is
-    the event loop's."""
+    the event loop's. A WebSocket may begin at `socket_path`."""
     bounds = {"max_header_bytes": max_header_bytes, "read_timeout_s": read_timeout_s}
-    attributes = {"mint": staticmethod(mint), "clock": clock}
+    path = socket_path.encode() if socket_path else None
+    attributes = {"mint": staticmethod(mint), "clock": clock, "socket_path": path}
     return type("Protocol", (Protocol,), attributes | bounds)
 
 

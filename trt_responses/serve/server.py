@@ -24,6 +24,7 @@ from trt_responses.errors import StartupError
 from trt_responses.serve.drain import Drain
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
+from trt_responses.serve.websocket import PING_S, SocketProtocol
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -56,7 +57,13 @@ class Server(uvicorn.Server):
         self._app = app
         self._lifecycle: Lifecycle = app.state.lifecycle
         self._health: Health = app.state.health
-        self._drain = Drain(self._lifecycle, app.state.runs, drain_s=settings.drain_s)
+        sockets = app.state.sockets
+        self._drain = Drain(
+            self._lifecycle,
+            app.state.runs,
+            drain_s=settings.drain_s,
+            end_connections=sockets.drain if sockets else lambda: None,
+        )
         self._linger_s = settings.linger_s
         self._notifier = notifier or Notifier({})
         self._life: asyncio.Task[None] | None = None
@@ -200,8 +207,13 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
             mint,
             max_header_bytes=settings.max_header_bytes,
             read_timeout_s=settings.read_timeout_s,
+            socket_path=app.state.sockets.path if app.state.sockets else None,
         ),
-        ws="none",  # an upgrade that is asked for is not made: the request is answered as HTTP
+        ws=SocketProtocol if app.state.sockets else "none",
+        ws_max_size=settings.max_body_bytes,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=None,
+        ws_per_message_deflate=False,  # each event would be held for its compressor
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=False,
         server_header=False,

@@ -106,7 +106,13 @@ class Frames:
 Found = Record | Job | Expired | None
 
 
-class Store(Protocol):
+class Records(Protocol):
+    """Where finished responses are looked up."""
+
+    async def get(self, response_id: str, owner: str) -> Found: ...
+
+
+class Store(Records, Protocol):
     """Every method may raise an `ApiError`: what is away or full says so, and guesses nothing."""
 
     @property
@@ -129,8 +135,6 @@ class Store(Protocol):
     async def put(self, record: Record) -> None:
         """Keep it; when this returns, a `get` by anyone finds it."""
         ...
-
-    async def get(self, response_id: str, owner: str) -> Found: ...
 
     async def delete(self, response_id: str, owner: str) -> bool:
         """Whether there was one: a record, or a job, whose server is then told that it is gone."""

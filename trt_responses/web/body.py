@@ -16,6 +16,8 @@ from trt_responses.wire import parse
 from trt_responses.wire.base import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from starlette.requests import Request
 
     from trt_responses.wire.limits import RequestLimits
@@ -72,13 +74,17 @@ async def read_bytes(request: Request, limits: RequestLimits) -> bytes:
 
 async def parsed(body: bytes, kind: type[R], limits: RequestLimits) -> R:
     """The request that a body holds; other tasks run while a large one is read."""
-    steps = parse.steps(body, kind, limits)
+    return await in_pieces(parse.steps(body, kind, limits))
+
+
+async def in_pieces(steps: Generator[None, None, R]) -> R:
+    """What the steps return, with a turn for other tasks between them."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            request: R = end.value
-            return request
+            made: R = end.value
+            return made
         await asyncio.sleep(0)
 
 

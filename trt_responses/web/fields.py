@@ -11,12 +11,16 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.wire.fields import CHAT, FIELDS
+from trt_responses.wire.fields import CHAT, FIELDS, SOCKET
 
 if TYPE_CHECKING:
     from trt_responses.web.headers import ReplyHeaders
 
-ENDPOINTS = {"/v1/responses": FIELDS, "/v1/chat/completions": CHAT}
+ENDPOINTS = {
+    "/v1/responses": FIELDS,
+    "/v1/responses (WebSocket)": SOCKET,
+    "/v1/chat/completions": CHAT,
+}
 
 
 class Fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.wire.dialect import Dialect
+
+logger = logging.getLogger(__name__)
 
 DIALECT_HEADER = b"x-trt-dialect"
 
@@ -98,6 +101,13 @@ def header(request: Request, name: bytes) -> str | None:
 
 def ignored_header(names: Sequence[str]) -> dict[str, str]:
     return {"x-trt-ignored": named(names)} if names else {}
+
+
+def dropped_header(kinds: Sequence[str]) -> dict[str, str]:
+    """Kinds of tools that were left out; they are also logged."""
+    if kinds:
+        logger.info("tools were dropped, for nobody runs them here: %s", named(kinds))
+    return {"x-trt-dropped-tools": named(kinds)} if kinds else {}
 
 
 def unfollowed_header(places: Sequence[str]) -> dict[str, str]:

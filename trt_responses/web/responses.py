@@ -6,7 +6,6 @@ The only module that knows whether a client wants a stream.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 import orjson
@@ -18,9 +17,9 @@ from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
     dialect_of,
+    dropped_header,
     header,
     ignored_header,
-    named,
     truncated_header,
     unfollowed_header,
 )
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 
     Extra = dict[str, str]
     """Headers of ours that a reply has besides those of every reply."""
-
-logger = logging.getLogger(__name__)
 
 
 class Responses:
@@ -83,7 +80,7 @@ class Responses:
         dialect = dialect_of(request, self._dialect)
         accepted = accept(wanted, dialect)
         check_model(wanted.model, self._model)
-        extra = ignored_header(accepted.ignored) | _dropped_tools_header(accepted)
+        extra = ignored_header(accepted.ignored) | dropped_header(accepted.unsupported_tools)
         key = header(request, HEADER)
         stream = bool(wanted.stream)
         if key is None:
@@ -171,12 +168,3 @@ class Responses:
         if last.status == "failed":
             return fault(run.error or ApiError("The response failed."), headers)
         return json_reply(run.log.json_of(last), headers)
-
-
-def _dropped_tools_header(accepted: Accepted) -> Extra:
-    """The header that names the kinds of tools left out; they are also logged."""
-    if not accepted.unsupported_tools:
-        return {}
-    names = named(accepted.unsupported_tools)
-    logger.info("tools were dropped, for nobody runs them here: %s", names)
-    return {"x-trt-dropped-tools": names}

@@ -5,12 +5,12 @@ Silence is a bug: a field that is in no row is unknown, and is ignored and named
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.wire.fields import CHAT, nothing
+from trt_responses.wire.fields import CHAT, SOCKET, nothing
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
@@ -18,7 +18,7 @@ from trt_responses.wire.fields import Field as Field
 from trt_responses.wire.tools import NamespaceTool, OtherTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.wire.base import ClientObject
     from trt_responses.wire.chat import ChatRequest
@@ -27,17 +27,30 @@ if TYPE_CHECKING:
 
 LOGPROBS = "message.output_text.logprobs"
 
-TAKEN = frozenset(f.path for f in FIELDS if f.treatment in ("honoured", "echoed"))
-"""Fields about which there is nothing to judge: all that most requests have."""
-CHAT_TABLE = {field.path: field for field in CHAT}
-CHAT_TAKEN = frozenset(field.path for field in CHAT if field.treatment in ("honoured", "echoed"))
-CHAT_NESTED = frozenset(field.path.partition(".")[0] for field in CHAT if "." in field.path)
+
+class Column(NamedTuple):
+    """What one endpoint does with each field."""
+
+    table: Mapping[str, Field]
+    taken: frozenset[str]
+    """Fields about which there is nothing to judge: all that most requests have."""
+    nested: frozenset[str]
 
 
-def judge(request: Request, offered: Sequence[Placed]) -> list[str]:
+def _column(*fields: Field) -> Column:
+    table = {field.path: field for field in fields}
+    taken = (path for path, f in table.items() if f.treatment in ("honoured", "echoed"))
+    nested = (path.partition(".")[0] for path in table if "." in path)
+    return Column(table, frozenset(taken), frozenset(nested))
+
+
+OVER_HTTP, OVER_WEBSOCKET, OF_CHAT = _column(*FIELDS), _column(*FIELDS, *SOCKET), _column(*CHAT)
+
+
+def judge(request: Request, offered: Sequence[Placed], column: Column = OVER_HTTP) -> list[str]:
     """The paths that are ignored; raises `Unsupported` for the first that is refused. `offered` are
     the request's tools as `flat` gives them."""
-    ignored = _judged(_sent(request, TAKEN, NESTED), TABLE)
+    ignored = _judged(request, column)
     ignored += _ignored_includes(request)
     if request.tools:
         _judge_tools(request.tools, offered)
@@ -54,13 +67,13 @@ def judge(request: Request, offered: Sequence[Placed]) -> list[str]:
 
 def judge_chat(request: ChatRequest) -> list[str]:
     """The same for chat completions, by their own column."""
-    return _judged(_sent(request, CHAT_TAKEN, CHAT_NESTED), CHAT_TABLE)
+    return _judged(request, OF_CHAT)
 
 
-def _judged(sent: Iterable[tuple[str, Any]], table: Mapping[str, Field]) -> list[str]:
+def _judged(request: ClientObject, column: Column) -> list[str]:
     ignored = []
-    for path, value in sent:
-        field = table.get(path)
+    for path, value in _sent(request, column.taken, column.nested):
+        field = column.table.get(path)
         if field is None or (field.treatment == "ignored" and not nothing(value)):
             ignored.append(path)
         elif field.treatment == "refused" and not field.harmless(value):

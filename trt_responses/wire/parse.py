@@ -90,17 +90,23 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
 
     Raises an `InvalidRequest` that says where the first fault is, what was expected, and what came.
     """
-    sent = json_of(body)
+    return (yield from steps_of(json_of(body), len(body), kind, limits))
+
+
+def steps_of(
+    sent: Any, size: int, kind: type[R], limits: RequestLimits
+) -> Generator[None, None, R]:
+    """The same for JSON that is loaded, and was of so many bytes; its lists are read in place."""
     if isinstance(sent, dict):
         limits.check(sent)
-        if len(body) > SMALL_BYTES:
+        if size > SMALL_BYTES:
             yield
         yield from _lists(sent, CHAT if kind is chat.ChatRequest else RESPONSES)
     try:
         request = kind.model_validate(sent)
     except ValidationError as error:
         raise fault_of(error) from None
-    if len(body) > SMALL_BYTES:
+    if size > SMALL_BYTES:
         yield
     return request
 

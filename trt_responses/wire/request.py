@@ -120,3 +120,16 @@ class CountRequest(Request):
 
     model: Annotated[str, BeforeValidator(_null_is_empty)] = ""
     input: Annotated[Input, BeforeValidator(_null_is_empty)] = ""
+
+
+def _null_is_none(value: Any) -> Any:
+    return [] if value is None else value
+
+
+class SocketRequest(Request):
+    """What creates a response over a WebSocket. Without an input it goes on from what it names."""
+
+    type: Literal["response.create"]
+    input: Annotated[Input, BeforeValidator(_null_is_none)] = Field(default_factory=list)
+    generate: bool | None = None
+    stream_id: str | None = None

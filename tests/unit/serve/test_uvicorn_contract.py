@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING
 import pytest
 import uvicorn
 from uvicorn.protocols.http import flow_control, httptools_impl
+from uvicorn.protocols.websockets import websockets_sansio_impl
 
 import trt_responses.serve as serve
 from trt_responses.serve.protocol import Protocol
 from trt_responses.serve.server import Server
 from trt_responses.serve.silence import Flow
+from trt_responses.serve.websocket import SocketProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CONNECTION = {
     *("_get_upgrade", "answered", "cycle", "flow", "headers", "loop", "parser", "pipeline"),
-    *("transport", "url"),
+    *("scope", "transport", "url"),
 }
 """Attributes of a connection that we read or set; `answered` is ours."""
 CYCLE = {
@@ -37,17 +39,20 @@ CYCLE = {
 FLOW = {"read_paused", "resume_reading"}
 OVERRIDDEN = {
     Protocol: {
-        *("_start_asgi_task", "_unsupported_upgrade_warning", "connection_lost", "connection_made"),
-        *("data_received", "on_body", "on_headers_complete", "on_message_begin"),
+        *("_should_upgrade", "_start_asgi_task", "_unsupported_upgrade_warning"),
+        *("connection_lost", "connection_made", "data_received", "handle_websocket_upgrade"),
+        *("on_body", "on_headers_complete", "on_message_begin"),
         *("on_message_complete", "on_response_complete", "send_400_response"),
     },
     Flow: {"__init__", "resume_reading"},
+    SocketProtocol: {"on_task_complete", "shutdown"},
     Server: {"__init__", "handle_exit", "on_tick", "shutdown", "startup"},
 }
 """Methods of uvicorn's that ours take the place of, or come before."""
 BASES = {
     Protocol: httptools_impl.HttpToolsProtocol,
     Flow: flow_control.FlowControl,
+    SocketProtocol: websockets_sansio_impl.WebSocketsSansIOProtocol,
     Server: uvicorn.Server,
 }
 

@@ -12,10 +12,10 @@ import orjson
 
 from trt_responses.frozen import replace
 from trt_responses.wire.dialect import OPENAI
-from trt_responses.wire.events import Lifecycle, OutputTextDelta
+from trt_responses.wire.events import Created, Error, Lifecycle, OutputTextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.events import Delta, Event
@@ -65,8 +65,11 @@ class ResponsesSpelling:
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:
-        name, body = self._spelled(event)
-        return b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], number)
+        return b'%b,"sequence_number":%d}\n\n' % (self._begun(*self._spelled(event)), number)
+
+    def _begun(self, name: str, body: bytes) -> bytes:
+        """A frame up to where more keys may stand."""
+        return b"event: %b\ndata: %b" % (name.encode(), body[:-1])
 
     def _spelled(self, event: Event) -> tuple[str, bytes]:
         if not isinstance(event, Lifecycle):
@@ -84,7 +87,30 @@ class ResponsesSpelling:
         name, body = self._dialect.spelled(template)
         for empty in (b'"delta":"",', *without):
             body = body.replace(empty, b"")
-        return b'event: %b\ndata: %b,"delta":"' % (name.encode(), body[:-1])
+        return self._begun(name, body) + b',"delta":"'
+
+
+class SocketSpelling(ResponsesSpelling):
+    """The same as a WebSocket has it: each frame is the JSON alone, and says whose lane it is of.
+    `told` is what a reply over HTTP has in its headers; the first event tells it."""
+
+    __slots__ = ("_lane", "_told")
+
+    def __init__(self, dialect: Dialect, stream_id: str | None, told: Mapping[str, str]) -> None:
+        super().__init__(dialect)
+        self._lane = b',"stream_id":%b' % orjson.dumps(stream_id) if stream_id else b""
+        self._told = told
+
+    def frame(self, event: Event, number: int) -> bytes:
+        if isinstance(event, Error):
+            return b""  # there, it is an answer to what made no response
+        return super().frame(event, number)
+
+    def _begun(self, name: str, body: bytes) -> bytes:
+        tells = bool(self._told) and name == Created.type
+        return (
+            body[:-1] + self._lane + (b',"headers":%b' % orjson.dumps(self._told) if tells else b"")
+        )
 
 
 class Single:

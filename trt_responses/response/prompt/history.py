@@ -12,7 +12,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.store.base import Block, Job, Record
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Expired, Store
+    from trt_responses.store.base import Expired, Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Prior:
     date: str | None = None
 
 
-async def prior_of(previous_id: str | None, store: Store, owner: str) -> Prior:
+async def prior_of(previous_id: str | None, records: Records, owner: str) -> Prior:
     if previous_id is None:
         return Prior()
-    match await store.get(previous_id, owner):
+    match await records.get(previous_id, owner):
         case Record() as record:
             return _continued(record)
         case Job(lost=False):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.write.preface import Effort as HarmonyEffort
     from trt_responses.response.accepted import Accepted, Effort
     from trt_responses.response.parts import Parts
-    from trt_responses.store.base import Block
+    from trt_responses.store.base import Block, Records
 
 EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
     None: "medium",
@@ -56,13 +56,14 @@ class Prompt:
     """The ids of items that were left out, for want of room."""
 
 
-async def prompt_of(accepted: Accepted, parts: Parts, owner: str) -> Prompt:
+async def prompt_of(accepted: Accepted, parts: Parts, owner: str, records: Records) -> Prompt:
+    """The prompt; what it continues or refers to is looked up in the records."""
     if accepted.prompt_ids is not None:
         return Prompt(array("i", accepted.prompt_ids), (), 0, parts.today())
     context = parts.engine.limits().context_tokens
-    prior = await prior_of(accepted.previous_response_id, parts.store, owner)
+    prior = await prior_of(accepted.previous_response_id, records, owner)
     turns = await parts.sealer.opened_turns(accepted.input, owner, parts.renderer.pause)
-    items = await resolved(accepted.input, prior.blocks, parts.store, owner)
+    items = await resolved(accepted.input, prior.blocks, records, owner)
     rendered = await conversation.input_blocks(
         items.items,
         parts.renderer,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from trt_responses.response.seal.turn import OpenedTurns
-    from trt_responses.store.base import Block, Store
+    from trt_responses.store.base import Block, Records
 
     Items = str | Sequence[i.InputItem]
     SentItems = str | Sequence[i.SentItem]
@@ -75,7 +75,9 @@ class Resolved:
         return exact
 
 
-async def resolved(items: SentItems, prior: Sequence[Block], store: Store, owner: str) -> Resolved:
+async def resolved(
+    items: SentItems, prior: Sequence[Block], records: Records, owner: str
+) -> Resolved:
     """A reference is to an item of the conversation, or to one that a stored response gave."""
     if isinstance(items, str):
         return Resolved(items)
@@ -95,17 +97,17 @@ async def resolved(items: SentItems, prior: Sequence[Block], store: Store, owner
             block = here[item.id]
             standing.add(place)
         else:
-            block = found[place] = await _stored(item.id, stored, store, owner, place)
+            block = found[place] = await _stored(item.id, stored, records, owner, place)
         plain.append(ITEM.validate_json(block.item))
     return Resolved(plain, found, frozenset(standing))
 
 
 async def _stored(
-    item_id: str, stored: dict[str, dict[str, Block]], store: Store, owner: str, place: int
+    item_id: str, stored: dict[str, dict[str, Block]], records: Records, owner: str, place: int
 ) -> Block:
     response_id = response_of(item_id)
     if response_id not in stored:
-        record = await store.get(response_id, owner)
+        record = await records.get(response_id, owner)
         own = _own(record) if isinstance(record, Record) else ()
         stored[response_id] = {_id(block): block for block in own}
     block = stored[response_id].get(item_id)

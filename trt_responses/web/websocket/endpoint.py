@@ -1,0 +1,93 @@
+"""`/v1/responses` as a WebSocket: who may connect, and how many.
+
+Knows the guard and connections; what a connection does is in `connection.py`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from trt_responses.errors import Overloaded
+from trt_responses.web.endpoint import reply_of
+from trt_responses.web.headers import dialect_of
+from trt_responses.web.websocket.connection import Connection
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from trt_responses.response.lifecycle import Lifecycle
+    from trt_responses.web.guard import Guard
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.websocket.connection import SocketParts
+    from trt_responses.wire.dialect import Dialect
+
+SCHEMES = {"ws": "http", "wss": "https"}
+
+
+class Sockets:
+    """The endpoint: a raw ASGI app that accepts connections, and ends them when the server must."""
+
+    path = "/v1/responses"
+
+    def __init__(
+        self,
+        parts: SocketParts,
+        *,
+        guard: Guard,
+        headers: ReplyHeaders,
+        lifecycle: Lifecycle,
+        dialect: Dialect,
+        most: int,
+    ) -> None:
+        self._parts = parts
+        self._guard = guard
+        self._headers = headers
+        self._lifecycle = lifecycle
+        self._dialect = dialect
+        self._most = most
+        self._open: set[Connection] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _upgrade(scope, receive)
+        await receive()  # `websocket.connect`
+        try:
+            connection = self._connection(request, send)
+        except Exception as error:  # nothing was accepted: it is an HTTP request yet
+            await reply_of(error, request, self._headers(request))(scope, receive, send)
+            return
+        headers = [(b"x-request-id", scope["state"]["request_id"].encode())]
+        self._open.add(connection)
+        try:
+            with suppress(OSError):  # the client has left before it was accepted
+                await send({"type": "websocket.accept", "headers": headers})
+                await connection.serve(receive)
+        finally:
+            self._open.discard(connection)
+
+    def _connection(self, request: Request, send: Send) -> Connection:
+        """For a client that may connect."""
+        self._guard.owner(request)
+        dialect = dialect_of(request, self._dialect)
+        self._lifecycle.check_takes_work()
+        if len(self._open) >= self._most:
+            raise Overloaded(
+                f"{self._most} WebSocket connections are open, which is all this server takes "
+                "(TRT_RESPONSES_WEBSOCKETS).",
+                retry_after_s=5,
+            )
+        return Connection(self._parts, send, partial(self._guard.owner, request), dialect)
+
+    def drain(self) -> None:
+        """Let what is being made end, and close each connection behind it."""
+        for connection in tuple(self._open):
+            connection.end()
+
+
+def _upgrade(scope: Scope, receive: Receive) -> Request:
+    """The HTTP request that asks for a WebSocket."""
+    scheme = SCHEMES.get(scope.get("scheme", ""), "http")
+    return Request({**scope, "type": "http", "method": "GET", "scheme": scheme}, receive)

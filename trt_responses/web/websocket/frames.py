@@ -1,0 +1,95 @@
+"""The frames of a WebSocket at `/v1/responses`: what a client sends, and what is no event of a
+response. Knows JSON; knows no connection and no run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from trt_responses.errors import ApiError, InvalidRequest, error_body
+from trt_responses.wire.parse import json_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CREATE, STEER = "response.create", "response.steer"
+STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+BAD_STREAM_ID = InvalidRequest(
+    "The 'stream_id' field must be a non-empty string with at most 256 characters and may only "
+    "contain letters, numbers, underscores, hyphens, and periods.",
+    param="stream_id",
+    code="invalid_stream_id",
+)
+NO_RECORD = ("previous_response_not_found", "previous_response_expired")
+"""Codes with which HTTP refuses a response that is not there. Clients of a WebSocket know the first
+alone, with status 400: they connect anew, and send the whole conversation."""
+
+
+class ClientEvent(NamedTuple):
+    """What a client's frame asks for."""
+
+    fields: dict[str, Any]
+    size: int
+    """Bytes of the frame."""
+
+    @property
+    def stream_id(self) -> str | None:
+        """The lane that it names, which may be the nameless one."""
+        named = self.fields.get("stream_id")
+        if named is None:
+            return None
+        if not (isinstance(named, str) and STREAM_ID.fullmatch(named)):
+            raise BAD_STREAM_ID
+        return named
+
+
+def client_event(frame: bytes) -> ClientEvent:
+    """The event in a frame, if it is one that this server knows."""
+    fields = json_of(frame)
+    if not isinstance(fields, dict):
+        raise InvalidRequest(
+            "Invalid frame: expected one JSON object with a 'type'.", code="invalid_value"
+        )
+    kind = fields.get("type")
+    if kind is None:
+        raise InvalidRequest(
+            "Missing required parameter: 'type'.", param="type", code="missing_required_parameter"
+        )
+    if kind not in (CREATE, STEER):
+        raise InvalidRequest(
+            f"Invalid value for 'type': expected '{CREATE}', got {kind!r:.60}.",
+            param="type",
+            code="invalid_value",
+        )
+    return ClientEvent(fields, len(frame))
+
+
+def error_frame(error: ApiError, stream_id: str | None) -> str:
+    """An answer to what made no response."""
+    told: dict[str, Any] = {**error_body(error)}
+    status = error.status
+    if error.code in NO_RECORD:
+        status, told["code"] = 400, NO_RECORD[0]
+    if error.retry_after_s is not None:
+        told["headers"] = {"retry-after": str(error.retry_after_s)}
+    return _frame({"type": "error", "status": status, "error": told}, stream_id)
+
+
+def steer_refused(fields: Mapping[str, Any]) -> str:
+    """The answer to each steering: a run here goes on as it was asked. The input is given back."""
+    steered = {name: fields.get(name) for name in ("input", "previous_response_id")}
+    error = {
+        "type": "invalid_request_error",
+        "code": "steering_not_supported",
+        "message": "This server does not steer a running response: send the input with the next "
+        "'response.create'.",
+    }
+    event = {"type": "response.steer.failed", "error": error, "steer": steered}
+    return _frame(event | {"sequence_number": 0}, None)
+
+
+def _frame(event: Mapping[str, Any], stream_id: str | None) -> str:
+    lane = {"stream_id": stream_id} if stream_id else {}
+    return orjson.dumps({**event, **lane}).decode()
