@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ENDPOINTS = {
     "/v1/responses": FIELDS,
-    "/v1/responses (WebSocket)": SOCKET,
+    "/v1/responses over WebSocket": SOCKET,
     "/v1/chat/completions": CHAT,
 }
 
