@@ -28,6 +28,7 @@ from trt_responses.harmony.write.render import Renderer
 from trt_responses.response.background.background import Background
 from trt_responses.response.explain import Explainer
 from trt_responses.response.health import Health
+from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.parts import Parts
 from trt_responses.response.runs import Runs
@@ -349,6 +350,7 @@ def _parts(
         knowledge_cutoff=settings.knowledge_cutoff,
         max_running=settings.max_running,
         sealer=_sealer(settings),
+        inclusion=Inclusion(vocabulary, tells_messages=settings.explain == "full"),
         mint=mint,
         today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
         clock_s=time.time,

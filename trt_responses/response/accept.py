@@ -18,6 +18,7 @@ from trt_responses.response.accepted import (
     Tool,
     ToolChoice,
 )
+from trt_responses.response.included import INCLUDED
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import AllowedTools, JsonObject, NamedTool
@@ -76,6 +77,7 @@ def accept(request: Request, dialect: Dialect = OPENAI) -> Accepted:
         parallel_calls=request.parallel_tool_calls is not False,
         truncates=request.truncation == "auto",
         seals=SEALED in (request.include or ()),
+        included=[value for value in INCLUDED if value in (request.include or ())],
         store=echo.store,
         echo=echo,
         ignored=ignored,

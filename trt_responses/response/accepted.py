@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.engine.base import GenerateOptions
+    from trt_responses.response.included import Included
     from trt_responses.response.log.item_events import Callee
     from trt_responses.wire.items import SentItem
     from trt_responses.wire.response import Response
@@ -123,6 +124,8 @@ class Accepted:
     """Where in the request each item of the input stands; None: `input[…]`."""
     generates: bool = True
     """Something is to be written; else the prompt is read, for a request that goes on from it."""
+    included: Collection[Included] = ()
+    """What the last snapshot is to say besides the API's own."""
     stop: Sequence[str] = ()
     """Texts of which the first ends the answer, and is not told."""
     prompt_ids: Sequence[int] | None = None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.read.logprobs import ScoredReader
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.harmony.write.render import Renderer
+    from trt_responses.response.included import Inclusion
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.run import Listener
     from trt_responses.response.seal.sealer import Sealer
@@ -39,6 +40,7 @@ class Parts:
     knowledge_cutoff: str
     max_running: int
     sealer: Sealer
+    inclusion: Inclusion
     mint: Mint
     today: Callable[[], str]
     clock_s: Callable[[], float]

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from trt_responses.response.trace import Trace
     from trt_responses.wire import response as r
 
+    Addition = Callable[["r.Response", "Run"], Awaitable["r.Response"]]
+    """What only the end of a run can add to its last snapshot, before that is stored."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -65,7 +68,7 @@ class Run:
         clock_s: Callable[[], float],
         clock_ns: Callable[[], int],
         listeners: Sequence[Listener] = (),
-        seal: Callable[[r.Response, Run], Awaitable[r.Response]] | None = None,
+        additions: Sequence[Addition] = (),
         owner: str = "",
         truncated: Sequence[str] = (),
         unfollowed: Sequence[str] = (),
@@ -82,7 +85,7 @@ class Run:
         self._clock_s = clock_s
         self._clock_ns = clock_ns
         self._listeners = listeners
-        self._seal = seal
+        self._additions = additions
 
     @property
     def id(self) -> str:
@@ -104,8 +107,8 @@ class Run:
         try:
             end = await self._generation.end()
             last = self._last(end)
-            if self._seal is not None:
-                last = await self._seal(last, self)
+            for added in self._additions:
+                last = await added(last, self)
             self.error = end.error
             await self._commit(last, self)
         except asyncio.CancelledError:  # the owner was stopped; others may still be reading
@@ -152,11 +155,11 @@ class Run:
         self._generation.explain()
         self._report(last)
         self._generation.forget()
-        self._commit, self._seal = _committed, None
+        self._commit, self._additions = _committed, ()
 
     def _report(self, last: r.Response) -> None:
         """To each listener, whose own faults are its own."""
-        facts = self._facts(last)
+        facts = self.facts(last)
         for listener in self._listeners:
             try:
                 listener.run_ended(facts)
@@ -174,7 +177,8 @@ class Run:
         told = usage(made.prompt_tokens, made.reader, output, made.cached_tokens)
         return last_snapshot(self.log.begun, output, end, int(self._clock_s()), told)
 
-    def _facts(self, last: r.Response) -> RunFacts:
+    def facts(self, last: r.Response) -> RunFacts:
+        """What there is to hear of it, before it forgets its prompt."""
         return RunFacts(
             response=last,
             repairs=dict(self._generation.machine.repairs),

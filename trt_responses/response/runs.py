@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.prompt import Prompt
-    from trt_responses.response.run import Progress
+    from trt_responses.response.run import Addition, Progress
     from trt_responses.response.steering.steering import SteeringRequest
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
@@ -126,6 +126,7 @@ class Runs:
         memory: Memory | None,
     ) -> Run:
         parts = self._parts
+        parts.inclusion.check(accepted.included)
         check_logprobs(accepted.sampling.logprobs, parts.engine.limits())
         if accepted.store:
             await parts.store.check()
@@ -163,10 +164,16 @@ class Runs:
             clock_ns=parts.clock_ns,
             listeners=parts.listeners,
             owner=owner,
-            seal=sealer.whole if accepted.seals else None,
+            additions=self._additions(accepted, sealer),
             truncated=prompt.truncated,
             unfollowed=tuple(left.place for left in steering.left),
         )
+
+    def _additions(self, accepted: Accepted, sealer: TurnSealer) -> list[Addition]:
+        added: list[Addition] = [sealer.whole] if accepted.seals else []
+        if accepted.included:
+            added.append(partial(self._parts.inclusion.added, included=accepted.included))
+        return added
 
     def _response(self, accepted: Accepted, parallel: bool) -> Response:
         """The response before its first event."""

@@ -107,6 +107,13 @@ RUN_ELSEWHERE = "left out and named in `x-trt-dropped-tools`; refused when all o
 KINDS: tuple[Field, ...] = (
     *_rows("include.", "honoured", "", "reasoning.encrypted_content"),
     *_rows("include.", "honoured", "of text, not of thoughts", "message.output_text.logprobs"),
+    Field("include.metrics", "honoured", "times, tokens, segments, repairs at the end", ours=True),
+    Field(
+        "include.messages",
+        "honoured",
+        "`input_messages` and `output_messages` at the end, each with its ids",
+        ours=True,
+    ),
     *_rows(
         "include.",
         "ignored",

@@ -28,6 +28,7 @@ from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
+from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.output_blocks import output_blocks
 from trt_responses.response.parts import Parts
@@ -172,6 +173,7 @@ class Conversation:
                 knowledge_cutoff="2024-06",
                 max_running=4,
                 sealer=Sealer(lambda: [bytes(32)]),
+                inclusion=Inclusion(vocabulary),
                 mint=Mint(),
                 today=lambda: next(self.dates),
                 clock_s=lambda: 1_700_000_000.0,
