@@ -32,8 +32,9 @@ $(DEV): $(ENV)
 fmt: $(DEV) ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-check: $(DEV) ## ruff, mypy and the direction of imports
+check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	$(BIN)/hadolint --failure-threshold warning deploy/Dockerfile*
 	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_layers.py
 
 test: $(DEV) ## Every test that needs no GPU

@@ -1,0 +1,191 @@
+"""The manifests in deploy/kubernetes as data: strictly valid, and true to the server. None is run
+on a cluster."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import kubernetes_validate
+import pytest
+import yaml  # type: ignore[import-untyped]  # ships no types
+from jsonschema import Draft202012Validator
+
+from tests.support.imports import ROOT
+from trt_responses.app import ENGINE_STOP_S, create_app
+from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.serve.server import CLOSING_S
+from trt_responses.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+MANIFESTS = ROOT / "deploy" / "kubernetes"
+OVERLAYS = ("cpu", "gpu", "inference-gateway")
+VERSIONS = ("1.31", "1.34", "1.37")
+KUSTOMIZE = shutil.which("kustomize") or shutil.which("kustomize-linux-x64")
+
+
+def documents() -> Iterator[tuple[str, Json]]:
+    """Every object of every file; the instructions of kustomize are none."""
+    for path in sorted(MANIFESTS.rglob("*.yaml")):
+        if path.name != "kustomization.yaml":
+            for number, found in enumerate(yaml.safe_load_all(path.read_text("utf-8"))):
+                yield f"{path.relative_to(MANIFESTS)}:{number}", found
+
+
+def custom_schemas() -> dict[str, Json]:
+    """The schemas of kinds that are no part of Kubernetes, by `apiVersion/kind`."""
+    schemas = {}
+    for path in (ROOT / "tests" / "data" / "crds").glob("*.json.gz"):
+        crd = json.loads(gzip.decompress(path.read_bytes()))
+        schemas[f"{crd['group']}/{crd['version']}/{crd['kind']}"] = closed(crd["schema"])
+    return schemas
+
+
+def closed(schema: Any) -> Any:
+    """The same schema, with unknown keys refused wherever it names the known ones."""
+    if isinstance(schema, list):
+        return [closed(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(value) for key, value in schema.items()}
+    keeps = schema.get("x-kubernetes-preserve-unknown-fields")
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not keeps:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def faults(found: Json, version: str) -> list[str]:
+    kind = f"{found['apiVersion']}/{found['kind']}"
+    custom = custom_schemas()
+    if kind in custom:
+        errors = Draft202012Validator(custom[kind]).iter_errors(found)
+        return [f"{error.json_path}: {error.message}"[:300] for error in errors]
+    try:
+        kubernetes_validate.validate(found, version, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return [error.message[:300]]
+    return []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_manifest_is_strictly_valid(version: str) -> None:
+    bad = {}
+    for place, found in documents():
+        if place.startswith("overlays/gpu/server"):
+            continue  # a patch, which is judged with what it changes
+        if wrong := faults(found, version):
+            bad[place] = wrong
+    assert bad == {}
+
+
+def test_the_judge_sees_what_is_wrong() -> None:
+    by_kind = {found["kind"]: found for _, found in documents()}
+    for kind in ("Deployment", "InferencePool", "ScaledObject", "ServiceMonitor"):
+        broken = json.loads(json.dumps(by_kind[kind]))
+        broken["spec"]["replikas"] = 2
+        assert faults(broken, "1.34")
+    service = json.loads(json.dumps(by_kind["LLMInferenceService"]))
+    service["spec"]["template"]["containers"][0]["imagePullPolice"] = "Never"
+    assert faults(service, "1.34")
+
+
+@pytest.mark.skipif(KUSTOMIZE is None, reason="kustomize is not on the PATH")
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_overlay_builds_into_valid_objects(overlay: str) -> None:
+    assert KUSTOMIZE is not None
+    built = subprocess.run(
+        [KUSTOMIZE, "build", str(MANIFESTS / "overlays" / overlay)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    objects = list(yaml.safe_load_all(built.stdout))
+    assert [fault for found in objects for fault in faults(found, "1.34")] == []
+    pods = [found for found in objects if found["kind"] in ("Deployment", "Job")]
+    images = {c["image"] for pod in pods for c in pod["spec"]["template"]["spec"]["containers"]}
+    assert images == {"trt-responses:cpu" if overlay == "cpu" else "trt-responses:gpu"}
+
+
+def pods() -> Iterator[tuple[str, Json]]:
+    """The specifications of all pods, patches too."""
+    for place, found in documents():
+        if "template" in found.get("spec", {}):
+            template = found["spec"]["template"]
+            yield place, template.get("spec", template)
+
+
+def servers() -> Iterator[tuple[str, Json, Json]]:
+    for place, pod in pods():
+        for container in pod["containers"]:
+            if container["name"] in ("server", "main") and "livenessProbe" in container:
+                yield place, pod, container
+
+
+def test_no_service_of_a_cluster_changes_a_setting() -> None:
+    """A Service named trt-responses sets TRT_RESPONSES_PORT in every pod that lets it."""
+    for place, pod in pods():
+        if "server.yaml" not in place:
+            assert pod["enableServiceLinks"] is False, place
+
+
+def test_a_stop_fits_into_the_time_that_is_granted() -> None:
+    settings = Settings()
+    found = list(servers())
+    assert len(found) == 2
+    for place, pod, container in found:
+        before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+        longest = settings.linger_s + settings.drain_s + CLOSING_S + ENGINE_STOP_S
+        grace = pod["terminationGracePeriodSeconds"]
+        assert before + longest + 5 <= grace, place
+
+
+def test_probes_ask_what_the_server_answers() -> None:
+    app = create_app(Settings(), engine=ScriptedEngine(lambda *_: pytest.fail("asked")))
+    paths = set(app.openapi()["paths"])
+    for _, _, container in servers():
+        probes = [container[f"{name}Probe"] for name in ("startup", "readiness", "liveness")]
+        assert [probe["httpGet"]["path"] for probe in probes] == [
+            "/health/ready",
+            "/health/ready",
+            "/health/live",
+        ]
+        assert {probe["httpGet"]["path"] for probe in probes} <= paths
+
+
+def named_settings() -> set[str]:
+    texts = [path.read_text("utf-8") for path in MANIFESTS.rglob("*.yaml")]
+    texts += [path.read_text("utf-8") for path in (ROOT / "deploy").glob("Dockerfile*")]
+    texts.append((ROOT / "deploy" / "compose.yaml").read_text("utf-8"))
+    words = " ".join(texts).replace("=", " ").replace(":", " ").replace("{", " ").split()
+    return {word.strip(",\"'}") for word in words if word.startswith(PREFIX)}
+
+
+def test_every_setting_that_is_named_is_one() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    assert named_settings() <= known
+    assert f"{PREFIX}KEYS_FILE" in named_settings()
+
+
+def test_containers_have_no_privileges() -> None:
+    for place, pod in pods():
+        if "server.yaml" in place:
+            continue
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False, place
+            assert context["capabilities"] == {"drop": ["ALL"]}, place
+
+
+def test_the_page_names_every_file_of_an_overlay() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
+    for overlay in OVERLAYS:
+        assert f"deploy/kubernetes/overlays/{overlay}" in page
+    assert "not been run" in page
+    assert "deploy/kubernetes/kserve/service.yaml" in page
