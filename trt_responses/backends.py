@@ -16,7 +16,7 @@ from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
 from trt_responses.prepare import shelf
-from trt_responses.prepare.card import chain_of
+from trt_responses.prepare.card import chain_of, read_card
 from trt_responses.prepare.files import GRAPH, MODEL
 from trt_responses.prepare.graph import expert_file
 from trt_responses.prepare.graph.weights import dense
@@ -50,6 +50,11 @@ def chosen_engine(settings: Settings) -> shelf.Selection:
     """The prepared engine that the settings ask for, once its card agrees with this machine."""
     selection = shelf.select(settings.engines_dir, settings.engine)
     return shelf.serve_ready(selection, this_machine())
+
+
+def engine_at(directory: Path, settings: Settings) -> Engine:
+    """The engine of a directory that was chosen before."""
+    return engine_of(shelf.Selection(directory, read_card(directory), ""), settings)
 
 
 def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:

@@ -169,3 +169,12 @@ def error_body(error: ApiError) -> ErrorBody:
 
 class StartupError(Exception):
     """Stops a start with one sentence; never reaches a client."""
+
+
+def root_cause(error: BaseException) -> str:
+    """What an error comes from, on one line, with its class where its text alone says little."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    plain = isinstance(error, (RuntimeError, ValueError, OSError, ImportError)) and text
+    return text if plain else f"{type(error).__name__}: {text}".removesuffix(": ")

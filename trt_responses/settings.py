@@ -102,6 +102,25 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     engine: str | None = Field(None, description="Name of the prepared engine to serve.")
+    engine_process: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether the engine runs in a process of its own; auto: TensorRT-LLM's does.",
+    )
+    engine_start_s: Seconds = Field(
+        1800.0, description="Seconds that an engine's own process may take to load."
+    )
+    engine_silence_s: Seconds = Field(
+        20.0,
+        ge=2,
+        description="Seconds without a sign of life after which an engine's own process is ended.",
+    )
+    engine_restarts: int = Field(
+        5,
+        ge=0,
+        le=LARGEST,
+        description="Deaths in a row of an engine's own process that are followed by another "
+        "start; then the server ends.",
+    )
     engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
     model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
     api_keys: Words = Field((), description="`owner:key,…`; none: no key is asked for.")
@@ -154,9 +173,6 @@ class Settings(BaseModel):
     max_metadata: int = Field(16, ge=0, le=16, description="Pairs in a request's metadata.")
     max_calls: int = Field(
         1, ge=1, le=64, description="Calls in one turn; models were trained to make one."
-    )
-    max_tool_calls: Positive = Field(
-        32, description="Calls of the server's own tools in one response, whatever it asks for."
     )
     schema_s: float = Field(
         1.0,

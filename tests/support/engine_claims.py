@@ -172,7 +172,7 @@ def test_more_at_once_than_the_batch_give_what_each_gives_alone(bench: Bench) ->
         return [await sink.done() for sink in sinks]
 
     for one, other in zip(alone, bench.run(together()), strict=True):
-        if bench.name == "scripted":
+        if bench.name.startswith("scripted"):
             assert other.token_ids == one.token_ids
             assert other.end == one.end
         else:  # a batch adds floats in another order, and a random model's ids hang on that

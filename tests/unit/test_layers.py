@@ -73,12 +73,13 @@ MAY_IMPORT = {
     "prepare.trtllm": TARGET,
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
     "backends": f"{LEAVES} settings tokens engine.* store.* tools.* prepare.*",
-    "app": f"{SEAMS} settings tokens wire schema language harmony.* response.* telemetry access"
-    " web.* backends",
+    "app": f"{SEAMS} settings prepare tokens wire schema language harmony.* response.* telemetry"
+    " access web.* backends",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
-    "serve": f"{SEAMS} settings response app serve.protocol serve.silence serve.websocket",
+    "serve": f"{SEAMS} settings response app backends engine.remote prepare serve.protocol"
+    " serve.silence serve.websocket",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",

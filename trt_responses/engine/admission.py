@@ -18,6 +18,7 @@ def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:
     if prompt_length == 0:
         raise InvalidRequest("The prompt is empty: there is nothing to continue.", param="input")
     refuse_longer(prompt_length, limits.context_tokens - 1)
+    refuse_longer(prompt_length, limits.longest_prompt)
     if options.logprobs is not None and not 0 <= options.logprobs <= limits.max_logprobs:
         raise Unsupported(
             f"{options.logprobs} logprobs were asked for; this engine gives 0 to "

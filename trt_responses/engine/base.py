@@ -18,6 +18,8 @@ from trt_responses.frozen import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trt_responses.errors import ApiError
+
 Finish = Literal["stop", "length", "error"]
 GuideKind = Literal["json_schema", "regex", "lark"]
 
@@ -45,6 +47,9 @@ class Chunk(NamedTuple):
     finish: Finish | None = None
     stop_id: int | None = None
     error: str | None = None
+    refusal: ApiError | None = None
+    """With an error: the request could not be taken, and this is what `generate` would have raised
+    if it had known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,8 @@ class Limits:
     guides: Mapping[GuideKind, frozenset[int]] = field(default_factory=dict)
     """The guides it has, each with the ids that may end one."""
     max_logprobs: int = 0
+    longest_prompt: int | None = None
+    """Where a prompt may not fill the context."""
 
 
 class Sink(Protocol):

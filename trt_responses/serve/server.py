@@ -22,6 +22,7 @@ import uvicorn
 from trt_responses.app import create_app, mint
 from trt_responses.errors import StartupError
 from trt_responses.serve.drain import Drain
+from trt_responses.serve.engine_process import engine_of
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 from trt_responses.serve.websocket import PING_S, SocketProtocol
@@ -159,7 +160,7 @@ def serve(settings: Settings) -> int:
 
 def _serve(settings: Settings, address: socket.socket) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(message)s")
-    server = Server(create_app(_lasting(settings)), settings, Notifier())
+    server = Server(create_app(_lasting(settings), engine_of=engine_of), settings, Notifier())
     server.run(sockets=[address])
     if server.fault is not None:
         raise server.fault

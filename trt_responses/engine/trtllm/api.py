@@ -112,15 +112,6 @@ REFUSED = "RequestError"
 """One request's own fault; the others go on."""
 
 
-def sentence(error: BaseException) -> str:
-    """What an error comes from, on one line, with its class where its text alone says little."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = " ".join(str(error).split())
-    plain = isinstance(error, (RuntimeError, ValueError, OSError, ImportError)) and text
-    return text if plain else f"{type(error).__name__}: {text}".removesuffix(": ")
-
-
 def names_of(error: BaseException) -> frozenset[str]:
     """An error's class and what it derives from: modules move between versions, names stay."""
     return frozenset(kind.__name__ for kind in type(error).__mro__)

@@ -113,6 +113,7 @@ def engine_limits(arguments: Mapping[str, object]) -> Limits:
         number(arguments, "max_batch_size"),
         guides,
         MAX_LOGPROBS,
+        longest_prompt(arguments),
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trt_responses.engine.admission import room
 from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk
 from trt_responses.engine.base import Chunk, Health
-from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of, sentence
+from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of
 from trt_responses.engine.trtllm.arguments import (
     LLGUIDANCE,
     OTHER_BACKEND,
@@ -25,7 +25,6 @@ from trt_responses.engine.trtllm.arguments import (
     call_arguments,
     engine_limits,
     llm_arguments,
-    longest_prompt,
     sampling_arguments,
 )
 from trt_responses.engine.trtllm.liveness import Liveness, Patience
@@ -36,7 +35,7 @@ from trt_responses.errors import (
     EngineUnavailable,
     InvalidRequest,
     StartupError,
-    refuse_longer,
+    root_cause,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def installed() -> Package:
         from tensorrt_llm.llmapi.llm_args import TorchLlmArgs
     except Exception as error:  # of any class: what it imports may fail in its own way
         raise StartupError(
-            f"tensorrt_llm cannot be imported ({sentence(error)}): run in the container "
+            f"tensorrt_llm cannot be imported ({root_cause(error)}): run in the container "
             "nvidia/tensorrt-llm/release:1.2.1, or install it on a GPU host."
         ) from None
     return Package(
@@ -103,7 +102,6 @@ class TrtLlmEngine:
         self._environment = environment
         self._now_ns = now_ns
         self._limits = engine_limits(arguments)
-        self._longest = longest_prompt(arguments)
         self._on: Running | None = None
         self._requests: dict[Request, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -140,7 +138,7 @@ class TrtLlmEngine:
         try:
             llm = package.llm(**kept)
         except Exception as error:  # of any class: it is the package's, and the start's end
-            raise StartupError(f"TensorRT-LLM does not start: {sentence(error)}") from None
+            raise StartupError(f"TensorRT-LLM does not start: {root_cause(error)}") from None
         supported.learn_call(llm.generate_async)
         self._on = Running(package, supported, llm)
         try:
@@ -158,7 +156,6 @@ class TrtLlmEngine:
         if liveness.down is not None:
             raise EngineUnavailable(liveness.down, retry_after_s=1 if liveness.alive else None)
         left = room(len(prompt_ids), options, self._limits)
-        refuse_longer(len(prompt_ids), self._longest)
         return self._begin(prompt_ids, options, left, sink)
 
     def health(self) -> Health:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.base import Chunk, Logprob
-from trt_responses.engine.trtllm.api import sentence
 from trt_responses.engine.trtllm.arguments import END_ID
+from trt_responses.errors import root_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +110,7 @@ class Request:
                 break
             except Exception as error:  # of any class: a KeyError, a socket's, a check of theirs
                 self._on_error(error)
-                self.fail(sentence(error))
+                self.fail(root_cause(error))
                 return
             if not self.over:  # it may have been aborted between the step and this turn
                 self._step(step)

@@ -1,0 +1,206 @@
+"""An engine's process is killed, frozen, or fails in its start: what the front end sees of it.
+
+Budget: 25 s on one core, most of it processes that begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.asgi import PATIENCE_S
+from tests.support.echo_engines import process_of, remote
+from tests.support.gather import Gather, begin, generated
+from tests.support.server_processes import asked
+from tests.support.serving import listening
+from trt_responses import __version__
+from trt_responses.engine.base import GenerateOptions
+from trt_responses.engine.remote.client import RemoteEngine
+from trt_responses.engine.remote.process import Patience
+from trt_responses.errors import EngineUnavailable, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from trt_responses.engine.remote.process import EngineProcess
+
+PROMPT = [1, 2, 3]
+STREAMS = 64
+HASTY = Patience(silence_s=4.0, first_backoff_s=0.01)
+ENDLESS = GenerateOptions(10_000, ())
+
+
+@contextlib.asynccontextmanager
+async def running(patience: Patience) -> AsyncIterator[tuple[RemoteEngine, EngineProcess]]:
+    process = process_of("slow", patience)
+    engine = RemoteEngine(__version__, process=process)
+    await engine.start()
+    try:
+        yield engine, process
+    finally:
+        await engine.stop(5)
+
+
+async def until(claim: Callable[[], bool]) -> None:
+    """Look now and then, for a loop that only turns would take the core from the process."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not claim():  # noqa: ASYNC110  # what is waited for happens in another process
+            await asyncio.sleep(0.02)
+
+
+async def ready(engine: RemoteEngine) -> None:
+    await until(lambda: engine.health().ready)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (signal.SIGKILL, "signal SIGKILL"),
+        (signal.SIGSTOP, "it gave no sign of life for 4 s"),
+        (signal.SIGSEGV, "signal SIGSEGV"),
+    ],
+    ids=["killed", "frozen", "crashed"],
+)
+def test_a_death_ends_all_streams_with_its_reason_and_the_engine_comes_back(
+    number: signal.Signals, reason: str
+) -> None:
+    async def run() -> None:
+        async with running(HASTY) as (engine, process):
+            told = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
+            await asyncio.gather(*(sink.some(1) for sink in told[:2]))
+            assert process.pid is not None
+            os.kill(process.pid, number)
+            await asyncio.gather(*(sink.done() for sink in told))
+            assert {sink.end.error for sink in told} == {f"The engine's process ended: {reason}."}
+            health = engine.health()
+            assert (health.alive, health.ready) == (True, False)
+            with pytest.raises(EngineUnavailable, match=reason):
+                begin(engine, PROMPT, ENDLESS)
+            await ready(engine)
+            assert (await generated(engine, PROMPT, GenerateOptions(1, ()))).end.finish == "length"
+
+    asyncio.run(run())
+
+
+def test_a_server_answers_while_its_engine_is_frozen() -> None:
+    async def run() -> None:
+        process = process_of("slow", HASTY)
+        engine = RemoteEngine(__version__, process=process)
+        async with listening(engine) as address:
+
+            async def get(path: str) -> tuple[int, bytes]:
+                return await asyncio.to_thread(asked, address.port, "GET", path)
+
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGSTOP)
+            for _ in range(3):
+                assert (await get("/health/live"))[0] == 200
+            await until(lambda: "no sign of life" in (engine.health().reason or ""))
+            assert (await get("/health/live"))[0] == 200
+            status, body = await get("/health/ready")
+            assert status == 503
+            assert b"no sign of life" in body
+            await ready(engine)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["RuntimeError", "KeyError", "SystemExit", "KeyboardInterrupt"])
+def test_a_start_that_raises_says_its_root_cause(name: str) -> None:
+    async def run() -> None:
+        engine = remote("raises", how=name)
+        with pytest.raises(StartupError) as stopped:
+            await engine.start()
+        assert "no CUDA device is there" in str(stopped.value)
+        assert "\n" not in str(stopped.value)
+
+    asyncio.run(run())
+
+
+def test_a_process_that_ends_while_it_loads_stops_the_start() -> None:
+    async def run() -> None:
+        with pytest.raises(StartupError, match=r"ended while it was loaded \(exit status 7\)"):
+            await remote("exits", how="7").start()
+
+    asyncio.run(run())
+
+
+def test_a_load_that_takes_too_long_stops_the_start() -> None:
+    async def run() -> None:
+        process = process_of("loads for ever", Patience(start_s=1.0))
+        with pytest.raises(StartupError, match="did not load within 1 s"):
+            await RemoteEngine(__version__, process=process).start()
+        assert process.pid is None
+
+    asyncio.run(run())
+
+
+def test_a_start_that_is_called_off_leaves_no_process() -> None:
+    async def run() -> None:
+        process = process_of("loads for ever")
+        starting = asyncio.create_task(RemoteEngine(__version__, process=process).start())
+        await until(lambda: process.pid is not None)
+        pid = process.pid
+        assert pid is not None
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        assert gone(pid)
+
+    asyncio.run(run())
+
+
+def test_after_too_many_deaths_in_a_row_the_engine_is_lost() -> None:
+    async def run() -> None:
+        patience = Patience(restarts=1, first_backoff_s=0.01)
+        async with running(patience) as (engine, process):
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            await until(lambda: not engine.health().ready)
+            assert engine.health().alive
+            await ready(engine)
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            await until(lambda: not engine.health().alive)
+            assert "SIGKILL" in (engine.health().reason or "")
+
+    asyncio.run(run())
+
+
+def test_a_process_that_holds_its_loop_ends_when_it_is_told_to() -> None:
+    async def run() -> None:
+        async with running(Patience()) as (engine, process):
+            pid = process.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            begun_s = time.monotonic()
+            await engine.stop(0.5)
+            assert gone(pid)
+            assert time.monotonic() - begun_s < 60
+
+    asyncio.run(run())
+
+
+def test_streams_of_an_engine_that_is_stopped_hear_why() -> None:
+    async def run() -> None:
+        async with running(Patience()) as (engine, process):
+            told: Gather = begin(engine, PROMPT, ENDLESS)[0]
+            await told.some(1)
+            await engine.stop(5)
+            assert told.end.error == "The engine has been stopped."
+            assert process.pid is None
+
+    asyncio.run(run())

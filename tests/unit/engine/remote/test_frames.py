@@ -1,0 +1,102 @@
+"""What crosses the socket arrives as it was, in its order and however the bytes are cut."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Health, Limits, Logprob
+from trt_responses.engine.remote import frames
+from trt_responses.engine.remote.frames import Kind, Splitter
+from trt_responses.errors import ApiError, InvalidRequest
+
+WORD = st.integers(0, 2**32 - 1)
+IDS = st.lists(WORD, max_size=5).map(tuple)
+SCORED = st.builds(
+    Logprob,
+    WORD,
+    st.floats(-100, 0),
+    st.lists(st.tuples(WORD, st.floats(-100, 0)), max_size=2).map(tuple),
+)
+CACHED = st.none() | WORD
+GOING_ON = st.builds(Chunk, IDS, st.lists(SCORED, max_size=2), CACHED)
+LAST = st.builds(
+    Chunk,
+    IDS,
+    st.just([]),
+    CACHED,
+    st.sampled_from(["stop", "length", "error"]),
+    st.none() | WORD,
+    st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+)
+CHUNKS = st.builds(Chunk, IDS) | GOING_ON | LAST
+
+
+def read(data: bytes, cut: int) -> list[tuple[int, Chunk]]:
+    splitter, told = Splitter(), []
+    for start in range(0, len(data), cut):
+        for kind, body in splitter.feed(data[start : start + cut]):
+            if kind == Kind.IDS:
+                told += [(number, Chunk([token_id])) for number, token_id in frames.read_ids(body)]
+            elif kind == Kind.RUNS:
+                told += [(number, Chunk(ids)) for number, ids in frames.read_runs(body)]
+            else:
+                told += frames.read_chunks(body)
+    return told
+
+
+def told_of(chunks: list[tuple[int, Chunk]]) -> list[tuple[int, Chunk]]:
+    """The same, its sequences as lists."""
+    return [
+        (number, chunk._replace(token_ids=[*chunk.token_ids], logprobs=[*chunk.logprobs]))
+        for number, chunk in chunks
+    ]
+
+
+@given(st.lists(st.tuples(WORD, CHUNKS), max_size=12), st.integers(1, 40))
+def test_what_an_engine_pushes_arrives_in_its_order(
+    pending: list[tuple[int, Chunk]], cut: int
+) -> None:
+    assert told_of(read(frames.steps(pending), cut)) == told_of(pending)
+
+
+def test_a_step_of_one_id_each_takes_eight_bytes_for_each_stream() -> None:
+    pending = [(number, Chunk((number + 7,))) for number in range(64)]
+    assert len(frames.steps(pending)) == frames.HEAD.size + 64 * 8
+
+
+def test_a_request_arrives_with_all_its_options() -> None:
+    options = GenerateOptions(
+        9,
+        (200002, 200012),
+        temperature=0.25,
+        top_p=0.5,
+        seed=2**63,
+        logprobs=3,
+        guide=Guide("json_schema", '{"const": "déjà"}'),
+        banned_ids=(1, 2),
+        cache_salt="ann",
+        trace_headers={"traceparent": "00-1"},
+        arrival_ns=5,
+        request_id="resp_1",
+    )
+    (((kind, body),)) = Splitter().feed(frames.generate(7, range(1000), options))
+    assert kind == Kind.GENERATE
+    assert frames.read_generate(body) == (7, list(range(1000)), options)
+
+
+def test_a_refusal_keeps_its_status_code_and_place() -> None:
+    refusal = InvalidRequest("too long", param="input", code=None, retry_after_s=3)
+    pending = [(1, Chunk(finish="error", error="too long", refusal=refusal))]
+    [(_, chunk)] = read(frames.steps(pending), 9)
+    assert isinstance(chunk.refusal, ApiError)
+    for name in ("message", "status", "type", "code", "param", "retry_after_s"):
+        assert getattr(chunk.refusal, name) == getattr(refusal, name)
+
+
+def test_the_state_arrives_whole() -> None:
+    health = Health(alive=True, ready=False, last_progress_ns=12, reason="it is loading")
+    limits = Limits(512, 2, {"regex": frozenset({3, 4})}, 20, 100)
+    [(kind, body)] = Splitter().feed(frames.state("1.0", health, limits))
+    assert kind == Kind.STATE
+    assert frames.read_state(body) == ("1.0", health, limits)

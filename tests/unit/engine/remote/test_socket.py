@@ -1,0 +1,202 @@
+"""Several front ends over one engine: whose ids go where, and what a front end's death costs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.asgi import until
+from tests.support.gather import Gather, begin, generated
+from tests.support.remote_pair import VERSION, front_end, path_of, socket_served
+from trt_responses.engine.base import Chunk, GenerateOptions
+from trt_responses.engine.remote import frames
+from trt_responses.engine.remote.client import RemoteEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall, StepClock
+from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.engine.scripted.engine import Request
+
+OPTIONS = GenerateOptions(1000, ())
+ENDLESS = Script(tuple((n,) for n in range(500)))
+
+
+async def begun(engine: ScriptedEngine, count: int) -> list[Request]:
+    await until(lambda: len(engine.requests) == count)
+    return list(engine.requests)
+
+
+def test_one_step_reaches_all_streams_of_a_front_end_in_one_turn(tmp_path: Path) -> None:
+    async def run() -> None:
+        turns: list[int] = []
+        turn = 0
+
+        def count() -> None:
+            nonlocal turn
+            turn += 1
+            loop.call_soon(count)
+
+        class Notes(Gather):
+            def push(self, chunk: Chunk, /) -> None:
+                turns.append(turn)
+                super().push(chunk)
+
+        loop = asyncio.get_running_loop()
+        engine = ScriptedEngine([ENDLESS], clock=StepClock.manual())
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            sinks = [Notes() for _ in range(64)]
+            for sink in sinks:
+                remote.generate([1], OPTIONS, sink)
+            await begun(engine, 64)
+            loop.call_soon(count)
+            await engine.clock.step()
+            await until(lambda: all(sink.chunks for sink in sinks))
+            assert len(turns) == 64
+            assert len(set(turns)) == 1
+
+    asyncio.run(run())
+
+
+def test_each_front_end_hears_of_its_own_requests(tmp_path: Path) -> None:
+    async def run() -> None:
+        scripts = {1: Script(((10,), (11, 12), ())), 2: Script(((20,), (21,)))}
+        engine = ScriptedEngine(lambda prompt, _: scripts[prompt[0]])
+        async with (
+            socket_served(engine, tmp_path) as server,
+            front_end(server) as one,
+            front_end(server) as other,
+        ):
+            told = await asyncio.gather(
+                generated(one, [1], OPTIONS), generated(other, [2], OPTIONS)
+            )
+            assert [each.token_ids for each in told] == [[10, 11, 12], [20, 21]]
+
+    asyncio.run(run())
+
+
+def test_a_front_end_that_is_gone_frees_its_places_and_costs_nobody_else(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = ScriptedEngine([ENDLESS], clock=StepClock.manual(), max_batch=2)
+        async with socket_served(engine, tmp_path) as server, front_end(server) as stays:
+            async with front_end(server) as goes:
+                begin(goes, [1], OPTIONS)
+                begin(goes, [1], OPTIONS)
+                gone = await begun(engine, 2)
+                waiting, _ = begin(stays, [2], OPTIONS)
+                await begun(engine, 3)
+                await engine.clock.step()
+                assert [request.state for request in engine.requests] == [
+                    *("running", "running", "waiting")
+                ]
+            await until(lambda: {request.state for request in gone} == {"aborted"})
+            await engine.clock.step()
+            await until(lambda: bool(waiting.chunks))
+
+    asyncio.run(run())
+
+
+def test_a_front_end_that_does_not_read_is_given_up(tmp_path: Path) -> None:
+    async def run() -> None:
+        wide = Script((tuple(range(20_000)),) * 100)
+        engine = ScriptedEngine([wide], max_batch=2)
+        async with socket_served(engine, tmp_path, max_behind_bytes=100_000) as server:
+            with socket.socket(socket.AF_UNIX) as deaf:
+                deaf.connect(path_of(server))
+                options = GenerateOptions(10**7, ())
+                deaf.sendall(frames.generate(1, [1], options))
+                [request] = await begun(engine, 1)
+                await until(lambda: request.state == "aborted")
+            async with front_end(server) as other:
+                told, handle = begin(other, [1], options)
+                await told.some(10)
+                handle.abort()
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_says_no_later_says_it_as_it_would_at_once(tmp_path: Path) -> None:
+    class Refuses(ScriptedEngine):
+        def generate(self, prompt_ids: object, options: object, sink: object) -> Request:
+            raise InvalidRequest("This prompt has killed the engine twice.", param="input")
+
+    async def run() -> None:
+        async with (
+            socket_served(Refuses([ENDLESS]), tmp_path) as server,
+            front_end(server) as remote,
+        ):
+            told = await generated(remote, [1], OPTIONS)
+            refusal = told.chunks[-1].refusal
+            assert refusal is not None
+            assert (refusal.status, refusal.param) == (400, "input")
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_is_lost_ends_the_streams_and_takes_no_more(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = ScriptedEngine([Script(((1,), Stall()))])
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            told, _ = begin(remote, [1], OPTIONS)
+            await told.some(1)
+            engine.kill("its card fell off the bus")
+            await told.done()
+            assert told.end.error == "its card fell off the bus"
+            await until(lambda: not remote.health().ready)
+            assert remote.health().reason == "its card fell off the bus"
+            with pytest.raises(EngineUnavailable, match="fell off"):
+                begin(remote, [1], OPTIONS)
+
+    asyncio.run(run())
+
+
+def test_a_lost_connection_ends_the_streams_and_is_made_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = ScriptedEngine([Script(((1,), Stall())), Script(((2,),))])
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            told, _ = begin(remote, [1], OPTIONS)
+            await told.some(1)
+            for connection in server.front_ends:
+                connection.close()
+            await told.done()
+            assert told.end.finish == "error"
+            await until(lambda: remote.health().ready)
+            assert (await generated(remote, [1], OPTIONS)).token_ids == [2]
+
+    asyncio.run(run())
+
+
+def test_a_sink_that_raises_costs_the_others_nothing(tmp_path: Path) -> None:
+    class Raises:
+        def push(self, chunk: Chunk, /) -> None:
+            raise RuntimeError("broken")
+
+    async def run() -> None:
+        engine = ScriptedEngine([Script(((1,), (2,), (3,)))])
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            remote.generate([1], OPTIONS, Raises())
+            assert (await generated(remote, [1], OPTIONS)).token_ids == [1, 2, 3]
+
+    asyncio.run(run())
+
+
+def test_another_version_on_the_other_side_stops_the_start(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with socket_served(ScriptedEngine([ENDLESS]), tmp_path) as server:
+            other = RemoteEngine("2.0", path=path_of(server))
+            with pytest.raises(StartupError, match=rf"of version {VERSION}, and this server of 2"):
+                await other.start()
+
+    asyncio.run(run())
+
+
+def test_nobody_at_the_socket_stops_the_start(tmp_path: Path) -> None:
+    async def run() -> None:
+        with pytest.raises(StartupError, match="said nothing within"):
+            await RemoteEngine(VERSION, path=str(tmp_path / "none"), start_s=0.01).start()
+
+    asyncio.run(run())

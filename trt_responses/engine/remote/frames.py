@@ -1,0 +1,208 @@
+"""What crosses the socket between a front end and an engine process: frames of bytes.
+
+A frame is a head (size and kind) and a body. What the engine says at one step to one front end is
+one write: ids as pairs of 32-bit words, and JSON only for what is more than ids. Knows values;
+knows no socket and no engine.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Health, Limits, Logprob
+from trt_responses.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    Pending = list[tuple[int, Chunk]]
+
+HEAD = struct.Struct("=II")
+PAIR = struct.Struct("=II")
+WORD = struct.Struct("=I")
+
+
+class Kind(IntEnum):
+    GENERATE = 1
+    """To the engine: the request's number, the size of its options, options, prompt ids."""
+    ABORT = 2
+    """To the engine: the request's number."""
+    STATE = 3
+    """To a front end: the engine's health and limits."""
+    IDS = 4
+    """To a front end: a number and an id for each request that got one id and nothing else."""
+    RUNS = 5
+    """To a front end: a number, a count and so many ids, for each that got ids and nothing else."""
+    CHUNKS = 6
+    """To a front end: a number and a whole chunk each, as JSON."""
+
+
+class Splitter:
+    """Bytes as they come, cut into frames."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        held = self._held
+        held += data
+        start = 0
+        while len(held) - start >= HEAD.size:
+            size, kind = HEAD.unpack_from(held, start)
+            end = start + HEAD.size + size
+            if len(held) < end:
+                break
+            yield kind, bytes(memoryview(held)[start + HEAD.size : end])
+            start = end
+        del held[:start]
+
+
+def frame(kind: Kind, body: bytes) -> bytes:
+    return HEAD.pack(len(body), kind) + body
+
+
+# --- to the engine ----------------------------------------------------------------------------
+
+
+def generate(number: int, prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
+    said = orjson.dumps(options)
+    ids = array("I", prompt_ids).tobytes()
+    return frame(Kind.GENERATE, PAIR.pack(number, len(said)) + said + ids)
+
+
+def read_generate(body: bytes) -> tuple[int, list[int], GenerateOptions]:
+    number, size = PAIR.unpack_from(body)
+    end = PAIR.size + size
+    fields: dict[str, Any] = orjson.loads(body[PAIR.size : end])
+    if fields["guide"] is not None:
+        fields["guide"] = Guide(**fields["guide"])
+    for name in ("stop_ids", "banned_ids"):
+        fields[name] = tuple(fields[name])
+    return number, _words(body[end:]).tolist(), GenerateOptions(**fields)
+
+
+def abort(number: int) -> bytes:
+    return frame(Kind.ABORT, WORD.pack(number))
+
+
+def read_abort(body: bytes) -> int:
+    number: int = WORD.unpack(body)[0]
+    return number
+
+
+# --- to a front end ---------------------------------------------------------------------------
+
+
+def steps(pending: Pending) -> bytes:
+    """The frames of what was pushed since the last write, in its order."""
+    made: list[bytes] = []
+    held: list[Any] = []
+    held_kind = Kind.IDS
+    for number, chunk in pending:
+        ids, logprobs, cached_tokens, finish, *_ = chunk
+        plain = finish is None and cached_tokens is None and not logprobs
+        kind = (Kind.IDS if len(ids) == 1 else Kind.RUNS) if plain else Kind.CHUNKS
+        if kind is not held_kind:
+            if held:
+                made.append(_joined(held_kind, held))
+            held, held_kind = [], kind
+        if kind is Kind.IDS:
+            held += (number, ids[0])
+        elif kind is Kind.RUNS:
+            held += (number, len(ids), *ids)
+        else:
+            held.append((number, *_chunk_fields(chunk)))
+    if held:
+        made.append(_joined(held_kind, held))
+    return b"".join(made)
+
+
+def read_ids(body: bytes) -> Iterator[tuple[int, int]]:
+    """Each number with its id."""
+    words = iter(_words(body))
+    return zip(words, words, strict=True)
+
+
+def read_runs(body: bytes) -> Iterator[tuple[int, Sequence[int]]]:
+    words, start = _words(body), 0
+    while start < len(words):
+        number, count = words[start : start + 2]
+        start += 2
+        yield number, words[start : start + count].tolist()
+        start += count
+
+
+def read_chunks(body: bytes) -> Iterator[tuple[int, Chunk]]:
+    for number, ids, logprobs, cached_tokens, finish, stop_id, error, refusal in orjson.loads(body):
+        scored = [
+            Logprob(token_id, value, tuple((i, v) for i, v in top))
+            for token_id, value, top in logprobs
+        ]
+        refused = None if refusal is None else _refusal(refusal)
+        yield number, Chunk(ids, scored, cached_tokens, finish, stop_id, error, refused)
+
+
+def state(version: str, health: Health, limits: Limits) -> bytes:
+    guides = {kind: sorted(ends) for kind, ends in limits.guides.items()}
+    said = {
+        "version": version,
+        "health": [health.alive, health.ready, health.last_progress_ns, health.reason],
+        "limits": [
+            limits.context_tokens,
+            limits.max_batch,
+            guides,
+            limits.max_logprobs,
+            limits.longest_prompt,
+        ],
+    }
+    return frame(Kind.STATE, orjson.dumps(said))
+
+
+def read_state(body: bytes) -> tuple[str, Health, Limits]:
+    said = orjson.loads(body)
+    context, batch, guides, logprobs, longest = said["limits"]
+    ends = {kind: frozenset(ids) for kind, ids in guides.items()}
+    limits = Limits(context, batch, ends, logprobs, longest)
+    return said["version"], Health(*said["health"]), limits
+
+
+def _words(body: bytes) -> memoryview[int]:
+    return memoryview(body).cast("I")
+
+
+def _joined(kind: Kind, held: Iterable[Any]) -> bytes:
+    if kind is Kind.CHUNKS:
+        return frame(kind, orjson.dumps(held, default=tuple))  # logprobs are named tuples
+    return frame(kind, array("I", held).tobytes())
+
+
+def _refusal(fields: dict[str, Any]) -> ApiError:
+    error = ApiError(**fields)
+    error.code = fields["code"]  # None is a code, too
+    return error
+
+
+def _chunk_fields(chunk: Chunk) -> tuple[object, ...]:
+    refusal = chunk.refusal
+    said = refusal and {
+        "message": refusal.message,
+        "status": refusal.status,
+        "type": refusal.type,
+        "code": refusal.code,
+        "param": refusal.param,
+        "retry_after_s": refusal.retry_after_s,
+    }
+    return (
+        list(chunk.token_ids),
+        list(chunk.logprobs),
+        chunk.cached_tokens,
+        chunk.finish,
+        chunk.stop_id,
+        chunk.error,
+        said,
+    )

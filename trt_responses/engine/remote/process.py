@@ -1,0 +1,221 @@
+"""The engine's process as its parent keeps it: begun, watched, begun again when it dies.
+
+A process that is silent is ended, for one that is frozen says nothing and holds everybody's
+streams. Knows processes; knows no request and no engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+logger = logging.getLogger(__name__)
+
+LOOKS = 4
+"""Into so many parts is a silence divided: one that this process slept through is no silence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    start_s: float = 1800.0
+    """So long may an engine take to load."""
+    silence_s: float = 20.0
+    """So long may a process give no sign of life before it is ended."""
+    restarts: int = 5
+    """So many deaths in a row are followed by another start."""
+    steady_s: float = 60.0
+    """A process that lived so long is forgiven what came before."""
+    first_backoff_s: float = 0.2
+    most_backoff_s: float = 30.0
+
+
+class EngineProcess:
+    """`command` runs a program that hosts an engine (`engine/remote/child.py`); `given` is what
+    that program makes it from."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        given: Mapping[str, object],
+        patience: Patience | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.path = ""
+        """Of the socket on which the engine is served, from the start on."""
+        self.alive = True
+        self.pid: int | None = None
+        self.fault: str | None = None
+        """Why the last process ended, until the next one is up."""
+        self._command = command
+        self._given = given
+        self._patience = patience or Patience()
+        self._sleep = sleep
+        self._failures = 0
+        self._folder = ""
+        self._listening: socket.socket | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._last_words = ""
+        self._fell = asyncio.Event()
+
+    async def start(self) -> None:
+        """Be up, or raise `StartupError` with the root cause in one sentence."""
+        self._folder = tempfile.mkdtemp(prefix="trt-")
+        self.path = str(Path(self._folder) / "engine.sock")
+        self._listening = socket.socket(socket.AF_UNIX)
+        try:
+            self._listening.bind(self.path)
+            self._listening.listen()
+            await self._begin()
+        except OSError as error:
+            await self.stop(0)
+            raise StartupError(f"The engine's process cannot be made: {error}.") from None
+        except BaseException:
+            await self.stop(0)
+            raise
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def stop(self, deadline_s: float) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        await self._end(deadline_s)
+        if self._listening is not None:
+            self._listening.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def why(self, deadline_s: float) -> str:
+        """The reason of a death that may not have been noticed yet."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._fell.wait(), deadline_s)
+        return self.fault or "The engine's process has closed the connection."
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.alive:
+            begun_s = loop.time()
+            try:
+                if self._process is None:
+                    await self._begin()
+                fault = await self._ended()
+            except StartupError as error:
+                fault = str(error)
+            lived_s = loop.time() - begun_s
+            self._failures = 1 if lived_s >= self._patience.steady_s else self._failures + 1
+            self.alive = self._failures <= self._patience.restarts
+            self.fault = fault
+            self._fell.set()
+            logger.warning("%s It is failure %d in a row.", fault, self._failures)
+            if self.alive:
+                await self._sleep(self._backoff_s())
+
+    def _backoff_s(self) -> float:
+        patience = self._patience
+        doubled = patience.first_backoff_s * 2.0 ** min(self._failures - 1, 20)
+        return min(patience.most_backoff_s, doubled)
+
+    async def _begin(self) -> None:
+        """Start a process and wait until it serves; what it says of a failure is the reason."""
+        assert self._listening is not None
+        self._last_words = ""
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=(self._listening.fileno(),),
+            start_new_session=True,  # Ctrl-C is for the parent, which drains first
+        )
+        self.pid = process.pid
+        first = {"parent": os.getpid(), "listening": self._listening.fileno(), "given": self._given}
+        assert process.stdin is not None
+        with suppress(ConnectionError):
+            process.stdin.write(json.dumps(first).encode() + b"\n")
+        try:
+            said = await asyncio.wait_for(self._said(), self._patience.start_s)
+        except TimeoutError:
+            await self._end(0)
+            raise StartupError(
+                f"The engine did not load within {self._patience.start_s:g} s."
+            ) from None
+        if said is None or "ready" not in said:
+            how = await self._how()
+            why = said["failed"] if said else f"Its process ended while it was loaded ({how})."
+            await self._end(0)
+            raise StartupError(why)
+        self.fault = None
+        self._fell.clear()
+
+    async def _said(self) -> dict[str, str] | None:
+        """The next thing that the process says; None at its end."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        said: dict[str, str] | None = json.loads(line) if line else None
+        return said
+
+    async def _ended(self) -> str:
+        """Watch the process until it ends; how that came."""
+        missed = 0
+        while True:
+            try:
+                said = await asyncio.wait_for(self._said(), self._patience.silence_s / LOOKS)
+            except TimeoutError:
+                missed += 1
+                if missed == LOOKS:
+                    silence = f"it gave no sign of life for {self._patience.silence_s:g} s"
+                    self._last_words = silence
+                    self._kill()
+                continue
+            if said is None:
+                break
+            missed = 0
+            self._last_words = said.get("lost", self._last_words)
+        how = await self._how()
+        await self._end(0)
+        return f"The engine's process ended: {self._last_words or how}."
+
+    async def _how(self) -> str:
+        assert self._process is not None
+        code = await self._process.wait()
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+    def _kill(self) -> None:
+        """With all that it has begun and has not put into a session of their own."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _end(self, deadline_s: float) -> None:
+        """Ask it to go; past the deadline, make it."""
+        process, self._process, self.pid = self._process, None, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            with suppress(ConnectionError, RuntimeError):
+                process.stdin.write(f"{deadline_s}\n".encode())
+                process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), deadline_s)
+        except TimeoutError:
+            pass
+        finally:
+            self._process = process
+            self._kill()
+            self._process = None
+            await process.wait()

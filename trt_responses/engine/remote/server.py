@@ -1,0 +1,174 @@
+"""The engine's side of the socket: any engine, for any number of front ends.
+
+What the engine pushes within one turn of the loop leaves as one write to each front end. A front
+end that is gone, or does not read, ends its own requests and nobody else's. Knows frames; knows no
+concrete engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, cast
+
+from trt_responses.engine.base import Chunk
+from trt_responses.engine.remote import frames
+from trt_responses.engine.remote.frames import Kind, Splitter
+from trt_responses.errors import ApiError
+
+if TYPE_CHECKING:
+    import socket
+
+    from trt_responses.engine.base import Engine, Handle, Sink
+
+logger = logging.getLogger(__name__)
+
+MAX_BEHIND_BYTES = 64 * 1024 * 1024
+"""So much may wait for a front end that does not read before it is given up."""
+LOOK_S = 0.1
+"""So often is the engine asked how it is; what has changed is told at once."""
+
+
+class EngineServer:
+    """Serves a started engine on a listening socket."""
+
+    def __init__(
+        self, engine: Engine, version: str, *, max_behind_bytes: int = MAX_BEHIND_BYTES
+    ) -> None:
+        self.engine = engine
+        self.max_behind_bytes = max_behind_bytes
+        self.front_ends: set[FrontEnd] = set()
+        self.path: str | None = None
+        self._version = version
+        self._server: asyncio.AbstractServer | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._told = b""
+
+    async def start(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self.path = listening.getsockname()
+        self._server = await loop.create_unix_server(lambda: FrontEnd(self), sock=listening)
+        self._looking = asyncio.create_task(self._look())
+
+    async def stop(self) -> None:
+        """Take nobody more, and end the connections once what was said has left."""
+        if self._server is not None:
+            self._server.close()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        self.tell()
+        for front_end in tuple(self.front_ends):
+            front_end.close()
+
+    def state(self) -> bytes:
+        return frames.state(self._version, self.engine.health(), self.engine.limits())
+
+    def tell(self) -> None:
+        """The engine's state, to every front end."""
+        self._told = self.state()
+        for front_end in tuple(self.front_ends):
+            front_end.write(self._told)
+
+    async def _look(self) -> None:
+        while True:
+            if self.state() != self._told:
+                self.tell()
+            await asyncio.sleep(LOOK_S)
+
+
+class FrontEnd(asyncio.Protocol):
+    """One connection, and the requests that came over it."""
+
+    def __init__(self, server: EngineServer) -> None:
+        self._server = server
+        self._engine = server.engine
+        self._splitter = Splitter()
+        self._handles: dict[int, Handle] = {}
+        self._pending: frames.Pending = []
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._server.front_ends.add(self)
+        self.write(self._server.state())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.front_ends.discard(self)
+        for handle in tuple(self._handles.values()):
+            handle.abort()
+        self._handles.clear()
+
+    def data_received(self, data: bytes) -> None:
+        for kind, body in self._splitter.feed(data):
+            if kind == Kind.GENERATE:
+                self._generate(body)
+            elif kind == Kind.ABORT:
+                self._abort(frames.read_abort(body))
+
+    def close(self) -> None:
+        self.flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def write(self, said: bytes) -> None:
+        """Say it, unless the front end is gone, or so far behind that it is given up."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(said)
+        if transport.get_write_buffer_size() > self._server.max_behind_bytes:
+            logger.warning("A front end does not read what the engine says, and is given up.")
+            self._give_up()
+
+    def push(self, number: int, chunk: Chunk) -> None:
+        if not self._pending:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._pending.append((number, chunk))
+        if chunk.finish is not None:
+            self._handles.pop(number, None)
+
+    def flush(self) -> None:
+        if pending := self._pending:
+            self._pending = []
+            try:
+                said = frames.steps(pending)
+            except Exception:  # what cannot be said must not leave streams waiting for ever
+                logger.exception("The engine pushed what cannot be sent.")
+                self._give_up()
+            else:
+                self.write(said)
+
+    def _give_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _generate(self, body: bytes) -> None:
+        number, prompt_ids, options = frames.read_generate(body)
+        try:
+            handle = self._engine.generate(prompt_ids, options, self._sink(number))
+        except ApiError as error:
+            self.push(number, Chunk(finish="error", error=error.message, refusal=error))
+        else:
+            self._handles[number] = handle
+
+    def _sink(self, number: int) -> Sink:
+        return RemoteSink(self, number)
+
+    def _abort(self, number: int) -> None:
+        if (handle := self._handles.pop(number, None)) is not None:
+            handle.abort()
+
+
+class RemoteSink:
+    """Where the engine pushes one request's chunks."""
+
+    __slots__ = ("_front_end", "_number")
+
+    def __init__(self, front_end: FrontEnd, number: int) -> None:
+        self._front_end = front_end
+        self._number = number
+
+    def push(self, chunk: Chunk, /) -> None:
+        self._front_end.push(self._number, chunk)
