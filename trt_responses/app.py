@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from trt_responses.response.run import Listener
     from trt_responses.store.base import Store
     from trt_responses.tokens.vocabulary import Vocabulary
+    from trt_responses.tools.base import Tool
 
 logger = logging.getLogger(__name__)
 
@@ -91,14 +92,15 @@ def create_app(
     *,
     engine: Engine | None = None,
     store: Store | None = None,
+    tools: Sequence[Tool] = (),
     engine_of: Callable[[Selection, Settings], Engine] = backends.engine_of,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
-    """The server as an ASGI app. An engine or a store that is passed in is started and stopped
-    with it, as those named in the settings are. `engine_of` makes the engine that the settings
-    name; `sleep` is awaited for every wait of its own."""
+    """The server as an ASGI app. An engine, a store and tools that are passed in are started and
+    stopped with it, as those named in the settings are. `engine_of` makes the engine that the
+    settings name; `sleep` is awaited for every wait of its own."""
     settings = settings or Settings.from_environment()
-    server = _server(settings, engine, store, engine_of, sleep)
+    server = _server(settings, engine, store, tools, engine_of, sleep)
     app = App(
         title="trt_responses",
         version=__version__,
@@ -129,6 +131,7 @@ class _Server:
     card: Mapping[str, Any]
     """What the engine's card says of it."""
     store: Store
+    tools: Sequence[Tool]
     keys: KeyRing
     watched: WatchedKeys | None
     metrics: Metrics
@@ -148,6 +151,7 @@ def _server(
     settings: Settings,
     engine: Engine | None,
     store: Store | None,
+    tools: Sequence[Tool],
     engine_of: Callable[[Selection, Settings], Engine],
     sleep: Callable[[float], Awaitable[None]],
 ) -> _Server:
@@ -182,7 +186,7 @@ def _server(
     listeners: list[Listener] = [RunLog(), metrics, token_gaps, statistics]
     if settings.explain != "off" and settings.explain_bytes:
         listeners.append(explanations)
-    runs = Runs(_parts(settings, engine, store, model, listeners), lifecycle)
+    runs = Runs(_parts(settings, engine, store, tools, model, listeners), lifecycle)
     health = Health(lifecycle, engine, runs, clock_ns=time.monotonic_ns)
     _read_state(metrics, health, watched)
     metrics.show_as(settings.metrics_names)
@@ -197,6 +201,7 @@ def _server(
         },
         card=card,
         store=store,
+        tools=tools,
         keys=keys,
         watched=watched,
         metrics=metrics,
@@ -339,6 +344,7 @@ def _parts(
     settings: Settings,
     engine: Engine,
     store: Store,
+    tools: Sequence[Tool],
     model: str,
     listeners: Sequence[Listener],
 ) -> Parts:
@@ -363,6 +369,8 @@ def _parts(
         listeners=listeners,
         note_media=settings.note_images,
         max_calls=settings.max_calls,
+        tools={tool.kind: tool for tool in tools},
+        max_tool_calls=settings.max_tool_calls,
     )
 
 
@@ -464,6 +472,7 @@ def _lifespan(server: _Server) -> Callable[[FastAPI], AbstractAsyncContextManage
                 server.lifecycle.drain(0)
         finally:
             server.runs.fail_all(ServerShutdown())
+            await _stop_tools(server)
             await server.engine.stop(min(drain_s, ENGINE_STOP_S))
             await server.store.stop()
             gc.unfreeze()  # a process may live on, and make another app
@@ -478,13 +487,23 @@ async def _start(server: _Server) -> None:
     try:
         lifecycle.step("opening the history")
         await server.store.start()
+        for tool in server.tools:
+            lifecycle.step(f"preparing the tool {tool.name}")
+            await tool.start()
         lifecycle.step("loading the engine")
         await server.engine.start()
     except StartupError as error:
         lifecycle.fail(str(error))
+        await _stop_tools(server)
         await server.store.stop()
         raise
     except asyncio.CancelledError:  # it is to be stopped before it has started
         await server.engine.stop(0)
+        await _stop_tools(server)
         await server.store.stop()
         raise
+
+
+async def _stop_tools(server: _Server) -> None:
+    for tool in server.tools:
+        await tool.stop()

@@ -174,6 +174,9 @@ class Settings(BaseModel):
     max_calls: int = Field(
         1, ge=1, le=64, description="Calls in one turn; models were trained to make one."
     )
+    max_tool_calls: Positive = Field(
+        32, description="Calls of the server's own tools in one response, whatever it asks for."
+    )
     schema_s: float = Field(
         1.0,
         gt=0,

@@ -41,6 +41,11 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "response.function_call_arguments.done": ("item_id", "output_index", "arguments"),
     "response.custom_tool_call_input.delta": ("item_id", "output_index", "delta"),
     "response.custom_tool_call_input.done": ("item_id", "output_index", "input"),
+    "response.code_interpreter_call.in_progress": ("item_id", "output_index"),
+    "response.code_interpreter_call_code.delta": ("item_id", "output_index", "delta"),
+    "response.code_interpreter_call_code.done": ("item_id", "output_index", "code"),
+    "response.code_interpreter_call.interpreting": ("item_id", "output_index"),
+    "response.code_interpreter_call.completed": ("item_id", "output_index"),
     "error": ("message",),
 }
 """Every kind of event that is sent, and what the SDK requires of it beside type and number."""

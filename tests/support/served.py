@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.scripted.engine import Request, Step
     from trt_responses.store.base import Store
     from trt_responses.tokens.vocabulary import Vocabulary
+    from trt_responses.tools.base import Tool
 
     Written = str | Script | Callable[[Sequence[int], GenerateOptions], Script]
     from collections.abc import Callable, Sequence
@@ -103,6 +104,7 @@ async def served(
     max_logprobs: int = 20,
     guides: Mapping[GuideKind, frozenset[int]] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    tools: Sequence[Tool] = (),
     **settings: object,
 ) -> AsyncIterator[Served]:
     """An app whose engine replays what is written, the last of it for ever."""
@@ -115,7 +117,9 @@ async def served(
         max_logprobs=max_logprobs,
         guides=guides,
     )
-    app = create_app(Settings(**(SETTINGS | settings)), engine=engine, store=store, sleep=sleep)
+    app = create_app(
+        Settings(**(SETTINGS | settings)), engine=engine, store=store, tools=tools, sleep=sleep
+    )
     async with living(app):
         yield Served(Client(app, lambda: clock.steps), engine, app)
 

@@ -13,6 +13,7 @@ from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.response.accepted import (
     Accepted,
     AnswerFormat,
+    BuiltInTool,
     Grammar,
     ThoughtBudget,
     Tool,
@@ -21,7 +22,7 @@ from trt_responses.response.accepted import (
 from trt_responses.response.included import INCLUDED
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import tools as t
-from trt_responses.wire.choice import AllowedTools, JsonObject, NamedTool
+from trt_responses.wire.choice import AllowedTools, BuiltInChoice, JsonObject, NamedTool
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
 from trt_responses.wire.request import (
@@ -33,7 +34,7 @@ from trt_responses.wire.request import (
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.response.accepted import Effort
     from trt_responses.wire.chat import ChatRequest
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from trt_responses.wire.request import Request, TextFormat
 
 FORMAT = "text.format"
+NO_TOOLS: Mapping[str, str] = {}
+CODE_OUTPUTS = "code_interpreter_call.outputs"
 SEALED = "reasoning.encrypted_content"
 MINIMAL_THOUGHT = 64
 """Tokens of a thought at effort `minimal`."""
@@ -51,24 +54,28 @@ NO_REASONING, NO_TEXT = ReasoningOptions(), TextOptions()
 EFFORT_BUDGETS = {"none": 0, "minimal": MINIMAL_THOUGHT}
 
 
-def accept(request: Request, dialect: Dialect = OPENAI) -> Accepted:
-    """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong."""
+def accept(
+    request: Request, dialect: Dialect = OPENAI, built_in: Mapping[str, str] = NO_TOOLS
+) -> Accepted:
+    """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
+    `built_in` are the kinds of tools that the server runs, and the model's names for them."""
     placed = list(t.flat(request.tools or ()))
     over_socket = isinstance(request, SocketRequest)
-    ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP)
+    ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP, built_in)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
     if dialect is OPEN_RESPONSES:
         _check_sayable(reasoning.effort, request.tools or ())
     tools = _tools(placed)
+    run_here = _run_here(request, built_in)
     scored = LOGPROBS in (request.include or ())
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
-    echo = _echo(request, sampling)
+    echo = _echo(request, sampling, built_in)
     return Accepted(
         input=request.input,
         previous_response_id=request.previous_response_id,
         instructions=request.instructions,
         tools=tools,
-        choice=_choice(request.tool_choice, tools),
+        choice=_choice(request.tool_choice, tools, frozenset(tool.kind for tool in run_here)),
         answer=_answer(form),
         effort=reasoning.effort,
         thought=_thought(reasoning.effort, reasoning.max_tokens),
@@ -81,8 +88,10 @@ def accept(request: Request, dialect: Dialect = OPENAI) -> Accepted:
         store=echo.store,
         echo=echo,
         ignored=ignored,
-        unsupported_tools=[o.type for o in request.tools or () if isinstance(o, t.OtherTool)],
+        unsupported_tools=[o.type for o in request.tools or () if t.run_by_nobody(o, built_in)],
         generates=not (isinstance(request, SocketRequest) and request.generate is False),
+        built_in=run_here,
+        max_tool_calls=request.max_tool_calls,
     )
 
 
@@ -95,7 +104,7 @@ def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
             param="reasoning.effort",
         )
     for place, tool in enumerate(tools):
-        if tool.type in ("custom", "namespace"):
+        if tool.type in ("custom", "namespace", "code_interpreter"):
             raise Unsupported(
                 f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
                 "tools only.",
@@ -129,39 +138,105 @@ def _grammar(form: t.PlainInput | t.GrammarInput | None) -> Grammar | None:
     return Grammar(form.syntax, form.definition) if isinstance(form, t.GrammarInput) else None
 
 
-def _choice(asked: AskedChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+def _choice(
+    asked: AskedChoice | None, tools: Sequence[Tool], built_in: Collection[str]
+) -> ToolChoice:
     match asked:
         case NamedTool():
             return ToolChoice(named((asked,), tools, "tool_choice"), may_answer=False, narrows=True)
+        case BuiltInChoice():
+            kind = _offered(asked, built_in, "tool_choice")
+            return ToolChoice((), may_answer=False, narrows=True, built_in={kind})
         case AllowedTools():
             among = named(asked.tools, tools, "tool_choice.tools[{}]")
-            return ToolChoice(among, may_answer=asked.mode == "auto", narrows=True)
+            kinds = {
+                _offered(one, built_in, f"tool_choice.tools[{number}]")
+                for number, one in enumerate(asked.tools)
+                if isinstance(one, BuiltInChoice)
+            }
+            may_answer = asked.mode == "auto"
+            return ToolChoice(among, may_answer=may_answer, narrows=True, built_in=kinds)
         case mode:
-            return choice_of(mode, tools)
+            return choice_of(mode, tools, built_in)
 
 
-def choice_of(mode: Mode | None, tools: Sequence[Tool]) -> ToolChoice:
+def choice_of(
+    mode: Mode | None, tools: Sequence[Tool], built_in: Collection[str] = frozenset()
+) -> ToolChoice:
     """What a mode alone allows."""
     names = frozenset(tool.name for tool in tools)
     match mode:
         case None | "auto":
-            return ToolChoice(names)
+            return ToolChoice(names, built_in=built_in)
         case "none":
-            return ToolChoice(frozenset(), narrows=bool(names))
-        case "required" if not names:
+            return ToolChoice(frozenset(), narrows=bool(names or built_in))
+        case "required" if not (names or built_in):
             raise _unknown("tool_choice", "'required' needs tools to choose from")
         case "required":
-            return ToolChoice(names, may_answer=False, narrows=True)
+            return ToolChoice(names, may_answer=False, narrows=True, built_in=built_in)
 
 
-def named(asked: Sequence[NamedTool], tools: Sequence[Tool], place: str) -> frozenset[str]:
-    """Their names; a fault for the first that no tool of the request has."""
+def _offered(asked: BuiltInChoice, built_in: Collection[str], place: str) -> str:
+    if asked.type not in built_in:
+        what = f"the request offers no '{asked.type}', or nobody runs it here"
+        raise _unknown(place, what)
+    return asked.type
+
+
+def _run_here(request: Request, built_in: Mapping[str, str]) -> list[BuiltInTool]:
+    """The tools of the request that the server runs, each kind once."""
+    found: dict[str, BuiltInTool] = {}
+    for number, tool in enumerate(request.tools or ()):
+        if not isinstance(tool, t.CodeInterpreterTool) or tool.type not in built_in:
+            continue
+        place = f"tools[{number}]"
+        if tool.type in found:
+            raise _unknown(place, f"'{tool.type}' is offered twice")
+        _check_container(tool.container, f"{place}.container")
+        asked = tool.container if isinstance(tool.container, str) else None
+        shows = CODE_OUTPUTS in (request.include or ())
+        found[tool.type] = BuiltInTool(tool.type, built_in[tool.type], place, asked, shows)
+    return list(found.values())
+
+
+def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
+    if asked is None:
+        raise InvalidRequest(
+            f"Missing required parameter: '{place}'.",
+            param=place,
+            code="missing_required_parameter",
+        )
+    if isinstance(asked, str):
+        return
+    policy = asked.network_policy
+    for name, wanted, why in (
+        ("file_ids", asked.file_ids, "there are no files to put into a container"),
+        ("memory_limit", asked.memory_limit, "the operator sets the memory of all containers"),
+        (
+            "network_policy",
+            policy if policy is not None and policy.type != "disabled" else None,
+            "code in a container has no network",
+        ),
+    ):
+        if wanted:
+            raise Unsupported(
+                f"Unsupported value for '{place}.{name}': {why}. Leave the field out.",
+                param=f"{place}.{name}",
+            )
+
+
+def named(
+    asked: Sequence[NamedTool | BuiltInChoice], tools: Sequence[Tool], place: str
+) -> frozenset[str]:
+    """The names of the client's tools among them; a fault for the first that none of the request's
+    has."""
     kinds = {(tool.name, "custom" if tool.callee.custom else "function") for tool in tools}
-    for number, tool in enumerate(asked):
+    theirs = [(number, tool) for number, tool in enumerate(asked) if isinstance(tool, NamedTool)]
+    for number, tool in theirs:
         if (tool.name, tool.type) not in kinds:
             what = f"no {tool.type} tool of the request is '{tool.name}'"
             raise _unknown(f"{place.format(number)}.name", what)
-    return frozenset(tool.name for tool in asked)
+    return frozenset(tool.name for _, tool in theirs)
 
 
 def _unknown(param: str, what: str) -> InvalidRequest:
@@ -207,7 +282,7 @@ def sampling_of(
     )
 
 
-def _echo(request: Request, sampling: GenerateOptions) -> Response:
+def _echo(request: Request, sampling: GenerateOptions, built_in: Collection[str]) -> Response:
     """What was asked, with the default wherever the client sent none."""
     thought, text = request.reasoning or NO_REASONING, request.text or NO_TEXT
     reasoning: dict[str, Any] = {"effort": thought.effort, "summary": thought.summary}
@@ -238,10 +313,10 @@ def _echo(request: Request, sampling: GenerateOptions) -> Response:
         text={"format": form, "verbosity": text.verbosity or "medium"},
         tool_choice=(
             choice.model_dump(exclude_unset=True)
-            if isinstance(choice, NamedTool | AllowedTools)
+            if isinstance(choice, NamedTool | BuiltInChoice | AllowedTools)
             else choice or "auto"
         ),
-        tools=tuple(_told(o) for o in request.tools or () if not isinstance(o, t.OtherTool)),
+        tools=tuple(_told(o) for o in request.tools or () if not t.run_by_nobody(o, built_in)),
         top_logprobs=request.top_logprobs or 0,
         top_p=sampling.top_p,
         truncation=request.truncation or "disabled",

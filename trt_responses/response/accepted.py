@@ -61,6 +61,20 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltInTool:
+    """A tool of the request that the server runs."""
+
+    kind: str
+    """The API's name for it, such as `code_interpreter`."""
+    name: str
+    """The model's."""
+    place: str
+    container_id: str | None
+    """The container that is asked for; None: one is found, or made."""
+    shows_outputs: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ToolChoice:
     """The tools that may be called, and whether one must be."""
 
@@ -69,6 +83,8 @@ class ToolChoice:
     narrows: bool = False
     """Less is allowed than the tools themselves allow."""
     place: str = "tool_choice"
+    built_in: Collection[str] = frozenset()
+    """Kinds of the server's tools that may be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +142,9 @@ class Accepted:
     """Something is to be written; else the prompt is read, for a request that goes on from it."""
     included: Collection[Included] = ()
     """What the last snapshot is to say besides the API's own."""
+    built_in: Sequence[BuiltInTool] = ()
+    max_tool_calls: int | None = None
+    """Calls of the server's tools."""
     stop: Sequence[str] = ()
     """Texts of which the first ends the answer, and is not told."""
     prompt_ids: Sequence[int] | None = None

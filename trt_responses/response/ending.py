@@ -5,6 +5,7 @@ Values only: which end it is, and when it is told, is the run's affair.
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.errors import ApiError
@@ -13,6 +14,8 @@ from trt_responses.wire import events as e
 from trt_responses.wire import response as r
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trt_responses.engine.base import Chunk
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.response.log.fold import Output
@@ -43,18 +46,47 @@ def last_snapshot(
     )
 
 
-def usage(read: int, reader: Reader, output: Output, cached: int | None) -> r.Usage:
-    """The tokens of a prompt of so many, and of what was written."""
-    written = len(reader.kept)
+def usage(
+    read: int,
+    reader: Reader,
+    output: Output,
+    cached: Sequence[int | None],
+    latency_ms: Sequence[int] = (),
+) -> r.Usage:
+    """The tokens of a prompt of so many, of what was written, and of tools' answers between.
+
+    Each id counts once, however many engine requests read it. `cached` is what the engine said at
+    the beginning of each turn, `latency_ms` how long each tool took.
+    """
+    answered = [span for span in reader.messages if span.answer_tokens]
+    answers = [span.answer_tokens for span in answered]
+    begins = [0, *(span.answer_end for span in answered)]
+    ends = [*(span.end for span in answered), len(reader.kept)]
+    outputs = [end - begin for begin, end in zip(begins, ends, strict=True)]
+    inputs = [read, *answers]
+    before = [0, *(read + span.end for span in answered)]
+    hits = [
+        min(max((told or 0) - start, 0), size)
+        for told, start, size in zip_longest(cached, before, inputs, fillvalue=0)
+    ]
     told = zip(output, reader.messages, strict=False)
     reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
-    return r.Usage(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=read + written,
-        input_tokens_details=r.InputTokensDetails(min(cached or 0, read)),
-        output_tokens_details=r.OutputTokensDetails(reasoning),
-    )
+    into = r.InputTokensDetails(sum(hits))
+    out = r.OutputTokensDetails(reasoning)
+    if answered:
+        into = r.InputTokensByTurn(
+            into.cached_tokens,
+            input_tokens_per_turn=tuple(inputs),
+            cached_tokens_per_turn=tuple(hits),
+        )
+        out = r.OutputTokensByTurn(
+            reasoning,
+            tool_output_tokens=sum(answers),
+            output_tokens_per_turn=tuple(outputs),
+            tool_output_tokens_per_turn=(0, *answers),
+            tool_latency_ms_per_turn=(0, *latency_ms),
+        )
+    return r.Usage(sum(inputs), sum(outputs), sum(inputs) + sum(outputs), into, out)
 
 
 def ending(last: r.Response, error: ApiError | None) -> tuple[e.Event, ...]:

@@ -102,6 +102,7 @@ class Explainer:
             "outcome": segment.outcome,
             "max_tokens": segment.max_tokens,
             "guide": guide and {"kind": guide.kind, "source": self._source(guide.source)},
+            **({"answer": self.pieces(segment.answer)} if segment.answer else {}),
             "forced": self.pieces(segment.forced),
             "kept": self.pieces(segment.kept),
             "discarded": self.pieces(segment.discarded),
@@ -118,6 +119,8 @@ class Explainer:
         reader = Reader(self._tables, call_ends=facts.trace.call_ends)
         fragments: list[Fragment] = []
         for segment in facts.trace.segments:
+            if segment.answer:
+                reader.answer(segment.answer)
             fragments += reader.feed(segment.forced)
             fragments += reader.feed(segment.read)
         fragments += reader.finish(stopped=facts.response.status == "completed")

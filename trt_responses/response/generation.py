@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.steer.plans import Segment, SteeringPlan
     from trt_responses.response.log.log import Log
     from trt_responses.response.log.machine import Machine
+    from trt_responses.response.tool_loop import ToolLoop
     from trt_responses.response.trace import SegmentTrace
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,9 @@ class Generation:
         machine: Machine,
         log: Log,
         clock_ns: Callable[[], int],
+        tools: ToolLoop | None = None,
     ) -> None:
+        self.tools = tools
         self.reader = reader
         self.machine = machine
         self.log = log
@@ -56,7 +59,9 @@ class Generation:
         self.asked_ns: int | None = None
         self.first_token_ns: int | None = None
         self.last_token_ns: int | None = None
-        self.cached_tokens: int | None = None
+        self.cached_tokens: list[int | None] = []
+        """What the engine said of each turn's prompt."""
+        self._turn_begins = True
         self.prompt_ids = prompt_ids
         self.plan = plan
         self._engine = engine
@@ -106,7 +111,7 @@ class Generation:
                 if chunk.finish is not None:
                     token_ids = (*token_ids, *gate.finish(chunk.finish))
             self._read(token_ids)
-            if self.first_token_ns is None:
+            if self._turn_begins:
                 self._first_chunk(chunk)
             elif gate is None:
                 self._flow(self.machine.pieces)
@@ -131,9 +136,11 @@ class Generation:
 
     def _first_chunk(self, chunk: Chunk) -> None:
         if chunk.token_ids:
-            self.first_token_ns = self._clock_ns()
-        if self.cached_tokens is None:
-            self.cached_tokens = chunk.cached_tokens
+            self._turn_begins = False
+            if self.first_token_ns is None:
+                self.first_token_ns = self._clock_ns()
+        if self.cached_tokens[-1] is None:
+            self.cached_tokens[-1] = chunk.cached_tokens
 
     # --- the run's side -----------------------------------------------------------------------
 
@@ -143,6 +150,8 @@ class Generation:
             end = await self._all()
         finally:
             self.last_token_ns = self._clock_ns()
+            if self.tools is not None:
+                await self.tools.close()
         self.close(stopped=end.status == "completed" and not self.machine.stopped)
         return end
 
@@ -150,6 +159,7 @@ class Generation:
         """End the open item: `stopped` by the model itself, or cut."""
         for fragment in self.reader.finish(stopped=stopped):
             self.machine.take(fragment)
+        self.machine.answer(None, "incomplete")
 
     def give_up(self, fault: Exception) -> End:
         """Something broke: what is open is cut, and this is how it ended."""
@@ -175,7 +185,7 @@ class Generation:
             owner,
             str(self.plan),
             self.prompt_ids,
-            self.cached_tokens,
+            self.cached_tokens[0] if self.cached_tokens else None,
             tuple(self.segments),
             self.reader.call_ends,
             self.machine.callees,
@@ -193,6 +203,32 @@ class Generation:
         self.segments.clear()
 
     async def _all(self) -> End:
+        end = await self._turn()
+        while end.status == "completed" and self._verdict is None and self.tools is not None:
+            plan = await self._after_tool(self.tools)
+            if plan is None:
+                break
+            self.plan = plan
+            end = await self._turn()
+        return self._verdict or end
+
+    async def _after_tool(self, tools: ToolLoop) -> SteeringPlan | None:
+        """Let the tool answer whose call ended the turn; a verdict breaks it off."""
+        self._segment_end = asyncio.get_running_loop().create_future()
+        answering = asyncio.create_task(tools.turn(self.prompt_tokens, self.reader, self.machine))
+        try:
+            await asyncio.wait((answering, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
+            if self._verdict is not None:
+                return None
+            return await answering
+        finally:
+            answering.cancel()
+            await asyncio.wait((answering,))
+            self.log.wake()
+
+    async def _turn(self) -> End:
+        self._turn_begins = True
+        self.cached_tokens.append(None)
         end = End("completed")
         while self._verdict is None and (segment := self.plan.next(self.reader)) is not None:
             notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
@@ -202,7 +238,7 @@ class Generation:
                 self.segments.append(notes.ended(end, self._clock_ns()))
             if end.status != "completed":
                 break
-        return self._verdict or end
+        return end
 
     async def _generate(self, segment: Segment) -> End:
         if segment.max_tokens < 1:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response
 
 CALLS = (o.OutputFunctionCall, o.OutputCustomCall)
+CODE_CHANNEL = "analysis"
+"""Of a call that is run here and named no channel, and of its answer."""
 
 
 async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
@@ -42,20 +44,27 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             if _lawful(item, span)
             else await _rendered(item, span, renderer)
         )
+        if isinstance(item, o.OutputCodeCall) and not _lawful(item, span):
+            ids += answer_ids(reader.kept, span)
         call_id = item.call_id if isinstance(item, CALLS) else None
         callee = _callee(item, span) if call_id else None
-        blocks.append(Block(_kind(item), orjson.dumps(item), ids.tobytes(), call_id, callee))
+        blocks.append(Block(_kind(item, span), orjson.dumps(item), ids.tobytes(), call_id, callee))
     return blocks
 
 
 def lasting(item: o.OutputItem) -> bool:
-    """Whether an item stays in the conversation: nobody can answer a call that was cut."""
+    """Whether an item stays in the conversation: nobody can answer a call that was cut, or whose
+    run was broken off."""
+    if isinstance(item, o.OutputCodeCall):
+        return item.status in ("completed", "failed")
     return not isinstance(item, CALLS) or item.status == "completed"
 
 
 def _lawful(item: o.OutputItem, span: Span) -> bool:
     """Whether a message's own ids are what Harmony writes for its item."""
-    is_call = isinstance(item, CALLS)
+    is_call = isinstance(item, (*CALLS, o.OutputCodeCall))
+    if isinstance(item, o.OutputCodeCall) and span.channel is None:
+        return False
     return not span.repaired and is_call == (span.recipient is not None)
 
 
@@ -70,11 +79,18 @@ def own_ids(kept: Sequence[int], span: Span, opening: Sequence[int]) -> array[in
     if span.terminator is not None:
         ids.pop()
     ids.append(CONTROL.call if span.recipient else CONTROL.end)
-    return ids
+    return ids + answer_ids(kept, span)
 
 
-def _kind(item: o.OutputItem) -> Kind:
+def answer_ids(kept: Sequence[int], span: Span) -> array[int]:
+    """What a tool of the server's answered to a call: it goes where the call goes."""
+    return array("I", kept[span.end : span.end + span.answer_tokens])
+
+
+def _kind(item: o.OutputItem, span: Span) -> Kind:
     match item:
+        case o.OutputCodeCall():  # what a thought has looked up leaves with the thought
+            return "reasoning" if (span.channel or CODE_CHANNEL) == "analysis" else "call"
         case o.OutputReasoning():
             return "reasoning"
         case o.OutputMessage():
@@ -104,6 +120,8 @@ async def _rendered(item: o.OutputItem, span: Span, renderer: Renderer) -> array
             message = c.call_message(_callee(item, span), item.arguments)
         case o.OutputCustomCall():
             message = c.call_message(_callee(item, span), c.wrapped(item.input))
+        case o.OutputCodeCall():
+            message = c.code_message(span.recipient or "", item.code, span.channel or CODE_CHANNEL)
         case _:
             assert_never(item)
     return await renderer.message(message)

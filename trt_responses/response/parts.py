@@ -5,12 +5,13 @@ Names only: what is done with them is the business of `runs.py` and of the promp
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.engine.base import Engine
     from trt_responses.harmony.read.logprobs import ScoredReader
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trt_responses.response.seal.sealer import Sealer
     from trt_responses.response.steering.steering import Steering
     from trt_responses.store.base import Store
+    from trt_responses.tools.base import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +50,9 @@ class Parts:
     listeners: Sequence[Listener] = ()
     max_calls: int = 1
     """Calls in one turn, of those who do not ask for one alone."""
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    """Those that the operator has switched on, by kind."""
+    max_tool_calls: int = 32
+    """Calls of such tools in one response, of those who do not ask for fewer."""
     note_media: bool = False
     """Whether a line stands for what a text model cannot read, or it is refused."""

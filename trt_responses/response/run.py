@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trt_responses.errors import ApiError
     from trt_responses.language.fragments import RepairKind
     from trt_responses.response.generation import Generation
+    from trt_responses.response.tool_loop import ToolRun
     from trt_responses.response.trace import Trace
     from trt_responses.wire import response as r
 
@@ -43,6 +44,8 @@ class RunFacts:
     """When the engine had nothing more to say."""
     end_ns: int
     trace: Trace
+    tool_runs: Sequence[ToolRun] = ()
+    """Calls that the server ran."""
 
 
 class Progress(NamedTuple):
@@ -174,7 +177,8 @@ class Run:
 
     def _last(self, end: End) -> r.Response:
         output, made = self.log.output, self._generation
-        told = usage(made.prompt_tokens, made.reader, output, made.cached_tokens)
+        latency_ms = made.tools.latency_ms if made.tools is not None else ()
+        told = usage(made.prompt_tokens, made.reader, output, made.cached_tokens, latency_ms)
         return last_snapshot(self.log.begun, output, end, int(self._clock_s()), told)
 
     def facts(self, last: r.Response) -> RunFacts:
@@ -188,6 +192,7 @@ class Run:
             last_token_ns=self._generation.last_token_ns,
             end_ns=self._clock_ns(),
             trace=self._generation.trace(self.owner),
+            tool_runs=self._generation.tools.runs if self._generation.tools is not None else (),
         )
 
 

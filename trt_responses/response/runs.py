@@ -27,11 +27,12 @@ from trt_responses.response.run import Run
 from trt_responses.response.seal.sealed_items import TurnSealer
 from trt_responses.response.steering.tools import callees
 from trt_responses.response.stop import StopText
+from trt_responses.response.tool_loop import Bounds, ToolLoop, open_tools
 from trt_responses.store.base import Record, Records
 from trt_responses.wire.dialect import OPENAI
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from trt_responses.engine.base import GenerateOptions
     from trt_responses.errors import ApiError
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from trt_responses.response.prompt.prompt import Prompt
     from trt_responses.response.run import Addition, Progress
     from trt_responses.response.steering.steering import SteeringRequest
+    from trt_responses.store.base import Block
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
 
@@ -71,6 +73,11 @@ class Runs:
 
     def __len__(self) -> int:
         return self._starting + len(self._running)
+
+    @property
+    def built_in(self) -> Mapping[str, str]:
+        """The kinds of tools that the server runs, and the model's names for them."""
+        return {kind: tool.name for kind, tool in self._parts.tools.items()}
 
     def progress(self) -> Iterator[Progress]:
         """Of all that are being made."""
@@ -133,11 +140,12 @@ class Runs:
         steering = await self._steering(accepted, owner)
         prompt = await prompt_of(accepted, parts, owner, memory or parts.store)
         budget = self._budget(accepted, len(prompt.ids) + len(accepted.begun))
-        parallel = parts.max_calls > 1 and accepted.parallel_calls and bool(accepted.tools)
+        called = callees(accepted.tools)
+        tools = await self._tool_loop(accepted, steering, called, prompt.blocks, owner)
+        parallel = self._parallel(accepted)
         response = self._response(accepted, parallel)
         log = Log(response, dialect, spelling(response) if spelling else None)
-        reader = self._reader(accepted, parallel)
-        called = callees(accepted.tools)
+        reader = self._reader(accepted, parallel, tools)
         sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
         plan: SteeringPlan
         kind: type[Generation] = ScoredGeneration if accepted.scored else Generation
@@ -153,9 +161,10 @@ class Runs:
             options=_options(accepted, owner, arrival_ns, response.id),
             engine=parts.engine,
             reader=reader,
-            machine=_machine(accepted, log, called, sealer),
+            machine=_machine(accepted, log, called, sealer, tools),
             log=log,
             clock_ns=parts.clock_ns,
+            tools=tools,
         )
         return Run(
             generation,
@@ -186,10 +195,34 @@ class Runs:
             parallel_tool_calls=parallel,
         )
 
-    def _reader(self, accepted: Accepted, parallel: bool) -> Reader:
+    async def _tool_loop(
+        self,
+        accepted: Accepted,
+        steering: SteeringRequest,
+        called: Mapping[str, Callee],
+        blocks: Sequence[Block],
+        owner: str,
+    ) -> ToolLoop | None:
+        """None for a request that offers no tool of the server's."""
+        parts = self._parts
+        used = await open_tools(accepted.built_in, parts.tools, called, blocks, owner)
+        if not used:
+            return None
+        most = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
+        context = parts.engine.limits().context_tokens
+        bounds = Bounds(context, accepted.max_output_tokens, most)
+        return ToolLoop(used, called, steering, parts.renderer, bounds, parts.clock_ns)
+
+    def _parallel(self, accepted: Accepted) -> bool:
+        """Whether a turn may hold several calls. A call that is run here ends a turn."""
+        wanted = accepted.parallel_calls and bool(accepted.tools) and not accepted.built_in
+        return wanted and self._parts.max_calls > 1
+
+    def _reader(self, accepted: Accepted, parallel: bool, tools: ToolLoop | None) -> Reader:
         parts = self._parts
         new_reader = parts.new_scored_reader if accepted.scored else parts.new_reader
-        return new_reader(call_ends=not parallel)
+        ending = tools.recipients if tools is not None else ()
+        return new_reader(call_ends=not parallel, ending=ending)
 
     async def make(self, run: Run) -> Response:
         """Make it; when it has ended, its place is free."""
@@ -268,7 +301,11 @@ def _options(accepted: Accepted, owner: str, arrival_ns: int, response_id: str) 
 
 
 def _machine(
-    accepted: Accepted, log: Log, called: Mapping[str, Callee], sealer: TurnSealer
+    accepted: Accepted,
+    log: Log,
+    called: Mapping[str, Callee],
+    sealer: TurnSealer,
+    tools: ToolLoop | None,
 ) -> Machine:
     """What makes events of the model's text and writes them to the log."""
     return Machine(
@@ -279,6 +316,7 @@ def _machine(
         sealer.thought if accepted.seals else None,
         answer_text=partial(StopText, accepted.stop) if accepted.stop else None,
         scored=accepted.scored,
+        runners=tools.runners if tools is not None else None,
     )
 
 

@@ -41,6 +41,8 @@ class SegmentTrace:
     outcome: Outcome
     began_ns: int
     ended_ns: int
+    answer: Sequence[int] = ()
+    """A tool's answer that was given to the model before this segment."""
 
     def summary(self) -> str:
         """For the log: what was asked for and what came of it, without a word of it."""
@@ -82,6 +84,9 @@ class SegmentNotes:
         self._began_ns = now_ns
         self._kept_from = len(reader.kept)
         self._dropped_from = len(reader.dropped)
+        last = reader.messages[-1] if reader.messages else None
+        answered = last is not None and last.answer_end == self._kept_from
+        self._answer = reader.kept[last.end : last.answer_end] if last and answered else ()
 
     def ended(self, end: End, now_ns: int) -> SegmentTrace:
         segment, reader, gate = self._segment, self._reader, self._segment.gate
@@ -100,6 +105,7 @@ class SegmentNotes:
             outcome=end.status,
             began_ns=self._began_ns,
             ended_ns=now_ns,
+            answer=self._answer,
         )
 
 

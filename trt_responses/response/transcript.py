@@ -72,6 +72,12 @@ def transcript_of(facts: RunFacts, name: str, vocabulary: Vocabulary, tables: Ta
             param="transcript",
             code="several_calls",
         )
+    if any(segment.answer for segment in trace.segments):
+        raise InvalidRequest(
+            "A tool of the server's answered within the response, and transcripts have none.",
+            param="transcript",
+            code="tool_answers",
+        )
     tools = _tools(trace)
     outcome = facts.response.status
     parts = _parts(trace)
@@ -156,7 +162,7 @@ def _replayed(
     for fragment in reader.finish(stopped=outcome == "completed"):
         machine.take(fragment)
     end = End(outcome, ApiError(ENGINE_FAULT) if outcome == "failed" else None)  # type: ignore[arg-type]
-    used = usage(PROMPT_TOKENS, reader, log.output, CACHED_TOKENS)
+    used = usage(PROMPT_TOKENS, reader, log.output, (CACHED_TOKENS,))
     last = last_snapshot(log.begun, log.output, end, CREATED_AT + 9, used)
     for event in ending(last, end.error):
         log.append(event)

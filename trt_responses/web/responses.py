@@ -78,7 +78,7 @@ class Responses:
         body = await read_body(request, self._limits)
         wanted = await parsed(body, CreateRequest, self._limits)
         dialect = dialect_of(request, self._dialect)
-        accepted = accept(wanted, dialect)
+        accepted = accept(wanted, dialect, self._runs.built_in)
         check_model(wanted.model, self._model)
         extra = ignored_header(accepted.ignored) | dropped_header(accepted.unsupported_tools)
         key = header(request, HEADER)
@@ -104,7 +104,7 @@ class Responses:
         check_json(request)
         body = await read_body(request, self._limits)
         wanted = await parsed(body, CountRequest, self._limits)
-        accepted = accept(wanted)
+        accepted = accept(wanted, built_in=self._runs.built_in)
         if wanted.model:
             check_model(wanted.model, self._model)
         tokens = await self._runs.count(accepted, owner=owner)

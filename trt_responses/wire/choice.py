@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty
+from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty, by_type
 
 
 class NamedTool(ClosedObject):
@@ -19,29 +19,44 @@ class NamedTool(ClosedObject):
     name: NonEmpty
 
 
+class BuiltInChoice(ClosedObject):
+    """A tool of the server's that must be called, or one of those that may be."""
+
+    type: Literal["code_interpreter"]
+
+
+ToolOfRequest = Annotated[
+    Annotated[NamedTool, Tag("~function")]
+    | Annotated[NamedTool, Tag("~custom")]
+    | Annotated[BuiltInChoice, Tag("~code_interpreter")],
+    by_type("function", "custom", "code_interpreter"),
+]
+
+
 class AllowedTools(ClosedObject):
     """The tools that may be called, or of which one must be."""
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: Annotated[ListOf[NamedTool], Field(min_length=1)]
+    tools: Annotated[ListOf[ToolOfRequest], Field(min_length=1)]
 
 
 Mode = Literal["none", "auto", "required"]
+CHOICES = ("function", "custom", "code_interpreter", "allowed_tools")
 
 
 def _choice_kind(value: Any) -> str | None:
     if isinstance(value, str):
         return "~mode" if value in ("none", "auto", "required") else None
     kind = value.get("type") if isinstance(value, dict) else None
-    return f"~{kind}" if kind in ("function", "custom", "allowed_tools") else None
+    return f"~{kind}" if kind in CHOICES else None
 
 
 BY_CHOICE = Discriminator(
     _choice_kind,
     custom_error_type="unknown_choice",
     custom_error_message="should be 'none', 'auto', 'required', or an object whose type is one "
-    "of 'function', 'custom', 'allowed_tools'",
+    "of " + ", ".join(map(repr, CHOICES)),
 )
 """Tells the kinds of a tool choice apart."""
 
@@ -49,6 +64,7 @@ ToolChoice = Annotated[
     Annotated[Mode, Tag("~mode")]
     | Annotated[NamedTool, Tag("~function")]
     | Annotated[NamedTool, Tag("~custom")]
+    | Annotated[BuiltInChoice, Tag("~code_interpreter")]
     | Annotated[AllowedTools, Tag("~allowed_tools")],
     BY_CHOICE,
 ]

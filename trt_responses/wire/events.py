@@ -157,6 +157,53 @@ class CustomToolCallInputDone:
 
 
 @dataclass(frozen=True)
+class CodeCallInProgress:
+    item_id: str
+    output_index: int
+    type: Literal["response.code_interpreter_call.in_progress"] = (
+        "response.code_interpreter_call.in_progress"
+    )
+
+
+@dataclass(frozen=True)
+class CodeDelta:
+    item_id: str
+    output_index: int
+    delta: str
+    type: Literal["response.code_interpreter_call_code.delta"] = (
+        "response.code_interpreter_call_code.delta"
+    )
+
+
+@dataclass(frozen=True)
+class CodeDone:
+    item_id: str
+    output_index: int
+    code: str
+    type: Literal["response.code_interpreter_call_code.done"] = (
+        "response.code_interpreter_call_code.done"
+    )
+
+
+@dataclass(frozen=True)
+class CodeCallInterpreting:
+    item_id: str
+    output_index: int
+    type: Literal["response.code_interpreter_call.interpreting"] = (
+        "response.code_interpreter_call.interpreting"
+    )
+
+
+@dataclass(frozen=True)
+class CodeCallCompleted:
+    item_id: str
+    output_index: int
+    type: Literal["response.code_interpreter_call.completed"] = (
+        "response.code_interpreter_call.completed"
+    )
+
+
+@dataclass(frozen=True)
 class Error:
     """Comes before `Failed`, for clients that look for it; the flat form of the OpenAI SDKs."""
 
@@ -168,7 +215,14 @@ class Error:
 
 Terminal = Completed | Incomplete | Failed
 Lifecycle = Created | Queued | InProgress | Terminal
-Delta = OutputTextDelta | ReasoningTextDelta | FunctionCallArgumentsDelta | CustomToolCallInputDelta
+CodeCallStep = CodeCallInProgress | CodeCallInterpreting | CodeCallCompleted
+Delta = (
+    OutputTextDelta
+    | ReasoningTextDelta
+    | FunctionCallArgumentsDelta
+    | CustomToolCallInputDelta
+    | CodeDelta
+)
 ItemEvent = (
     ContentPartAdded
     | ContentPartDone
@@ -177,6 +231,8 @@ ItemEvent = (
     | ReasoningTextDone
     | FunctionCallArgumentsDone
     | CustomToolCallInputDone
+    | CodeCallStep
+    | CodeDone
 )
 """What changes an item that was added before."""
 

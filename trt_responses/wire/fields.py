@@ -68,7 +68,7 @@ OPTIONS: tuple[Field, ...] = (
     Field("safety_identifier", "echoed"),
     Field("prompt_cache_key", "echoed", "prefixes are cached without it"),
     Field("service_tier", "echoed", "always answered as `default`"),
-    Field("max_tool_calls", "echoed", "counts built-in tools, and there are none"),
+    Field("max_tool_calls", "honoured", "counts the tools that the server runs"),
     Field(
         "parallel_tool_calls",
         "honoured",
@@ -101,6 +101,7 @@ def _rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field
     return [Field(path + kind, treatment, note) for kind in kinds]
 
 
+SWITCHED_ON = "where the operator has switched it on: see tools.md; else as others of its kind"
 HISTORY = "brought back as history; shown to the model as a call and its result"
 RUN_ELSEWHERE = "left out and named in `x-trt-dropped-tools`; refused when all of them are such"
 
@@ -120,8 +121,9 @@ KINDS: tuple[Field, ...] = (
         "",
         *("file_search_call.results", "web_search_call.results"),
         *("web_search_call.action.sources", "message.input_image.image_url"),
-        *("computer_call_output.output.image_url", "code_interpreter_call.outputs"),
+        "computer_call_output.output.image_url",
     ),
+    *_rows("include.", "honoured", SWITCHED_ON, "code_interpreter_call.outputs"),
     *_rows("input[].type=", "honoured", "", "message", "function_call", "function_call_output"),
     *_rows("input[].type=", "honoured", "", "reasoning", "item_reference"),
     *_rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
@@ -166,20 +168,22 @@ KINDS: tuple[Field, ...] = (
         RUN_ELSEWHERE,
         *("web_search", "web_search_2025_08_26", "web_search_preview"),
         *("web_search_preview_2025_03_11", "file_search", "computer", "computer_use_preview"),
-        *("mcp", "code_interpreter", "programmatic_tool_calling", "image_generation"),
+        *("mcp", "programmatic_tool_calling", "image_generation"),
         *("local_shell", "shell", "tool_search", "apply_patch"),
     ),
+    *_rows("tools[].type=", "honoured", SWITCHED_ON, "code_interpreter"),
     *_rows("tools[].", "honoured", "", "type", "name", "description", "parameters", "strict"),
     *_rows("tools[].", "honoured", "", "format", "tools"),
     *_rows("tools[].", "echoed", "", "output_schema"),
     *_rows("tools[].", "ignored", "echoed too", "defer_loading", "allowed_callers", "async"),
     *_rows("tool_choice.type=", "honoured", "", "function", "custom", "allowed_tools"),
+    *_rows("tool_choice.type=", "honoured", SWITCHED_ON, "code_interpreter"),
     *_rows(
         "tool_choice.type=",
         "refused",
         "nobody runs it here",
         *("file_search", "web_search_preview", "computer_use_preview", "computer_use"),
-        *("web_search_preview_2025_03_11", "image_generation", "code_interpreter", "mcp"),
+        *("web_search_preview_2025_03_11", "image_generation", "mcp"),
         *("apply_patch", "shell", "programmatic_tool_calling", "computer"),
     ),
 )

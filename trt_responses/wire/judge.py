@@ -15,16 +15,18 @@ from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
-from trt_responses.wire.tools import NamespaceTool, OtherTool
+from trt_responses.wire.tools import NamespaceTool, run_by_nobody
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trt_responses.wire.base import ClientObject
     from trt_responses.wire.chat import ChatRequest
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
 
+RUN_HERE = frozenset({"code_interpreter"})
+"""Kinds of tools that the server runs where the operator has switched them on."""
 LOGPROBS = "message.output_text.logprobs"
 
 
@@ -47,14 +49,19 @@ def _column(*fields: Field) -> Column:
 OVER_HTTP, OVER_WEBSOCKET, OF_CHAT = _column(*FIELDS), _column(*FIELDS, *SOCKET), _column(*CHAT)
 
 
-def judge(request: Request, offered: Sequence[Placed], column: Column = OVER_HTTP) -> list[str]:
+def judge(
+    request: Request,
+    offered: Sequence[Placed],
+    column: Column = OVER_HTTP,
+    built_in: Collection[str] = (),
+) -> list[str]:
     """The paths that are ignored; raises `Unsupported` for the first that is refused. `offered` are
-    the request's tools as `flat` gives them."""
+    the request's tools as `flat` gives them; `built_in` the kinds that the server runs."""
     ignored = _judged(request, column)
-    ignored += _ignored_includes(request)
+    ignored += _ignored_includes(request, built_in)
     if request.tools:
-        _judge_tools(request.tools, offered)
-        ignored += _ignored_keys(request)
+        _judge_tools(request.tools, offered, built_in)
+        ignored += _ignored_keys(request, built_in)
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is read from the store: 'background' needs 'store', which is "
@@ -103,38 +110,41 @@ def _refusal(field: Field) -> Unsupported:
     )
 
 
-def _ignored_includes(request: Request) -> Iterator[str]:
+def _ignored_includes(request: Request, built_in: Collection[str]) -> Iterator[str]:
     included = request.include or ()
     for value in included:
         field = TABLE.get(f"include.{value}")
-        if field is None or field.treatment == "ignored":
+        tool = value.partition("_call.")[0]
+        if field is None or field.treatment == "ignored" or (tool in RUN_HERE - {*built_in}):
             yield f"include.{value}"
     if request.top_logprobs and LOGPROBS not in included:
         yield "top_logprobs"
 
 
-def _ignored_keys(request: Request) -> list[str]:
+def _ignored_keys(request: Request, built_in: Collection[str]) -> list[str]:
     """Keys of tools that mean nothing here, each named once."""
     sent = {
         f"tools[].{key}"
-        for tool in _told_back(request)
+        for tool in _told_back(request, built_in)
         for key in (tool.model_extra or {})
         if tool.model_extra and tool.model_extra[key] not in (None, False)
     }
     return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
 
 
-def _told_back(request: Request) -> Iterator[Tool]:
+def _told_back(request: Request, built_in: Collection[str]) -> Iterator[Tool]:
     for tool in request.tools or ():
         if isinstance(tool, NamespaceTool):
             yield tool
             yield from tool.tools
-        elif not isinstance(tool, OtherTool):
+        elif not run_by_nobody(tool, built_in):
             yield tool
 
 
-def _judge_tools(tools: Sequence[Tool], offered: Sequence[Placed]) -> None:
-    if not offered:
+def _judge_tools(
+    tools: Sequence[Tool], offered: Sequence[Placed], built_in: Collection[str]
+) -> None:
+    if not offered and not any(tool.type in built_in for tool in tools):
         raise _refused_tool(tools[0].type)
     names = set()
     for placed in offered:

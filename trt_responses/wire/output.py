@@ -110,5 +110,30 @@ class OutputNamespacedCustomCall(OutputCustomCall):
     namespace: str = ""
 
 
-OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustomCall
+@dataclass(frozen=True)
+class CodeLogs:
+    """What code wrote, its last value or its traceback among it."""
+
+    logs: str
+    type: Literal["logs"] = "logs"
+
+
+CodeStatus = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
+
+
+@dataclass(frozen=True)
+class OutputCodeCall:
+    """Code that the model had run here. A client that did not include `outputs` gets None."""
+
+    id: str
+    container_id: str
+    code: str = ""
+    outputs: tuple[CodeLogs, ...] | None = ()
+    status: CodeStatus = "in_progress"
+    type: Literal["code_interpreter_call"] = "code_interpreter_call"
+
+
+OutputItem = (
+    OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustomCall | OutputCodeCall
+)
 OutputPart = OutputText | OutputReasoningText

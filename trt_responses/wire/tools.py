@@ -11,10 +11,10 @@ import orjson
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from trt_responses.wire.base import ListOf, Options, by_type, type_named
+from trt_responses.wire.base import ListOf, NonEmpty, Options, by_type, type_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 SEPARATOR = "__"
 """Between a namespace and a name, in the one name by which the model knows both."""
@@ -88,21 +88,53 @@ class NamespaceTool(Options):
     ]
 
 
+class NetworkPolicy(Options):
+    """What code in a container may reach."""
+
+    type: NonEmpty
+
+
+class AutoContainer(Options):
+    """A container that the server finds or makes."""
+
+    type: Literal["auto"]
+    file_ids: ListOf[str] | None = None
+    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
+    network_policy: NetworkPolicy | None = None
+
+
+class CodeInterpreterTool(Options):
+    """A tool that runs the model's Python, where the operator has switched it on."""
+
+    type: Literal["code_interpreter"]
+    container: (
+        Annotated[
+            Annotated[NonEmpty, Tag("~id")] | Annotated[AutoContainer, Tag("~auto")],
+            Discriminator(lambda value: "~id" if isinstance(value, str) else "~auto"),
+        ]
+        | None
+    ) = None
+
+
 class OtherTool(Options):
     """A tool that somebody else would run: dropped, or named when it is refused."""
 
     type: str
 
 
+KINDS = ("function", "custom", "namespace", "code_interpreter")
+
+
 def _tool_kind(value: Any) -> str:
     kind = type_named(value)
-    return f"~{kind}" if kind in ("function", "custom", "namespace") else "~other"
+    return f"~{kind}" if kind in KINDS else "~other"
 
 
 Tool = Annotated[
     Annotated[FunctionTool, Tag("~function")]
     | Annotated[CustomTool, Tag("~custom")]
     | Annotated[NamespaceTool, Tag("~namespace")]
+    | Annotated[CodeInterpreterTool, Tag("~code_interpreter")]
     | Annotated[OtherTool, Tag("~other")],
     Discriminator(_tool_kind),
 ]
@@ -123,11 +155,18 @@ class Placed(NamedTuple):
         return f"{self.namespace.name}{SEPARATOR}{self.tool.name}"
 
 
+def run_by_nobody(tool: Tool, built_in: Collection[str]) -> bool:
+    """Whether neither the client runs it nor the server, which runs these kinds."""
+    if isinstance(tool, CodeInterpreterTool):
+        return tool.type not in built_in
+    return isinstance(tool, OtherTool)
+
+
 def flat(tools: Iterable[Tool]) -> Iterator[Placed]:
     """The tools that the client runs, those of namespaces among the others."""
     for place, tool in enumerate(tools):
         if isinstance(tool, NamespaceTool):
             for step, inner in enumerate(tool.tools):
                 yield Placed(f"tools[{place}].tools[{step}]", inner, tool)
-        elif not isinstance(tool, OtherTool):
+        elif isinstance(tool, FunctionTool | CustomTool):
             yield Placed(f"tools[{place}]", tool)

@@ -13,7 +13,7 @@ from trt_responses.language.fragments import Closed, Scored, Text
 from trt_responses.wire.output import TokenLogprob, TopLogprob
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.engine.base import Logprob
     from trt_responses.harmony.read.reader import Tables
@@ -26,8 +26,10 @@ LEAST = -9999.0
 class ScoredReader(Reader):
     """Give it what the engine says of ids by `take_logprobs`, then the ids by `feed`."""
 
-    def __init__(self, tables: Tables, *, call_ends: bool = True) -> None:
-        super().__init__(tables, call_ends=call_ends)
+    def __init__(
+        self, tables: Tables, *, call_ends: bool = True, ending: Collection[str] = ()
+    ) -> None:
+        super().__init__(tables, call_ends=call_ends, ending=ending)
         self._bytes_of = tables.pieces.raw
         self._logprobs: Sequence[Logprob] = ()
         self._waiting: list[TokenLogprob] = []

@@ -27,7 +27,7 @@ from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.pieces import Pieces, advance, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.harmony.read.headers import Ending
     from trt_responses.language.fragments import Fragment
@@ -99,6 +99,12 @@ class Span(NamedTuple):
     content_type: str | None
     repaired: bool  # its ids are not what Harmony writes for its text: render it anew
     terminator: int | None
+    answer_end: int = 0
+    """Of a call that a tool answered in the same generation: behind the answer, which follows."""
+
+    @property
+    def answer_tokens(self) -> int:
+        return max(0, self.answer_end - self.end)
 
     @property
     def content_tokens(self) -> int:
@@ -108,8 +114,13 @@ class Span(NamedTuple):
 class Reader:
     """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
 
-    def __init__(self, tables: Tables, *, call_ends: bool = True) -> None:
+    def __init__(
+        self, tables: Tables, *, call_ends: bool = True, ending: Collection[str] = ()
+    ) -> None:
+        """`call_ends`: the first `<|call|>` is the end of a turn. `ending`: so is any call to one
+        of these recipients, however it ends."""
         self.call_ends = call_ends
+        self._ending = ending
         self._ends = ENDS_GENERATION if call_ends else frozenset({CONTROL.return_})
         self.kept: list[int] = []
         self.dropped: list[tuple[int, int]] = []
@@ -200,6 +211,13 @@ class Reader:
         if self._state == "header":
             del self.kept[self._start :]
             self._state = "between"
+
+    def answer(self, token_ids: Sequence[int]) -> None:
+        """A tool has answered the call that ended the turn: its message counts too, and another
+        turn begins behind it."""
+        self.kept += token_ids
+        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept))
+        self._state, self.ended = "between", False
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
         """The engine has ended: `stopped` of itself, or cut (length, abort, error)."""
@@ -309,11 +327,11 @@ class Reader:
         self.messages.append(
             Span(self._start, self._body, end, *self._opened, self._repaired, terminator)
         )
-        self._after(terminator)
+        self._after(terminator, ends=self._opened.recipient in self._ending)
 
-    def _after(self, terminator: int | None) -> None:
+    def _after(self, terminator: int | None, *, ends: bool = False) -> None:
         self.clear = False
-        self.ended = terminator in self._ends
+        self.ended = ends or terminator in self._ends
         self._state = "done" if self.ended else "between"
 
     def _drop(self, *token_ids: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from trt_responses.engine.base import Guide
@@ -69,6 +70,26 @@ class Free:
     def next(self, reader: Reader) -> Segment | None:
         segment, self._segment = self._segment, None
         return segment
+
+
+class Resumed:
+    """A plan for a turn that follows a tool's answer: its first segment opens the message, as the
+    prompt does for the first turn."""
+
+    def __init__(self, plan: SteeringPlan, opening: tuple[int, ...]) -> None:
+        self._plan = plan
+        self._opening = opening
+
+    def __str__(self) -> str:
+        return f"{self._plan}, after a tool"
+
+    def next(self, reader: Reader) -> Segment | None:
+        segment, opening = self._plan.next(reader), self._opening
+        self._opening = ()
+        if segment is None or not opening:
+            return segment
+        left = segment.max_tokens - len(opening)
+        return replace(segment, max_tokens=left, forced=opening + segment.forced)
 
 
 MESSAGE_ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})

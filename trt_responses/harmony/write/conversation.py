@@ -208,6 +208,11 @@ def reasoning_message(text: str) -> Message:
     return Message("assistant", text, channel="analysis")
 
 
+def code_message(recipient: str, code: str, channel: str) -> Message:
+    """A call of a tool that runs code: its text is the code itself."""
+    return Message("assistant", code, channel=channel, recipient=recipient, content_type="code")
+
+
 def joined(content: str | Iterable[i.TextPart | i.RefusalPart | i.MediaPart]) -> str:
     """A message's parts as one text, a line each: parts are written as separate things."""
     return content if isinstance(content, str) else "\n".join(map(_line, content))

@@ -23,12 +23,21 @@ CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 
 
 @dataclass(frozen=True, slots=True)
+class Namespace:
+    """A tool of the server's, described in words alone."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     identity: str
     knowledge_cutoff: str | None
     date: str | None
     effort: Effort
     has_function_tools: bool
+    namespaces: tuple[Namespace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,12 @@ def system_text(system: System) -> str:
     if system.date is not None:
         top.append(f"Current date: {system.date}")
     channels = CHANNELS + CALLS if system.has_function_tools else CHANNELS
-    return "\n\n".join(("\n".join(top), f"Reasoning: {system.effort}", channels))
+    tools = [
+        f"## {space.name}\n\n{space.description}"
+        for space in sorted(system.namespaces, key=lambda space: space.name)
+    ]
+    sections = ("# Tools", *tools) if tools else ()
+    return "\n\n".join(("\n".join(top), f"Reasoning: {system.effort}", *sections, channels))
 
 
 def made_of(developer: Developer) -> bytes | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire.output import (
+    OutputCodeCall,
     OutputCustomCall,
     OutputFunctionCall,
     OutputMessage,
@@ -77,6 +78,17 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             return replace(custom, input=custom.input + event.delta)
         case e.CustomToolCallInputDone():
             return replace(_custom(item), input=event.input)
+        case e.CodeDelta():
+            code = _code_call(item)
+            return replace(code, code=code.code + event.delta)
+        case e.CodeDone():
+            return replace(_code_call(item), code=event.code)
+        case e.CodeCallInProgress():
+            return replace(_code_call(item), status="in_progress")
+        case e.CodeCallInterpreting():
+            return replace(_code_call(item), status="interpreting")
+        case e.CodeCallCompleted():
+            return replace(_code_call(item), status="completed")
         case _:
             assert_never(event)
 
@@ -119,4 +131,10 @@ def _call(item: OutputItem) -> OutputFunctionCall:
 def _custom(item: OutputItem) -> OutputCustomCall:
     if not isinstance(item, OutputCustomCall):
         raise TypeError(f"a {item.type} has no input")
+    return item
+
+
+def _code_call(item: OutputItem) -> OutputCodeCall:
+    if not isinstance(item, OutputCodeCall):
+        raise TypeError(f"a {item.type} has no code")
     return item

@@ -26,6 +26,13 @@ class Callee(NamedTuple):
     custom: bool = False
 
 
+class Runner(NamedTuple):
+    """A tool that is run here, as its calls are told to the client."""
+
+    container_id: str
+    shows_outputs: bool
+
+
 class Message:
     """A message to the user: one item, one text part."""
 
@@ -156,4 +163,52 @@ class CustomCall:
         )
 
 
-Shape = Message | Reasoning | Call | CustomCall
+class CodeCall:
+    """Code that is run here: its item ends when the code has, with what it gave."""
+
+    empty = b""
+
+    def __init__(self, item_id: str, index: int, runner: Runner) -> None:
+        self.id = item_id
+        self.index = index
+        self._runner = runner
+
+    def begin(self) -> tuple[e.Event, ...]:
+        item = o.OutputCodeCall(self.id, self._runner.container_id)
+        return (
+            e.OutputItemAdded(self.index, item),
+            e.CodeCallInProgress(self.id, self.index),
+        )
+
+    def delta(self) -> e.Delta:
+        return e.CodeDelta(self.id, self.index, "")
+
+    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
+        """The end of the code; of the item too, where the code was cut and is not run."""
+        assert isinstance(item, o.OutputCodeCall)
+        done = e.CodeDone(self.id, self.index, item.code)
+        if status == "completed":
+            return (done, e.CodeCallInterpreting(self.id, self.index))
+        return (done, self._done(item, None, "incomplete"))
+
+    def answer(
+        self, item: o.OutputItem, text: str | None, status: o.CodeStatus
+    ) -> tuple[e.Event, ...]:
+        """The end of the item: what the code gave, or None where it was broken off."""
+        assert isinstance(item, o.OutputCodeCall)
+        done = self._done(item, text, status)
+        if status == "completed":
+            return (e.CodeCallCompleted(self.id, self.index), done)
+        return (done,)
+
+    def _done(
+        self, item: o.OutputCodeCall, text: str | None, status: o.CodeStatus
+    ) -> e.OutputItemDone:
+        outputs = None
+        if self._runner.shows_outputs:
+            outputs = (o.CodeLogs(text),) if text else ()
+        call = o.OutputCodeCall(self.id, self._runner.container_id, item.code, outputs, status)
+        return e.OutputItemDone(self.index, call)
+
+
+Shape = Message | Reasoning | Call | CustomCall | CodeCall

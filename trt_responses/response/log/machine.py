@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
 from trt_responses.response.log.entries import ScoredDeltas
-from trt_responses.response.log.item_events import Call, CustomCall, Message, Reasoning
+from trt_responses.response.log.item_events import Call, CodeCall, CustomCall, Message, Reasoning
 from trt_responses.response.log.item_events import Callee as Callee
+from trt_responses.wire.output import OutputCodeCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.language.fragments import Fragment
     from trt_responses.response.log.entries import Deltas
-    from trt_responses.response.log.item_events import Seal, Shape
+    from trt_responses.response.log.item_events import Runner, Seal, Shape
     from trt_responses.response.log.log import Log
+    from trt_responses.wire.output import CodeStatus
 
     Mint = Callable[[str], str]
 
@@ -61,8 +63,11 @@ class Machine:
         *,
         answer_text: Callable[[], TextFilter] | None = None,
         scored: bool = False,
+        runners: Mapping[str, Runner] | None = None,
     ) -> None:
+        """`runners` are the tools that are run here, by the recipients of their calls."""
         self._log = log
+        self._runners = runners or {}
         self._scored = scored
         self._seal = seal
         self.callees = callees
@@ -72,6 +77,7 @@ class Machine:
         self._new_input_text = input_text
         self._new_answer_text = answer_text
         self._filter: TextFilter | None = None
+        self._unanswered: CodeCall | None = None
         self.pieces: list[bytes] | None = None
         """Where text of the open message goes as it is read: the last entry of the log. None when
         nothing is open, or the model's text is not yet the client's."""
@@ -105,6 +111,9 @@ class Machine:
 
     def _shape(self, opened: Opened) -> Shape:
         index = len(self._log.output)
+        runner = self._runners.get(opened.recipient) if opened.recipient else None
+        if runner is not None:
+            return CodeCall(self._mint("ci"), index, runner)
         callee = self.callees.get(opened.recipient) if opened.recipient else None
         if callee is not None and callee.custom:
             return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))
@@ -133,9 +142,30 @@ class Machine:
         else:
             self.pieces = self._deltas.pieces
 
+    def answer(self, text: str | None, status: CodeStatus) -> None:
+        """A call that was run here has ended, with this for the client."""
+        call, self._unanswered = self._unanswered, None
+        if call is not None:
+            for event in call.answer(self._log.settled()[call.index], text, status):
+                self._log.append(event)
+
+    @property
+    def call_text(self) -> str:
+        """What the call says that is to be run here."""
+        call = self._unanswered
+        item = self._log.output[call.index] if call is not None else None
+        return item.code if isinstance(item, OutputCodeCall) else ""
+
+    @property
+    def unanswered(self) -> bool:
+        """A call is whole, and to be run here."""
+        return self._unanswered is not None
+
     def _end(self, status: Literal["completed", "incomplete"]) -> None:
         shape, deltas = self._open, self._deltas
         if shape is None or deltas is None:
+            if self._unanswered is not None:
+                self.answer(None, "incomplete")
             return
         if self._filter is not None:
             deltas.pieces += self._filter.finish(whole=status == "completed")
@@ -144,3 +174,5 @@ class Machine:
         self._open = self._deltas = self._filter = self.pieces = None
         for event in shape.end(self._log.settled()[shape.index], status):
             self._log.append(event)
+        if type(shape) is CodeCall and status == "completed":
+            self._unanswered = shape

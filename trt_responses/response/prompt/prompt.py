@@ -13,7 +13,7 @@ import orjson
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.write import conversation
-from trt_responses.harmony.write.preface import Developer, ResponseFormat, System
+from trt_responses.harmony.write.preface import Developer, Namespace, ResponseFormat, System
 from trt_responses.harmony.write.render import kept
 from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.references import resolved
@@ -126,6 +126,10 @@ def _system(accepted: Accepted, parts: Parts, date: str) -> System:
         date=date,
         effort=EFFORTS[accepted.effort],
         has_function_tools=bool(accepted.tools),
+        namespaces=tuple(
+            Namespace(parts.tools[tool.kind].name, parts.tools[tool.kind].description)
+            for tool in accepted.built_in
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from array import array
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.wire import hosted_items as h
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 
@@ -65,6 +66,8 @@ def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
             return ("function_call", item.call_id, item.name, item.arguments)
         case i.CustomToolCall() | o.OutputCustomCall():
             return ("custom_tool_call", item.call_id, item.name, item.input)
+        case h.CodeInterpreterCall() | o.OutputCodeCall():
+            return ("code_interpreter_call", item.id or "", item.code or "")
         case o.OutputMessage():
             return ("message", item.phase, *(part.text for part in item.content))
         case i.InputMessage(role="assistant"):

@@ -17,6 +17,7 @@ from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.steer.parallel_calls import ParallelCalls
 from trt_responses.harmony.steer.plans import Body, Budget, Free, Language, Steered, Watched
+from trt_responses.response.accepted import ToolChoice
 from trt_responses.response.steering.compiling import Turns
 from trt_responses.response.steering.tools import is_raw, schema_of, wrapped
 from trt_responses.schema.compile import Allowance, Forms
@@ -55,6 +56,10 @@ class SteeringRequest:
     """What of the schemas is not followed."""
     begun: tuple[int, ...] = ()
     """What an answer that is not steered begins with."""
+    after_tool: Mapping[str, Body] | None = None
+    """The headers of a turn that follows a tool's answer: one call is enough for who forces one."""
+    without_tools: Mapping[str, Body] | None = None
+    """The same, when no tool of the server's may be called any more."""
 
     def parallel_plan(self, tokens: int, recipients: Collection[str], most: int) -> SteeringPlan:
         """The same, with calls after the first. Where tools are chosen from, only those are."""
@@ -66,8 +71,15 @@ class SteeringRequest:
         budget = Budget(tokens, self.thought)
         return ParallelCalls(self.plan(tokens), self.language, self.guides, bodies, most, budget)
 
-    def plan(self, tokens: int) -> SteeringPlan:
-        budget = Budget(tokens, self.thought)
+    def later(self, thought_tokens: int, *, spent: bool) -> SteeringRequest:
+        """What is steered in a turn after a tool's answer, when so much has been thought."""
+        thought = None if self.thought is None else max(0, self.thought - thought_tokens)
+        headers = self.without_tools if spent else self.after_tool
+        return replace(self, headers=headers, thought=thought, begun=())
+
+    def plan(self, tokens: int, written: int = 0) -> SteeringPlan:
+        """For so many tokens more, behind those that have been written."""
+        budget = Budget(written + tokens, self.thought)
         if self.headers is not None:
             return Steered(self.language, self.guides, self.headers, budget)
         if self.strict:
@@ -101,9 +113,17 @@ class Steering:
         else:
             async with self._turns.of(owner):
                 answer, calls = await asyncio.to_thread(self._compiled, accepted, guides)
-        headers = None
+        headers = after_tool = without_tools = None
         if accepted.choice.narrows or accepted.answer is not None or accepted.thought is not None:
-            headers = self._headers(accepted, answer, calls)
+            headers = self._headers(accepted, accepted.choice, answer, calls)
+        if accepted.built_in:
+            names = accepted.choice.names
+            if headers is not None:
+                again = ToolChoice(names, built_in=accepted.choice.built_in)
+                after_tool = self._headers(accepted, again, answer, calls)
+            if "regex" not in guides:  # one header alone needs none
+                names = ()
+            without_tools = self._headers(accepted, ToolChoice(names), answer, calls)
         strict = _recipients(accepted, calls) if headers is None else {}
         thought = accepted.thought.tokens if accepted.thought else None
         bodies = strict if headers is None else headers
@@ -113,7 +133,15 @@ class Steering:
             raw = [tool for tool in accepted.tools if is_raw(tool)]
             left |= dict.fromkeys(Left(f"{tool.place}.format", what) for tool in raw)
         wanted = SteeringRequest(
-            self._language, guides, headers, strict, thought, tuple(left), tuple(accepted.begun)
+            self._language,
+            guides,
+            headers,
+            strict,
+            thought,
+            tuple(left),
+            tuple(accepted.begun),
+            after_tool,
+            without_tools,
         )
         _refuse_unguided(wanted, accepted)
         return wanted
@@ -181,16 +209,24 @@ class Steering:
         )
 
     def _headers(
-        self, accepted: Accepted, answer: Form | None, calls: Mapping[str, Body]
+        self,
+        accepted: Accepted,
+        choice: ToolChoice,
+        answer: Form | None,
+        calls: Mapping[str, Body],
     ) -> dict[str, Body]:
         headers = {}
-        if accepted.choice.may_answer:
+        if choice.may_answer:
             headers["final"] = Body(
                 self._language.message, CONTROL.return_, answer, "the format of the answer"
             )
         for tool in accepted.tools:
-            if tool.name in accepted.choice.names:
+            if tool.name in choice.names:
                 headers[f"commentary to={tool.recipient} "] = calls[tool.name]
+        for built_in in accepted.built_in:
+            if built_in.kind in choice.built_in:
+                header = f"analysis to={built_in.name} code"
+                headers[header] = Body(self._language.message, CONTROL.call)
         return headers
 
 

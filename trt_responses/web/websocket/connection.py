@@ -213,7 +213,7 @@ class Connection:
         parts, (fields, size) = self._parts, waiting.event
         owner = self._owner()
         wanted = await in_pieces(steps_of(fields, size, SocketRequest, parts.limits))
-        accepted = accept(wanted, self._dialect)
+        accepted = accept(wanted, self._dialect, parts.runs.built_in)
         check_model(wanted.model, parts.model)
         lane.stores = accepted.store
         told = ignored_header(accepted.ignored) | dropped_header(accepted.unsupported_tools)

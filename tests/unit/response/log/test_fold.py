@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.replay import load, names, staged
+from tests.support.replay import load, names, parsed, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
+from trt_responses.harmony.read.custom_input import Unwrapper
+from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.response.log.fold import apply
+from trt_responses.response.log.item_events import Runner
+from trt_responses.response.log.log import Cursor, Log
+from trt_responses.response.log.machine import Machine
+from trt_responses.response.transcript import Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
@@ -136,7 +142,20 @@ def samples(vocabulary: Vocabulary, tables: Tables) -> dict[str, list[Json]]:
         asyncio.run(stage.play())
         for event in stage.events():
             found.setdefault(event["type"], []).append(event)
+    for event in code_events():
+        found.setdefault(event["type"], []).append(event)
     return found
+
+
+def code_events() -> list[Json]:
+    """Of a call that the server runs."""
+    log = Log(EMPTY)
+    machine = Machine(log, {}, Mint(), Unwrapper, runners={"python": Runner("cntr_0", True)})
+    machine.take(Opened("analysis", "python", "code"))
+    machine.take(Text([b"1+1"]))
+    machine.take(Closed(whole=True))
+    machine.answer("2", "completed")
+    return parsed(Cursor(log).take())
 
 
 def richest(events: list[Json]) -> list[Json]:

@@ -1,0 +1,284 @@
+"""Tools that the server runs inside a response, over HTTP: items, events, bounds and ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.replies import check_streamed, without_ids
+from tests.support.scripted_tool import Gate, ScriptedTool
+from tests.support.served import served
+from tests.support.story import story
+from trt_responses.tools.base import ToolAnswer
+
+if TYPE_CHECKING:
+    from tests.support.asgi import Json
+
+CODE = (
+    "<|channel|>analysis<|message|>I will add.<|end|><|start|>assistant"
+    "<|channel|>analysis to=python code<|message|>1+1<|call|>"
+)
+ANSWER = "<|channel|>final<|message|>It is 2.<|return|>"
+TOOL = {"type": "code_interpreter", "container": {"type": "auto"}}
+ASKED: Json = {
+    "input": "What is 1+1?",
+    "tools": [TOOL],
+    "include": ["code_interpreter_call.outputs"],
+}
+
+ORDER = [
+    "output_item.added",
+    "code_interpreter_call.in_progress",
+    "code_interpreter_call_code.delta",
+    "code_interpreter_call_code.done",
+    "code_interpreter_call.interpreting",
+    "code_interpreter_call.completed",
+    "output_item.done",
+]
+"""The hosted API's order of a call's events, as recorded; adjacent deltas are one."""
+
+
+def kinds_of(events: list[Json], index: int) -> list[str]:
+    """The events of one item, adjacent ones of a kind as one."""
+    kinds = [
+        event["type"].removeprefix("response.")
+        for event in events
+        if event.get("output_index") == index
+    ]
+    return [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+
+
+def items(response: Json, kind: str) -> list[Json]:
+    return [item for item in response["output"] if item["type"] == kind]
+
+
+@story
+async def test_a_call_runs_inside_its_response_and_ends_with_what_it_gave() -> None:
+    tool = ScriptedTool("2\n")
+    async with served(CODE, ANSWER, tools=[tool]) as app:
+        assert tool.running
+        call = await app.client.create(**ASKED | {"stream": True})
+        last = check_streamed(call)
+        assert [item["type"] for item in last["output"]] == [
+            "reasoning",
+            "code_interpreter_call",
+            "message",
+        ]
+        assert kinds_of(call.events, 1) == ORDER
+        added = next(e for e in call.events if e["type"].endswith("added") and e["output_index"])
+        assert (added["item"]["code"], added["item"]["outputs"]) == ("", [])
+        (item,) = items(last, "code_interpreter_call")
+        assert item["code"] == "1+1"
+        assert item["status"] == "completed"
+        assert item["container_id"] == "cntr_scripted"
+        assert item["outputs"] == [{"type": "logs", "logs": "2\n"}]
+        assert [call.text for call in tool.calls] == ["1+1"]
+        assert app.prompt_text().endswith(
+            "<|start|>assistant<|channel|>analysis to=python code<|message|>1+1<|call|>"
+            "<|start|>python to=assistant<|channel|>analysis<|message|>2\n<|end|>"
+            "<|start|>assistant"
+        )
+    assert tool.closed == 1
+    assert not tool.running
+
+
+@story
+async def test_streamed_equals_plain() -> None:
+    replies = []
+    for stream in (True, False):
+        async with served(CODE, ANSWER, tools=[ScriptedTool("2")]) as app:
+            call = await app.client.create(**ASKED | {"stream": stream})
+            replies.append(check_streamed(call) if stream else call.json())
+    streamed, plain = map(without_ids, replies)
+    assert streamed == plain | {"usage": streamed["usage"]}
+    assert _without_latency(streamed["usage"]) == _without_latency(plain["usage"])
+
+
+def _without_latency(usage: Json) -> Json:
+    details = {k: v for k, v in usage["output_tokens_details"].items() if "latency" not in k}
+    return usage | {"output_tokens_details": details}
+
+
+@story
+async def test_outputs_are_null_for_a_client_that_did_not_include_them() -> None:
+    async with served(CODE, ANSWER, tools=[ScriptedTool("2")]) as app:
+        call = await app.client.create(**{"input": "Hi", "tools": [TOOL]})
+        (item,) = items(call.json(), "code_interpreter_call")
+        assert item["outputs"] is None
+
+
+@story
+async def test_without_the_operator_nothing_runs() -> None:
+    async with served(ANSWER) as app:
+        call = await app.client.create(**ASKED)
+        assert call.status == 400
+        assert call.error["param"] == "tools[0].type"
+        function = {"type": "function", "name": "f"}
+        call = await app.client.create(**ASKED | {"tools": [TOOL, function]})
+        assert call.headers["x-trt-dropped-tools"] == "code_interpreter"
+        assert "python" not in app.prompt_text()
+
+
+@story
+async def test_without_the_request_nothing_runs() -> None:
+    tool = ScriptedTool("2")
+    async with served(CODE, ANSWER, tools=[tool]) as app:
+        call = await app.client.create(**{"input": "Hi"})
+        assert call.json()["status"] == "completed"
+        assert not items(call.json(), "code_interpreter_call")
+    assert not tool.calls
+    assert not tool.opened
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (RuntimeError("secret"), "The tool failed (RuntimeError)."),
+        (ToolAnswer("The code ran too long.", failed=True), "The code ran too long."),
+    ],
+)
+@story
+async def test_what_fails_is_told_to_the_model(act: Any, told: str) -> None:
+    async with served(CODE, ANSWER, tools=[ScriptedTool(act)]) as app:
+        call = await app.client.create(**ASKED | {"stream": True})
+        last = check_streamed(call)
+        (item,) = items(last, "code_interpreter_call")
+        assert item["status"] == "failed"
+        assert item["outputs"] == [{"type": "logs", "logs": told}]
+        assert f"<|message|>{told}<|end|>" in app.prompt_text()
+        assert kinds_of(call.events, 1) == [k for k in ORDER if "completed" not in k]
+        assert last["status"] == "completed"
+
+
+@story
+async def test_a_tool_that_hangs_is_ended_and_the_model_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trt_responses.response.tool_loop.GRACE_S", 0.0)
+    tool = ScriptedTool(Gate(), deadline_s=0.01)
+    async with served(CODE, ANSWER, tools=[tool]) as app:
+        call = await app.client.create(**ASKED)
+        (item,) = items(call.json(), "code_interpreter_call")
+        assert item["status"] == "failed"
+    assert tool.broken_off == 1
+
+
+@story
+async def test_an_unknown_name_is_told_to_the_model_once() -> None:
+    lost = "<|channel|>analysis to=browser.search code<|message|>{}<|call|>"
+    tool = ScriptedTool("2")
+    async with served(lost, lost, tools=[tool]) as app:
+        call = await app.client.create(**ASKED)
+        assert call.json()["status"] == "completed"
+        assert len(app.engine.requests) == 2
+        assert "There is no tool named 'browser.search'. The tools are: python." in (
+            app.prompt_text()
+        )
+    assert not tool.calls
+
+
+@story
+async def test_names_match_exactly_and_under_functions_too() -> None:
+    text = CODE.replace("to=python", "to=functions.python")
+    tool = ScriptedTool("2")
+    async with served(text, ANSWER, tools=[tool]) as app:
+        call = await app.client.create(**ASKED)
+        assert items(call.json(), "code_interpreter_call")
+        assert "<|start|>functions.python to=assistant<|channel|>analysis" in app.prompt_text()
+    tool = ScriptedTool("2")
+    async with served(CODE.replace("to=python", "to=python_repl"), ANSWER, tools=[tool]) as app:
+        assert not items((await app.client.create(**ASKED)).json(), "code_interpreter_call")
+    tool = ScriptedTool("2")
+    function = {"type": "function", "name": "python"}
+    async with served(text, ANSWER, tools=[tool]) as app:
+        call = await app.client.create(**ASKED | {"tools": [TOOL, function]})
+        assert items(call.json(), "function_call")
+    assert not tool.calls
+
+
+@pytest.mark.parametrize("asked", [1, 2, None])
+@story
+async def test_calls_are_bounded_over_the_response(asked: int | None) -> None:
+    tool = ScriptedTool("2")
+    scripts = [CODE] * 5 + ["<|channel|>analysis<|message|>Enough.<|end|>", "It is 2.<|return|>"]
+    bound = asked or 3
+    async with served(*scripts[5 - bound :], tools=[tool], max_tool_calls=3) as app:
+        call = await app.client.create(**ASKED | {"max_tool_calls": asked})
+        last = call.json()
+        assert last["status"] == "completed"
+        assert len(items(last, "code_interpreter_call")) == bound
+        assert items(last, "message")[0]["content"][0]["text"] == "It is 2."
+    assert len(tool.calls) == bound
+
+
+@story
+async def test_output_tokens_are_bounded_over_all_turns() -> None:
+    async with served(CODE, ANSWER, tools=[ScriptedTool("2 " * 200)]) as app:
+        whole = (await app.client.create(**ASKED)).json()["usage"]
+        most = whole["output_tokens"] - 3
+    async with served(CODE, ANSWER, tools=[ScriptedTool("2 " * 200)]) as app:
+        last = (await app.client.create(**ASKED | {"max_output_tokens": most})).json()
+        assert last["status"] == "incomplete"
+        assert last["usage"]["output_tokens"] == most
+        assert items(last, "code_interpreter_call")[0]["status"] == "completed"
+
+
+@story
+async def test_a_flood_is_cut_and_the_prompt_stays_within_the_context() -> None:
+    tool = ScriptedTool("flood " * 1_000_000)
+    async with served(CODE, ANSWER, tools=[tool], context_tokens=2000) as app:
+        last = (await app.client.create(**ASKED)).json()
+        assert last["status"] == "completed"
+        (item,) = items(last, "code_interpreter_call")
+        assert "characters are left out here" in item["outputs"][0]["logs"]
+        assert len(app.prompt()) < 2000 - 200
+
+
+@story
+async def test_usage_counts_each_id_once_and_tells_each_turn() -> None:
+    async with served(CODE, ANSWER, tools=[ScriptedTool("2")]) as app:
+        usage = (await app.client.create(**ASKED)).json()["usage"]
+        into, out = usage["input_tokens_details"], usage["output_tokens_details"]
+        assert sum(into["input_tokens_per_turn"]) == usage["input_tokens"]
+        assert sum(out["output_tokens_per_turn"]) == usage["output_tokens"]
+        assert sum(into["cached_tokens_per_turn"]) == into["cached_tokens"]
+        assert out["tool_output_tokens"] == sum(out["tool_output_tokens_per_turn"])
+        assert into["input_tokens_per_turn"][0] == len(app.prompt(0))
+        opened = 2  # the second prompt ends with `<|start|>assistant`, which the turn wrote
+        assert (
+            usage["total_tokens"] == len(app.prompt(1)) + out["output_tokens_per_turn"][1] - opened
+        )
+        assert len(out["tool_latency_ms_per_turn"]) == 2
+    async with served(ANSWER, tools=[ScriptedTool("2")]) as app:
+        usage = (await app.client.create(**ASKED)).json()["usage"]
+        assert usage["output_tokens_details"].keys() == {"reasoning_tokens"}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@story
+async def test_a_hang_up_ends_the_tool(stream: bool) -> None:
+    gate = Gate()
+    tool = ScriptedTool(gate)
+    async with served(CODE, ANSWER, tools=[tool]) as app:
+        call = app.client.ask(**ASKED | {"stream": stream})
+        await gate.reached.wait()
+        call.hang_up()
+        await asyncio.gather(call.done(), return_exceptions=True)
+        assert tool.broken_off == 1
+        assert tool.closed == 1
+        assert len(app.engine.requests) == 1
+        assert len(app.runs) == 0
+
+
+@story
+async def test_others_miss_no_step_while_a_tool_runs() -> None:
+    gate = Gate("2")
+    async with served(CODE, ANSWER, tools=[ScriptedTool(gate)]) as app:
+        waiting = asyncio.ensure_future(app.client.create(**ASKED | {"stream": True}))
+        await gate.reached.wait()
+        other = await app.client.create(**{"input": "Hi"})
+        assert other.json()["status"] == "completed"
+        gate.opened.set()
+        assert check_streamed(await waiting)["status"] == "completed"

@@ -1,0 +1,236 @@
+"""Runs the tools that a response calls, and lets the model go on with their answers.
+
+A turn that ends with a call to an offered tool is followed by the tool's answer, as a message with
+the author, the recipient and the channel of the call, and by another turn in the same log. Knows
+the seam of tools, the reader and the renderer; knows no HTTP, no store and no concrete tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.harmony.steer.plans import Free, Resumed
+from trt_responses.harmony.write.conversation import FUNCTIONS
+from trt_responses.harmony.write.render import Message
+from trt_responses.response.log.item_events import Runner
+from trt_responses.tools.base import ToolAnswer, ToolCall
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from trt_responses.harmony.read.reader import Reader, Span
+    from trt_responses.harmony.steer.plans import SteeringPlan
+    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.response.accepted import BuiltInTool
+    from trt_responses.response.log.machine import Machine
+    from trt_responses.response.steering.steering import SteeringRequest
+    from trt_responses.store.base import Block
+    from trt_responses.tools.base import Session, Tool
+
+logger = logging.getLogger(__name__)
+
+RESERVE = 256
+"""Tokens of the context that a tool's answer leaves for the model to go on, or half of what is
+left, if that is less."""
+MAX_ANSWER_BYTES = 1024 * 1024
+"""Of any tool's answer, before its tokens are counted."""
+GRACE_S = 5.0
+"""How long after its deadline a tool may still take to answer of itself."""
+CUT = "\n[… {} characters are left out here: print less, or a part at a time. …]\n"
+
+
+class UsedTool(NamedTuple):
+    """A tool of the request, and its session in this response."""
+
+    tool: Tool
+    session: Session
+    shows_outputs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """What is told of one call: never its text."""
+
+    tool: str
+    failed: bool
+    duration_ns: int
+    answer_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What holds over all turns of a response."""
+
+    context_tokens: int
+    max_output_tokens: int | None
+    max_calls: int
+
+
+class ToolLoop:
+    """One response's. `turn` is asked when the model has ended one."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, UsedTool],
+        functions: Collection[str],
+        steering: SteeringRequest,
+        renderer: Renderer,
+        bounds: Bounds,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        """`tools` by the recipients of their calls; `functions` are the client's."""
+        self.runs: list[ToolRun] = []
+        self.latency_ms: list[int] = []
+        """Of each answer, in their order."""
+        self._tools = tools
+        self._functions = functions
+        self._steering = steering
+        self._renderer = renderer
+        self._bounds = bounds
+        self._clock_ns = clock_ns
+        self._misled = False
+        """The model has called what is not there, and was told."""
+
+    @property
+    def recipients(self) -> Collection[str]:
+        """Of calls that are run here: one ends a turn."""
+        return self._tools.keys()
+
+    @property
+    def runners(self) -> dict[str, Runner]:
+        """The same, as their calls are told to the client."""
+        return {
+            recipient: Runner(used.session.container_id, used.shows_outputs)
+            for recipient, used in self._tools.items()
+        }
+
+    async def turn(self, prompt: int, reader: Reader, machine: Machine) -> SteeringPlan | None:
+        """Answer the call that ended the last turn. The plan of the next turn, or None when there
+        is nothing to answer. `prompt` are the tokens before the first turn."""
+        span = reader.messages[-1] if reader.messages else None
+        if span is None or span.recipient is None or not reader.ended:
+            return None
+        began_ns = self._clock_ns()
+        if machine.unanswered:
+            text = machine.call_text
+            answer = await self._run(self._tools[span.recipient], ToolCall(text, span.content_type))
+        elif span.recipient in self._functions or self._misled:
+            return None
+        else:
+            self._misled = True
+            answer = ToolAnswer(self._unknown(span.recipient), failed=True)
+        room = self._bounds.context_tokens - prompt - len(reader.kept)
+        told = await self._message(answer, span, room)
+        if told is None:
+            machine.answer(answer.text, "incomplete")
+            return Free(0)
+        text, ids = told
+        reader.answer(ids)
+        self.latency_ms.append((self._clock_ns() - began_ns) // 1_000_000)
+        machine.answer(text, "failed" if answer.failed else "completed")
+        return self._plan(room - len(ids), reader)
+
+    async def close(self) -> None:
+        for used in dict.fromkeys(self._tools.values()):
+            await used.session.close()
+
+    async def _run(self, used: UsedTool, call: ToolCall) -> ToolAnswer:
+        began_ns = self._clock_ns()
+        try:
+            async with asyncio.timeout(used.tool.deadline_s + GRACE_S):
+                answer = await used.session.call(call)
+        except TimeoutError:
+            answer = ToolAnswer("The tool gave no answer in time, and was ended.", failed=True)
+        except Exception as fault:  # a tool of ours that breaks is told to the model, and logged
+            logger.exception("the tool %s broke", used.tool.name)
+            answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
+        duration_ns = self._clock_ns() - began_ns
+        size = len(answer.text.encode("utf-8", "replace"))
+        self.runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size))
+        return answer
+
+    def _unknown(self, recipient: str) -> str:
+        names = ", ".join(sorted({used.tool.name for used in self._tools.values()}))
+        functions = ", ".join(sorted(name for name in self._functions if "." in name))
+        offered = ", ".join(filter(None, (names, functions)))
+        return f"There is no tool named '{recipient:.64}'. The tools are: {offered}."
+
+    async def _message(
+        self, answer: ToolAnswer, span: Span, room: int
+    ) -> tuple[str, array[int]] | None:
+        """The answer as a message that leaves room for the model to go on; None without room."""
+        most = max(1, room - min(RESERVE, room // 2))
+        text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
+        channel = span.channel or "analysis"
+        while True:
+            message = Message(
+                "tool", text, name=span.recipient, recipient="assistant", channel=channel
+            )
+            try:
+                ids = await self._renderer.message(message, at_most=most)
+            except InvalidRequest:
+                if len(text) <= len(CUT):
+                    return None
+                text = shortened(answer.text, len(text) // 2)
+            else:
+                return text, ids
+
+    def _plan(self, room: int, reader: Reader) -> SteeringPlan:
+        """The next turn's, within what is left of the output and of the context."""
+        written = len(reader.kept) - sum(span.answer_tokens for span in reader.messages)
+        most = self._bounds.max_output_tokens
+        left = room if most is None else min(room, most - written)
+        thought = sum(
+            span.content_tokens
+            for span in reader.messages
+            if span.channel == "analysis" and span.recipient is None
+        )
+        spent = len(self.runs) >= self._bounds.max_calls
+        plan = self._steering.later(thought, spent=spent).plan(left, len(reader.kept))
+        return Resumed(plan, self._steering.language.assistant)
+
+
+async def open_tools(
+    asked: Sequence[BuiltInTool],
+    tools: Mapping[str, Tool],
+    functions: Collection[str],
+    blocks: Sequence[Block],
+    owner: str,
+) -> dict[str, UsedTool]:
+    """The tools of a request that the server runs, by the recipients of their calls: each by its
+    name, and among the functions too, when none of them has it. Nothing begins before a call."""
+    used: dict[str, UsedTool] = {}
+    for one in asked:
+        tool = tools[one.kind]
+        try:
+            session = await tool.open(owner, one.container_id, _containers(blocks))
+        except InvalidRequest as error:
+            error.param = f"{one.place}.container"
+            raise
+        used[tool.name] = UsedTool(tool, session, one.shows_outputs)
+        if FUNCTIONS + tool.name not in functions:
+            used[FUNCTIONS + tool.name] = used[tool.name]
+    return used
+
+
+def _containers(blocks: Sequence[Block]) -> list[str]:
+    """Those in which the conversation has run code, the latest last."""
+    items = [orjson.loads(b.item) for b in blocks if b'"code_interpreter_call"' in b.item]
+    found = (item.get("container_id") for item in items if isinstance(item, dict))
+    return [each for each in found if isinstance(each, str)]
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning and the end of a text, with a note of what is left out between them."""
+    if len(text) <= most:
+        return text
+    half = max(0, most - len(CUT)) // 2
+    cut = CUT.format(len(text) - 2 * half)
+    return text[:half] + cut + text[len(text) - half :]
