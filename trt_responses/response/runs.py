@@ -27,7 +27,8 @@ from trt_responses.response.run import Run
 from trt_responses.response.seal.sealed_items import TurnSealer
 from trt_responses.response.steering.tools import callees
 from trt_responses.response.stop import StopText
-from trt_responses.response.tool_loop import Bounds, ToolLoop, open_tools
+from trt_responses.response.tool_loop import Bounds, ToolLoop
+from trt_responses.response.tool_sessions import open_tools
 from trt_responses.store.base import Record, Records
 from trt_responses.wire.dialect import OPENAI
 
@@ -211,7 +212,9 @@ class Runs:
         most = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
         context = parts.engine.limits().context_tokens
         bounds = Bounds(context, accepted.max_output_tokens, most)
-        return ToolLoop(used, called, steering, parts.renderer, bounds, parts.clock_ns)
+        return ToolLoop(
+            used, called, steering.plan_after_tool, parts.renderer, bounds, parts.clock_ns
+        )
 
     def _parallel(self, accepted: Accepted) -> bool:
         """Whether a turn may hold several calls. A call that is run here ends a turn."""

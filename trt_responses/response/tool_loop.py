@@ -11,28 +11,26 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-import orjson
-
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.steer.plans import Free, Resumed
-from trt_responses.harmony.write.conversation import FUNCTIONS
+from trt_responses.harmony.steer.plans import Free
 from trt_responses.harmony.write.render import Message
 from trt_responses.response.log.item_events import Runner
 from trt_responses.tools.base import ToolAnswer, ToolCall
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from trt_responses.harmony.read.reader import Reader, Span
     from trt_responses.harmony.steer.plans import SteeringPlan
     from trt_responses.harmony.write.render import Renderer
-    from trt_responses.response.accepted import BuiltInTool
     from trt_responses.response.log.machine import Machine
-    from trt_responses.response.steering.steering import SteeringRequest
-    from trt_responses.store.base import Block
     from trt_responses.tools.base import Session, Tool
+
+    NextPlan = Callable[[int, int, int, bool], SteeringPlan]
+    """Of a turn after a tool's answer: for so many tokens, behind so many that were written and so
+    many that were thought; whether all calls are spent."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +78,7 @@ class ToolLoop:
         self,
         tools: Mapping[str, UsedTool],
         functions: Collection[str],
-        steering: SteeringRequest,
+        plan: NextPlan,
         renderer: Renderer,
         bounds: Bounds,
         clock_ns: Callable[[], int],
@@ -91,7 +89,7 @@ class ToolLoop:
         """Of each answer, in their order."""
         self._tools = tools
         self._functions = functions
-        self._steering = steering
+        self._plan_of = plan
         self._renderer = renderer
         self._bounds = bounds
         self._clock_ns = clock_ns
@@ -193,38 +191,7 @@ class ToolLoop:
             if span.channel == "analysis" and span.recipient is None
         )
         spent = len(self.runs) >= self._bounds.max_calls
-        plan = self._steering.later(thought, spent=spent).plan(left, len(reader.kept))
-        return Resumed(plan, self._steering.language.assistant)
-
-
-async def open_tools(
-    asked: Sequence[BuiltInTool],
-    tools: Mapping[str, Tool],
-    functions: Collection[str],
-    blocks: Sequence[Block],
-    owner: str,
-) -> dict[str, UsedTool]:
-    """The tools of a request that the server runs, by the recipients of their calls: each by its
-    name, and among the functions too, when none of them has it. Nothing begins before a call."""
-    used: dict[str, UsedTool] = {}
-    for one in asked:
-        tool = tools[one.kind]
-        try:
-            session = await tool.open(owner, one.container_id, _containers(blocks))
-        except InvalidRequest as error:
-            error.param = f"{one.place}.container"
-            raise
-        used[tool.name] = UsedTool(tool, session, one.shows_outputs)
-        if FUNCTIONS + tool.name not in functions:
-            used[FUNCTIONS + tool.name] = used[tool.name]
-    return used
-
-
-def _containers(blocks: Sequence[Block]) -> list[str]:
-    """Those in which the conversation has run code, the latest last."""
-    items = [orjson.loads(b.item) for b in blocks if b'"code_interpreter_call"' in b.item]
-    found = (item.get("container_id") for item in items if isinstance(item, dict))
-    return [each for each in found if isinstance(each, str)]
+        return self._plan_of(left, len(reader.kept), thought, spent)
 
 
 def shortened(text: str, most: int) -> str:

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.steer.parallel_calls import ParallelCalls
-from trt_responses.harmony.steer.plans import Body, Budget, Free, Language, Steered, Watched
+from trt_responses.harmony.steer.plans import (
+    Body,
+    Budget,
+    Free,
+    Language,
+    Resumed,
+    Steered,
+    Watched,
+)
 from trt_responses.response.accepted import ToolChoice
 from trt_responses.response.steering.compiling import Turns
 from trt_responses.response.steering.tools import is_raw, schema_of, wrapped
@@ -71,11 +79,13 @@ class SteeringRequest:
         budget = Budget(tokens, self.thought)
         return ParallelCalls(self.plan(tokens), self.language, self.guides, bodies, most, budget)
 
-    def later(self, thought_tokens: int, *, spent: bool) -> SteeringRequest:
-        """What is steered in a turn after a tool's answer, when so much has been thought."""
-        thought = None if self.thought is None else max(0, self.thought - thought_tokens)
+    def plan_after_tool(self, tokens: int, written: int, thought: int, spent: bool) -> SteeringPlan:
+        """For so many tokens more, behind those that were written and thought, and a tool's answer.
+        `spent`: no tool of the server's may be called any more."""
+        left = None if self.thought is None else max(0, self.thought - thought)
         headers = self.without_tools if spent else self.after_tool
-        return replace(self, headers=headers, thought=thought, begun=())
+        later = replace(self, headers=headers, thought=left, begun=())
+        return Resumed(later.plan(tokens, written), self.language.assistant)
 
     def plan(self, tokens: int, written: int = 0) -> SteeringPlan:
         """For so many tokens more, behind those that have been written."""
