@@ -55,6 +55,7 @@ from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.kserve import KServe
+from trt_responses.web.messages import Messages, messages_fault
 from trt_responses.web.metrics import Counted, MetricsPage
 from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
@@ -238,6 +239,9 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
     chat = ChatCompletions(
         runs, model=model, headers=headers, stream_limits=stream_limits, limits=_limits(settings)
     )
+    messages = Messages(
+        runs, model=model, headers=headers, stream_limits=stream_limits, limits=_limits(settings)
+    )
     stored = Stored(
         server.store,
         server.background,
@@ -262,6 +266,8 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         count=raw(responses.count),
         retrieve=raw(stored.retrieve),
         chat=raw(chat.create),
+        message=raw(messages.create, told=messages_fault),
+        count_message=raw(messages.count, told=messages_fault),
     )
     kserve = KServe(
         runs,

@@ -314,7 +314,7 @@ BAD: list[tuple[Json, str | None, str | None]] = [
     ),
     (
         {"messages": [*HELLO, {"role": "tool", "tool_call_id": "c", "content": ""}]},
-        "messages[1].call_id",
+        "messages[1].tool_call_id",
         "unknown_call_id",
     ),
     ({"model": "gpt-9"}, "model", "model_not_found"),

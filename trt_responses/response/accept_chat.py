@@ -73,7 +73,7 @@ def _thought(effort: c.Effort | None) -> ThoughtBudget | None:
 
 def _conversation(
     messages: Sequence[c.Message],
-) -> tuple[str | None, list[i.SentItem], list[str]]:
+) -> tuple[str | None, list[i.SentItem], list[i.ItemPlace]]:
     """The instructions, the items behind them, and where in the request each item stands.
 
     What operators say before anybody else is the instructions; a model has one message of them.
@@ -83,11 +83,12 @@ def _conversation(
         count += 1
     texts = [_text(m.content) for m in messages[:count] if isinstance(m, c.Instructions)]
     items: list[i.SentItem] = []
-    places: list[str] = []
+    places: list[i.ItemPlace] = []
     for number, message in enumerate(messages[count:], count):
         found = list(_items(message))
         items += found
-        places += [f"messages[{number}]"] * len(found)
+        place, key = f"messages[{number}]", "tool_call_id"
+        places += [i.ItemPlace(place, f"{place}.content", call_id=key)] * len(found)
     if not items:
         raise InvalidRequest(
             "Invalid value for 'messages': it has instructions only. Send a message of a user.",

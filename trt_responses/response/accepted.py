@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions
     from trt_responses.response.included import Included
     from trt_responses.response.log.item_events import Callee
-    from trt_responses.wire.items import SentItem
+    from trt_responses.wire.items import ItemPlace, SentItem
     from trt_responses.wire.response import Response
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -136,7 +136,7 @@ class Accepted:
     """Paths of what was sent and means nothing here."""
     unsupported_tools: Sequence[str]
     """Kinds of tools that were left out, for nobody runs them here."""
-    places: Sequence[str] | None = None
+    places: Sequence[ItemPlace] | None = None
     """Where in the request each item of the input stands; None: `input[…]`."""
     generates: bool = True
     """Something is to be written; else the prompt is read, for a request that goes on from it."""
@@ -145,6 +145,8 @@ class Accepted:
     built_in: Sequence[BuiltInTool] = ()
     max_tool_calls: int | None = None
     """Calls of the server's tools."""
+    verifies: bool = False
+    """Thoughts that are brought back must be the ones that were sealed."""
     stop: Sequence[str] = ()
     """Texts of which the first ends the answer, and is not told."""
     prompt_ids: Sequence[int] | None = None

@@ -27,6 +27,8 @@ class End:
 
     status: Literal["completed", "incomplete", "failed", "cancelled"]
     error: ApiError | None = None
+    stop: str | None = None
+    """The text of the client's at which it stopped."""
 
 
 def last_snapshot(
@@ -89,11 +91,13 @@ def usage(
     return r.Usage(sum(inputs), sum(outputs), sum(inputs) + sum(outputs), into, out)
 
 
-def ending(last: r.Response, error: ApiError | None) -> tuple[e.Event, ...]:
+def ending(
+    last: r.Response, error: ApiError | None, stop: str | None = None
+) -> tuple[e.Event, ...]:
     """The events that end a log."""
     match last.status:
         case "completed":
-            return (e.Completed(last),)
+            return (e.Completed(last, stop=stop),)
         case "incomplete":
             return (e.Incomplete(last),)
         case "failed":

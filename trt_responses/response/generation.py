@@ -117,9 +117,9 @@ class Generation:
                 self._flow(self.machine.pieces)
             if gate is not None and gate.fault is not None:
                 self.decide(End("failed", gate.fault))
-            elif self.machine.stopped:
+            elif (stop := self.machine.stopped) is not None:
                 self.machine.take(Closed(whole=True))
-                self.decide(End("completed"))
+                self.decide(End("completed", stop=stop))
             elif self.reader.ended or (gate is not None and gate.over):
                 if chunk.finish is None:
                     self.abort()
@@ -152,7 +152,7 @@ class Generation:
             self.last_token_ns = self._clock_ns()
             if self.tools is not None:
                 await self.tools.close()
-        self.close(stopped=end.status == "completed" and not self.machine.stopped)
+        self.close(stopped=end.status == "completed" and end.stop is None)
         return end
 
     def close(self, *, stopped: bool) -> None:

@@ -83,6 +83,8 @@ class Run:
         self.unfollowed = unfollowed
         """Places of schemas that the output may not follow."""
         self.error: ApiError | None = None
+        self.stop: str | None = None
+        """The text of the client's at which it stopped."""
         self._generation = generation
         self._commit = commit
         self._clock_s = clock_s
@@ -152,7 +154,7 @@ class Run:
 
     def _conclude(self, end: End, last: r.Response) -> None:
         """The record is stored: append the terminal event, close the log, tell the listeners."""
-        self.error = end.error
+        self.error, self.stop = end.error, end.stop
         self._tell(last, end)
         self.log.close()
         self._generation.explain()
@@ -170,7 +172,7 @@ class Run:
                 logger.exception("a listener of %s broke", last.id)
 
     def _tell(self, last: r.Response, end: End) -> None:
-        for event in ending(last, end.error):
+        for event in ending(last, end.error, end.stop):
             self.log.append(event)
         if last.status == "cancelled":  # it has no event in the API; the snapshot says it
             self.log.settle(last)

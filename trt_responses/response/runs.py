@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response
 
     Keep = Callable[[Record, Run, Response], Awaitable[None]]
+    NewSpelling = Callable[[Response, int], Spelling]
 
 logger = logging.getLogger(__name__)
 
@@ -92,14 +93,15 @@ class Runs:
         arrival_ns: int,
         keep: Keep | None = None,
         dialect: Dialect = OPENAI,
-        spelling: Callable[[Response], Spelling] | None = None,
+        spelling: NewSpelling | None = None,
         memory: Memory | None = None,
     ) -> Run:
         """A run that its owner has to `make` or `release`, or an `ApiError` before any token.
 
         It has its place from here on, for its prompt may take long to tokenise. `keep` takes its
-        record instead of the store; `spelling` writes its log as another API's; `memory` is asked
-        for what it continues, and told of what can be continued, be it stored or not.
+        record instead of the store; `spelling` writes its log as another API's, and is made from
+        the response and the number of the prompt's tokens; `memory` is asked for what it continues,
+        and told of what can be continued, be it stored or not.
         """
         self._admit()
         self._starting += 1
@@ -130,7 +132,7 @@ class Runs:
         arrival_ns: int,
         keep: Keep,
         dialect: Dialect,
-        spelling: Callable[[Response], Spelling] | None,
+        spelling: NewSpelling | None,
         memory: Memory | None,
     ) -> Run:
         parts = self._parts
@@ -145,7 +147,8 @@ class Runs:
         tools = await self._tool_loop(accepted, steering, called, prompt.blocks, owner)
         parallel = self._parallel(accepted)
         response = self._response(accepted, parallel)
-        log = Log(response, dialect, spelling(response) if spelling else None)
+        written = spelling(response, len(prompt.ids)) if spelling else None
+        log = Log(response, dialect, written)
         reader = self._reader(accepted, parallel, tools)
         sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
         plan: SteeringPlan

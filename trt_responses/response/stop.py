@@ -16,27 +16,28 @@ if TYPE_CHECKING:
 
 
 class StopText:
-    """One answer's. `over` once a stop was found: nothing that follows is told."""
+    """One answer's. Once a stop was `found`, nothing that follows is told."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self.over = False
+        self.found: str | None = None
         self._stops = stops
         self._longest = max(map(len, stops))
         self._waiting = ""
 
     def feed(self, pieces: Sequence[bytes]) -> list[bytes]:
         """What can be told now; pieces are bodies of JSON strings, here and there."""
-        if self.over:
+        if self.found is not None:
             return []
         text = self._waiting + "".join(orjson.loads(b'"%b"' % piece) for piece in pieces)
         # The stop that ends first, as it is found when the text comes letter by letter.
         found = min(
-            ((at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0),
+            ((at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0),
             default=None,
         )
         if found is not None:
-            self.over, self._waiting = True, ""
-            return _told(text[: found[1]])
+            _, at, self.found = found
+            self._waiting = ""
+            return _told(text[:at])
         told = len(text) - self._begun(text)
         self._waiting = text[told:]
         return _told(text[:told])

@@ -4,7 +4,6 @@ chunks are another spelling of the same log. Knows no engine and no store.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -67,7 +66,7 @@ class ChatCompletions:
             accepted,
             owner=owner,
             arrival_ns=request.scope["state"]["arrival_ns"],
-            spelling=partial(ChatSpelling, usage=usage, thought=thought),
+            spelling=lambda response, _: ChatSpelling(response, usage=usage, thought=thought),
         )
         request.scope["state"]["run"] = run  # for those who count how requests end
         if wanted.stream:

@@ -22,6 +22,8 @@ from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute, HotRoute, replies
 from trt_responses.wire.chat import ChatRequest
 from trt_responses.wire.fields import FIELDS
+from trt_responses.wire.messages import CountRequest as CountMessages
+from trt_responses.wire.messages import MessagesRequest
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
@@ -48,11 +50,20 @@ STREAMED = {"responses": {"200": STREAM}}
 
 
 def hot_routes(
-    model: str, *, create: ASGIApp, count: ASGIApp, retrieve: ASGIApp, chat: ASGIApp
+    model: str,
+    *,
+    create: ASGIApp,
+    count: ASGIApp,
+    retrieve: ASGIApp,
+    chat: ASGIApp,
+    message: ASGIApp,
+    count_message: ASGIApp,
 ) -> list[HotRoute]:
     """The routes that are no functions of FastAPI's, with their descriptions."""
     request = _taking(_body_model("CreateResponse", CreateRequest, model))
     messages = _taking(_body_model("CreateChatCompletion", ChatRequest, model))
+    turns = _taking(_body_model("CreateMessage", MessagesRequest, model))
+    counted = _taking(_body_model("CountMessageTokens", CountMessages, model))
     return [
         HotRoute(
             "/v1/responses",
@@ -84,6 +95,26 @@ def hot_routes(
             response_description="The completion, or with `stream: true` its chunks.",
             responses=replies(*REFUSED, 429, 500),
             openapi_extra=STREAMED,
+        ),
+        HotRoute(
+            "/v1/messages",
+            turns,
+            app=message,
+            methods=["POST"],
+            name="message",
+            summary="Create a message, as Anthropic's clients do",
+            response_description="The message, or with `stream: true` its events.",
+            responses=replies(*REFUSED, 429, 500, 529),
+            openapi_extra=STREAMED,
+        ),
+        HotRoute(
+            "/v1/messages/count_tokens",
+            counted,
+            app=count_message,
+            methods=["POST"],
+            name="count_message",
+            summary="Count the tokens of messages",
+            responses=replies(*REFUSED, 529),
         ),
         _retrieve_route(retrieve),
     ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trt_responses.web.headers import ReplyHeaders
 
     Answer = Callable[[Request, str], Awaitable[ASGIApp]]
+    Told = Callable[[ApiError, dict[str, str]], Response]
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,12 @@ ROUTING_CODES = {404: "unknown_url", 405: "method_not_allowed"}
 class Endpoint:
     """A raw ASGI app: a function of the request and its owner makes or raises the reply."""
 
-    def __init__(self, answer: Answer, *, guard: Guard, headers: ReplyHeaders) -> None:
+    def __init__(
+        self, answer: Answer, *, guard: Guard, headers: ReplyHeaders, told: Told | None = None
+    ) -> None:
+        """`told` makes the reply that tells an error, where that has not OpenAI's shape."""
         self._answer = answer
+        self._told = told or fault
         self._guard = guard
         self._headers = headers
 
@@ -46,7 +51,7 @@ class Endpoint:
         except ClientDisconnect:
             return
         except Exception as error:  # no headers have gone, so that the client can be told
-            reply = reply_of(error, request, self._headers(request))
+            reply = reply_of(error, request, self._headers(request), self._told)
         note_status(request, reply)
         await reply(scope, receive, send)
 
@@ -75,26 +80,31 @@ def note_status(request: Request, reply: ASGIApp) -> None:
     request.scope.setdefault("state", {})["status"] = getattr(reply, "status_code", 200)
 
 
-def reply_of(error: Exception, request: Request, headers: dict[str, str]) -> Response:
+def reply_of(
+    error: Exception, request: Request, headers: dict[str, str], told: Told | None = None
+) -> Response:
     """The reply to a request that has raised, before any headers have gone."""
+    if isinstance(error, HTTPException):
+        headers = headers | dict(error.headers or {})
+    return (told or fault)(_refusal(error, request), headers)
+
+
+def _refusal(error: Exception, request: Request) -> ApiError:
     method, path = request.method, request.scope["path"]
     match error:
         case ApiError():
-            return fault(error, headers)
+            return error
         case RequestValidationError():
-            return fault(_invalid_parameter(error), headers)
+            return _invalid_parameter(error)
         case HTTPException():
-            refused = ApiError(
+            return ApiError(
                 f"{method} {path:.100}: {error.detail}.",
                 status=error.status_code,
                 type="invalid_request_error",
                 code=ROUTING_CODES.get(error.status_code, "invalid_request"),
             )
-            return fault(refused, headers | dict(error.headers or {}))
     logger.error("%s %s broke", method, path, exc_info=error)
-    return fault(
-        ApiError(f"The server failed ({type(error).__name__}); the log has the details."), headers
-    )
+    return ApiError(f"The server failed ({type(error).__name__}); the log has the details.")
 
 
 def _invalid_parameter(error: RequestValidationError) -> ApiError:
@@ -113,10 +123,12 @@ def json_reply(body: bytes, headers: dict[str, str], status: int = 200) -> Respo
 
 def fault(error: ApiError, headers: dict[str, str]) -> Response:
     """The reply with which an error is told: its status, and a body in the API's shape."""
-    if error.retry_after_s is not None:
-        headers = {
-            **headers,
-            "retry-after": str(error.retry_after_s),
-            "x-should-retry": "true",
-        }
-    return json_reply(orjson.dumps({"error": error_body(error)}), headers, error.status)
+    body = orjson.dumps({"error": error_body(error)})
+    return json_reply(body, headers | retry_header(error), error.status)
+
+
+def retry_header(error: ApiError) -> dict[str, str]:
+    """Headers that say when to try again."""
+    if error.retry_after_s is None:
+        return {}
+    return {"retry-after": str(error.retry_after_s), "x-should-retry": "true"}

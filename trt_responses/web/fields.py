@@ -11,7 +11,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.wire.fields import CHAT, FIELDS, SOCKET
+from trt_responses.wire.fields import CHAT, FIELDS, MESSAGES, SOCKET
 
 if TYPE_CHECKING:
     from trt_responses.web.headers import ReplyHeaders
@@ -20,6 +20,7 @@ ENDPOINTS = {
     "/v1/responses": FIELDS,
     "/v1/responses over WebSocket": SOCKET,
     "/v1/chat/completions": CHAT,
+    "/v1/messages": MESSAGES,
 }
 
 

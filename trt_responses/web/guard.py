@@ -97,9 +97,12 @@ class Guard:
 
 
 def key_of(request: Request) -> str:
-    """The key that a request brings; empty when it brings none."""
+    """The key that a request brings, as OpenAI's clients do or as Anthropic's; empty when it
+    brings none."""
     scheme, _, key = (header(request, b"authorization") or "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() == "bearer":
+        return key.strip()
+    return (header(request, b"x-api-key") or "").strip()
 
 
 HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[\w.~-]*)(?::\d{0,5})?", re.ASCII)

@@ -278,7 +278,7 @@ class KServe:
             accepted,
             owner=state["owner"],
             arrival_ns=state["arrival_ns"],
-            spelling=None if shared is None else lambda _: KServeSpelling(shared),
+            spelling=None if shared is None else lambda *_: KServeSpelling(shared),
         )
         state["run"] = run  # for those who count how requests end
         return run, len(accepted.begun)

@@ -37,6 +37,8 @@ class InProgress:
 class Completed:
     response: Response
     type: Literal["response.completed"] = "response.completed"
+    stop: str | None = None
+    """The text of the client's at which it stopped: not every API tells it."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ items of tools that others ran are in `hosted_items.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 
@@ -192,3 +192,18 @@ SentItem = Annotated[
     Discriminator(_reference_or_item),
 ]
 """One entry of a request's input."""
+
+
+class ItemPlace(NamedTuple):
+    """Where in a request an item stands, in the words of the API that sent it: for faults."""
+
+    item: str
+    parts: str | None = None
+    """The list of its parts; None: the item's own `content` or `output`."""
+    first: int = 0
+    """The number of its first part in that list."""
+    call_id: str = "call_id"
+    sealed: str = "encrypted_content"
+
+    def part(self, number: int, usual: str) -> str:
+        return f"{self.parts or f'{self.item}.{usual}'}[{self.first + number}]"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.wire.fields import CHAT, SOCKET, nothing
+from trt_responses.wire.fields import CHAT, MESSAGES, SOCKET, nothing
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from trt_responses.wire.base import ClientObject
     from trt_responses.wire.chat import ChatRequest
+    from trt_responses.wire.messages import CountRequest as MessagesCount
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
 
@@ -46,7 +47,8 @@ def _column(*fields: Field) -> Column:
     return Column(table, frozenset(taken), frozenset(nested))
 
 
-OVER_HTTP, OVER_WEBSOCKET, OF_CHAT = _column(*FIELDS), _column(*FIELDS, *SOCKET), _column(*CHAT)
+OVER_HTTP, OVER_WEBSOCKET = _column(*FIELDS), _column(*FIELDS, *SOCKET)
+OF_CHAT, OF_MESSAGES = _column(*CHAT), _column(*MESSAGES)
 
 
 def judge(
@@ -75,6 +77,11 @@ def judge(
 def judge_chat(request: ChatRequest) -> list[str]:
     """The same for chat completions, by their own column."""
     return _judged(request, OF_CHAT)
+
+
+def judge_messages(request: MessagesCount) -> list[str]:
+    """The same for Anthropic's Messages."""
+    return _judged(request, OF_MESSAGES)
 
 
 def _judged(request: ClientObject, column: Column) -> list[str]:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, from_json
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire import chat
+from trt_responses.wire import chat, messages
 from trt_responses.wire.base import Options, few_keys
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
 from trt_responses.wire.limits import RequestLimits
@@ -22,7 +22,7 @@ from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     Steps = Generator[None, None, None]
 
@@ -40,15 +40,15 @@ class Lists(NamedTuple):
 
     entries: Mapping[str, TypeAdapter[Any]]
     """Of the request itself, by their names."""
-    kind: tuple[str, str | None]
-    """The key that says what kind an entry is, and the kind of one that has no such key."""
+    kind: Callable[[dict[str, Any]], Any]
+    """What kind an entry says it is, or a part of one."""
     parts: Mapping[tuple[str, str], TypeAdapter[Any]]
-    """Of an entry, by its kind and the list's name."""
+    """Of an entry, or a part of one, by its kind and the list's name."""
 
 
 RESPONSES = Lists(
     {"input": TypeAdapter(SentItem), "tools": TypeAdapter(Tool)},
-    ("type", "message"),
+    lambda item: item.get("type", "message"),
     {
         ("message", "content"): TypeAdapter(Part),
         ("function_call_output", "output"): TypeAdapter(Part),
@@ -60,12 +60,29 @@ RESPONSES = Lists(
 CHAT_PART: TypeAdapter[Any] = TypeAdapter(chat.Part)
 CHAT = Lists(
     {"messages": TypeAdapter(chat.Message), "tools": TypeAdapter(chat.Tool)},
-    ("role", None),
+    lambda message: message.get("role"),
     {
         **{(role, "content"): CHAT_PART for role in chat.ROLES},
         ("assistant", "tool_calls"): TypeAdapter(chat.ToolCall),
     },
 )
+
+MESSAGES = Lists(
+    {"messages": TypeAdapter(messages.Message), "tools": TypeAdapter(messages.Tool)},
+    lambda one: one.get("role") or one.get("type"),
+    {
+        ("user", "content"): TypeAdapter(messages.UserBlock),
+        ("assistant", "content"): TypeAdapter(messages.AssistantBlock),
+        ("system", "content"): TypeAdapter(messages.TextBlock),
+        ("tool_result", "content"): TypeAdapter(messages.ResultPart),
+    },
+)
+LISTS: Mapping[type[Options], Lists] = {
+    chat.ChatRequest: CHAT,
+    messages.MessagesRequest: MESSAGES,
+    messages.CountRequest: MESSAGES,
+}
+"""Of the other kinds of requests than the Responses API's."""
 
 NOUN = re.compile(r"^(Input|String|Value|Dictionary|List) | after validation, not (more|\d+)")
 """What pydantic says beside what was expected."""
@@ -101,7 +118,7 @@ def steps_of(
         limits.check(sent)
         if size > SMALL_BYTES:
             yield
-        yield from _lists(sent, CHAT if kind is chat.ChatRequest else RESPONSES)
+        yield from _lists(sent, LISTS.get(kind, RESPONSES))
     try:
         request = kind.model_validate(sent)
     except ValidationError as error:
@@ -137,11 +154,13 @@ def _parts(item: Any, where: tuple[str | int, ...], lists: Lists) -> Steps:
     for name in ("content", "output", "summary", "tool_calls"):
         if not isinstance(parts := item.get(name), list):
             continue
-        kind = item.get(*lists.kind)
+        kind = lists.kind(item)
         part = lists.parts.get((kind, name)) if isinstance(kind, str) else None
         if part is None:
             continue
         for place, value in enumerate(parts, 1):
+            if isinstance(value, dict) and "content" in value:  # a tool's result has parts itself
+                yield from _parts(value, (*where, name, place - 1), lists)
             parts[place - 1] = _read(value, part, (*where, name, place - 1))
             if place % AT_ONCE == 0:
                 yield

@@ -14,7 +14,7 @@ def told(text: str, stops: list[str], size: int) -> tuple[str, bool]:
     pieces = [escaped(text[n : n + size]) for n in range(0, len(text), size)]
     found = [part for piece in pieces for part in stopping.feed([piece])]
     found += stopping.finish(whole=True)
-    return "".join(orjson.loads(b'"%b"' % part) for part in found), stopping.over
+    return "".join(orjson.loads(b'"%b"' % part) for part in found), stopping.found is not None
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])

@@ -53,9 +53,11 @@ def test_every_reference_resolves() -> None:
 CALLS = {
     ("/v1/chat/completions", "post"),
     ("/v1/completions", "post"),
+    *{("/v1/messages", "post"), ("/v1/messages/count_tokens", "post")},
     *{("/v1/responses", "post"), ("/v1/responses/input_tokens", "post"), ("/v1/models", "get")},
     *{("/v1/responses/{response_id}", "get"), ("/v1/responses/{response_id}", "delete")},
     *{("/v1/responses/{response_id}/cancel", "post"), ("/v1/models/{model}", "get")},
+    ("/v1/responses/{response_id}/explain", "get"),
     *{("/v1/responses/{response_id}/input_items", "get"), ("/v1/fields", "get")},
     *{("/metrics", "get"), ("/health", "get"), ("/health/live", "get"), ("/health/ready", "get")},
     *{("/v1/health/live", "get"), ("/v1/health/ready", "get")},
@@ -72,7 +74,7 @@ def test_every_call_is_described_and_served_and_no_other() -> None:
             for path, method in sorted(described):
                 call = await s.client.send(method.upper(), re.sub("{.*?}", "x", path))
                 assert call.status != 405, (method, path)
-                assert call.status == 200 or call.error["code"] != "unknown_url", (method, path)
+                assert call.status == 200 or call.error.get("code") != "unknown_url", (method, path)
 
     asyncio.run(story())
 
@@ -99,6 +101,8 @@ def test_a_call_is_described_with_what_it_takes_and_how_it_refuses(call: tuple[s
         assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 100, 20)
         assert queries["order"]["enum"] == ["asc", "desc"]
         assert set(queries) == {"limit", "order", "after"}
+    elif path.endswith("explain"):
+        assert set(queries) == {"transcript"}
     elif call == ("/v1/responses/{response_id}", "get"):
         assert set(queries) == {"stream", "starting_after"}
         assert "text/event-stream" in operation["responses"]["200"]["content"]

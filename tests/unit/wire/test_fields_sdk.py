@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from anthropic.types.message_count_tokens_params import MessageCountTokensParams
+from anthropic.types.message_create_params import MessageCreateParamsBase
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses import response_create_params as create
 from openai.types.responses import response_input_param, tool_choice_types_param
@@ -22,7 +24,7 @@ from openai.types.shared_params.reasoning import Reasoning
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.web.fields import ENDPOINTS, markdown
-from trt_responses.wire.fields import CHAT, FIELDS, KINDS, OPTIONS, TABLE
+from trt_responses.wire.fields import CHAT, FIELDS, KINDS, MESSAGES, OPTIONS, TABLE
 from trt_responses.wire.parse import parse
 
 CLIENT_TOOLS = ("FunctionToolParam", "CustomToolParam", "NamespaceToolParam")
@@ -158,3 +160,9 @@ def test_every_field_of_a_chat_completion_has_its_row() -> None:
     assert asked - known == set()
     theirs = {field.path.partition(".")[0] for field in CHAT if not field.ours}
     assert theirs <= asked
+
+
+def test_every_field_of_a_message_has_its_row() -> None:
+    asked = {*MessageCreateParamsBase.__annotations__, *MessageCountTokensParams.__annotations__}
+    theirs = {field.path.partition(".")[0] for field in MESSAGES if not field.ours}
+    assert theirs == asked | {"stream"}

@@ -35,7 +35,7 @@ _State = Literal["head", "inside", "tail", "raw"]
 class Unwrapper:
     """One call's. Nothing that was said is taken back."""
 
-    over = False
+    found: str | None = None
 
     def __init__(self) -> None:
         self._state: _State = "head"

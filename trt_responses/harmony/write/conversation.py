@@ -80,7 +80,7 @@ async def input_blocks(
     at_most: int,
     *,
     note_media: bool = False,
-    places: Sequence[str] | None = None,
+    places: Sequence[i.ItemPlace] | None = None,
 ) -> list[Block]:
     """What the request itself brings, in order; a result finds its call there or in `prior`.
 
@@ -94,7 +94,7 @@ async def input_blocks(
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == ITEMS_AT_ONCE - 1:
             await renderer.pause()
-        place = f"input[{number}]" if places is None else places[number]
+        place = i.ItemPlace(f"input[{number}]") if places is None else places[number]
         if not note_media:
             _refuse_media(item, place)
         said = _said(item, callees, place)
@@ -114,7 +114,7 @@ async def _text_block(text: str, renderer: Renderer, at_most: int) -> Block:
     return Block("user", orjson.dumps(item | {"status": "completed"}), ids.tobytes())
 
 
-def _said(item: i.InputItem, callees: dict[str, str], place: str) -> Said:
+def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Said:
     match item:
         case i.InputMessage():
             return _message_said(item)
@@ -144,7 +144,9 @@ def wrapped(text: str) -> str:
     return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
 
 
-def _past_said(told: hosted_calls.HostedCallText, callees: dict[str, str], place: str) -> Said:
+def _past_said(
+    told: hosted_calls.HostedCallText, callees: dict[str, str], place: i.ItemPlace
+) -> Said:
     if told.callee is None:
         return Said("result", _result(told.call_id or "", told.result or "", callees, place))
     result = None if told.result is None else result_message(told.callee, told.result)
@@ -152,7 +154,7 @@ def _past_said(told: hosted_calls.HostedCallText, callees: dict[str, str], place
     return Said("call", call, told.call_id, told.callee, result)
 
 
-def _refuse_media(item: i.InputItem, place: str) -> None:
+def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
     match item:
         case i.InputMessage(content=list() as parts):
             where = "content"
@@ -164,10 +166,11 @@ def _refuse_media(item: i.InputItem, place: str) -> None:
             return
     for step, part in enumerate(parts):
         if isinstance(part, i.MediaPart):
+            param = place.part(step, where)
             raise InvalidRequest(
-                f"Invalid value for '{place}.{where}[{step}]': this model reads text only, and "
-                f"this is {UNREAD[part.type]}. Send its text, or leave it out.",
-                param=f"{place}.{where}[{step}]",
+                f"Invalid value for '{param}': this model reads text only, and this is "
+                f"{UNREAD[part.type]}. Send its text, or leave it out.",
+                param=param,
                 code="unsupported_content",
             )
 
@@ -187,13 +190,14 @@ def _message_said(item: i.InputMessage) -> Said:
             assert_never(item.role)
 
 
-def _result(call_id: str, text: str, callees: dict[str, str], place: str) -> Message:
+def _result(call_id: str, text: str, callees: dict[str, str], place: i.ItemPlace) -> Message:
     callee = callees.get(call_id)
     if callee is None:
+        stored = place.call_id == "call_id"  # other APIs have no stored conversations
         raise InvalidRequest(
-            f"No function call with call_id {call_id!r:.100} stands before this output: send the "
-            "call too, or the previous_response_id of the response that made it.",
-            param=f"{place}.call_id",
+            f"No call with {place.call_id} {call_id!r:.100} stands before this output: send the "
+            f"call too{', or the previous_response_id of the response that made it' * stored}.",
+            param=f"{place.item}.{place.call_id}",
             code="unknown_call_id",
         )
     return result_message(callee, text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.response.log.entries import TABLED, Deltas, ScoredDeltas, SilentDeltas
+from trt_responses.response.log.entries import Deltas, ScoredDeltas, SilentDeltas, unnumbered
 from trt_responses.wire import events as e
 from trt_responses.wire.chat_output import call_of, chat_id, finish_of, logprobs_of, usage_of
 
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
 END = b"]}\n\n"
 
 
-def _constant(tail: bytes) -> tuple[bytes, ...]:
-    """A chunk has no number: all its tails are one."""
-    return (tail,) * TABLED
-
-
 TEXT_TAIL, CALL_TAIL = b'"}}' + END, b'"}}]}}' + END
-TEXT_TAILS, CALL_TAILS = _constant(TEXT_TAIL), _constant(CALL_TAIL)
+TEXT_TAILS, CALL_TAILS = unnumbered(TEXT_TAIL), unnumbered(CALL_TAIL)
 
 
 class ChatSpelling:

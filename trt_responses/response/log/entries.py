@@ -32,6 +32,11 @@ TAILS = tuple(map(tail, range(TABLED)))
 """What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
 
 
+def unnumbered(tail: bytes) -> tuple[bytes, ...]:
+    """The same, for frames without a number: all their tails are one."""
+    return (tail,) * TABLED
+
+
 class Spelling(Protocol):
     """How the events of one log are written as frames. Each API has its own."""
 

@@ -14,7 +14,7 @@ from trt_responses.wire import output as o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Seal = Callable[[o.OutputReasoning, int], str | None]
+    Seal = Callable[[o.OutputReasoning, int], str]
     """What the client is to carry of a thought that has just been written."""
 
 

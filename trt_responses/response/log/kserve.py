@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.response.log.entries import TABLED, Deltas, SilentDeltas
+from trt_responses.response.log.entries import Deltas, SilentDeltas, unnumbered
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response
 
 TAIL = b'"}\n\n'
-TAILS = (TAIL,) * TABLED
+TAILS = unnumbered(TAIL)
 
 
 class KServeSpelling:

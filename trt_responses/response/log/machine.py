@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 class TextFilter(Protocol):
     """What the client gets of a text that the model writes, as it is written."""
 
-    over: bool
-    """Nothing that follows is the client's: the model need not go on."""
+    found: str | None
+    """A text of the client's was found: nothing that follows is told, and the model need not go
+    on."""
 
     def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
 
@@ -82,8 +83,8 @@ class Machine:
         """Where text of the open message goes as it is read: the last entry of the log. None when
         nothing is open, or the model's text is not yet the client's."""
         self.repairs: Counter[RepairKind] = Counter()
-        self.stopped = False
-        """The client wants nothing that follows: its text came to a stop of the client's own."""
+        self.stopped: str | None = None
+        """The text of the client's own at which the answer stopped."""
 
     def take(self, fragment: Fragment) -> None:
         if type(fragment) is Text:
@@ -102,7 +103,7 @@ class Machine:
             self.pieces += pieces
         elif self._deltas is not None and self._filter is not None:
             self._deltas.pieces += self._filter.feed(pieces)
-            self.stopped = self._filter.over
+            self.stopped = self._filter.found
 
     def _say_scored(self, said: Scored) -> None:
         if isinstance(self._deltas, ScoredDeltas):

@@ -62,7 +62,13 @@ async def prompt_of(accepted: Accepted, parts: Parts, owner: str, records: Recor
         return Prompt(array("i", accepted.prompt_ids), (), 0, parts.today())
     context = parts.engine.limits().context_tokens
     prior = await prior_of(accepted.previous_response_id, records, owner)
-    turns = await parts.sealer.opened_turns(accepted.input, owner, parts.renderer.pause)
+    turns = await parts.sealer.opened_turns(
+        accepted.input,
+        owner,
+        parts.renderer.pause,
+        accepted.places,
+        verifies=accepted.verifies,
+    )
     items = await resolved(accepted.input, prior.blocks, records, owner)
     rendered = await conversation.input_blocks(
         items.items,

@@ -34,12 +34,12 @@ class TurnSealer:
     reader: Reader
     renderer: Renderer
 
-    def thought(self, item: o.OutputReasoning, index: int) -> str | None:
-        """None when it was mended: its ids are not known before it is rendered anew."""
+    def thought(self, item: o.OutputReasoning, index: int) -> str:
+        """Empty inside when it was mended: its ids are not known before it is rendered anew."""
         span = self.reader.messages[index]
         told = digest(item)
         if told is None or span.repaired or span.recipient is not None:
-            return None
+            return self._sealed(())
         ids = own_ids(self.reader.kept, span, self.renderer.generation_prompt)
         return self._sealed((TurnMessage(told, ids.tobytes()),))
 

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError
-from trt_responses.response.seal.turn import OpenedTurns, packed, unpacked
+from trt_responses.response.seal.turn import OpenedTurns, digest, packed, unpacked
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:
@@ -70,27 +70,51 @@ class Sealer:
             ) from None
 
     async def opened_turns(
-        self, items: str | Sequence[i.SentItem], owner: str, pause: Callable[[], Awaitable[None]]
+        self,
+        items: str | Sequence[i.SentItem],
+        owner: str,
+        pause: Callable[[], Awaitable[None]],
+        places: Sequence[i.ItemPlace] | None = None,
+        *,
+        verifies: bool = False,
     ) -> OpenedTurns:
         """What a request's reasoning items carry. Each text is opened once, however often it is
-        sent: a short one may hold a long turn. Other tasks run between two of them."""
+        sent: a short one may hold a long turn. Other tasks run between two of them. With
+        `verifies`, an item whose words are not those that were sealed is refused."""
         turns: dict[int, SealedTurn] = {}
         opened: dict[str, SealedTurn | None] = {}
         for place, item in enumerate(() if isinstance(items, str) else items):
-            if isinstance(item, i.Reasoning) and item.encrypted_content:
-                param = f"input[{place}].encrypted_content"
-                if item.encrypted_content not in opened:
-                    opened[item.encrypted_content] = self.open(item.encrypted_content, owner, param)
-                    await pause()
-                turn = opened[item.encrypted_content]
-                if turn is not None and turn.messages:
-                    turns[place] = turn
+            if not isinstance(item, i.Reasoning) or not (item.encrypted_content or verifies):
+                continue
+            at = i.ItemPlace(f"input[{place}]") if places is None else places[place]
+            param, text = f"{at.item}.{at.sealed}", item.encrypted_content or ""
+            if text not in opened:
+                opened[text] = self.open(text, owner, param)
+                await pause()
+            turn = opened[text]
+            if verifies:
+                _verify(item, turn, param)
+            if turn is not None and turn.messages:
+                turns[place] = turn
         return OpenedTurns(turns)
 
     def _loaded(self) -> dict[bytes, AESGCM]:
         if not self._ciphers:
             self._ciphers = {_key_id(key): AESGCM(key) for key in self._keys()}
         return self._ciphers
+
+
+def _verify(item: i.Reasoning, turn: SealedTurn | None, param: str) -> None:
+    """Refuse an item whose words are not its seal's; one without words has its seal's."""
+    if turn is not None and (not item.content or not turn.messages):
+        return
+    if turn is None or turn.messages[0].digest != digest(item):
+        raise InvalidRequest(
+            f"Invalid value for '{param}': it does not belong to this thought. Send thoughts back "
+            "as they came, or leave them out.",
+            param=param,
+            code="invalid_encrypted_content",
+        )
 
 
 def _key_id(key: bytes) -> bytes:

@@ -14,6 +14,8 @@ from array import array
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+import orjson
+
 from trt_responses.wire import hosted_items as h
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
@@ -63,7 +65,7 @@ def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
         case i.Reasoning() | o.OutputReasoning():
             return ("reasoning", *(part.text for part in item.content or ()))
         case i.FunctionCall() | o.OutputFunctionCall():
-            return ("function_call", item.call_id, item.name, item.arguments)
+            return ("function_call", item.call_id, item.name, _canonical(item.arguments))
         case i.CustomToolCall() | o.OutputCustomCall():
             return ("custom_tool_call", item.call_id, item.name, item.input)
         case h.CodeInterpreterCall() | o.OutputCodeCall():
@@ -75,6 +77,15 @@ def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
             return None if texts is None else ("message", item.phase or "final_answer", *texts)
         case _:
             return None
+
+
+def _canonical(arguments: str) -> str:
+    """Arguments without the spaces that a client which reads them, and writes them anew, puts
+    elsewhere."""
+    try:
+        return orjson.dumps(orjson.loads(arguments)).decode()
+    except ValueError:
+        return arguments
 
 
 def _texts(item: i.InputMessage) -> Texts | None:

@@ -222,7 +222,7 @@ class Connection:
             owner=owner,
             arrival_ns=waiting.arrival_ns,
             dialect=self._dialect,
-            spelling=lambda _: SocketSpelling(self._dialect, lane.stream_id, told),
+            spelling=lambda *_: SocketSpelling(self._dialect, lane.stream_id, told),
             memory=lane,
         )
         told |= truncated_header(run.truncated) | unfollowed_header(run.unfollowed)

@@ -1,0 +1,130 @@
+"""`/v1/messages`: Anthropic's API as a view of a run. Its request is read into the same value, and
+its events are another spelling of the same log. Knows no engine and no store.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import orjson
+from starlette.requests import ClientDisconnect
+
+from trt_responses.errors import ApiError
+from trt_responses.response.accept_messages import accept_messages
+from trt_responses.response.log.messages import MessagesSpelling
+from trt_responses.web.body import check_json, parsed, read_body
+from trt_responses.web.endpoint import json_reply, retry_header
+from trt_responses.web.headers import (
+    dropped_header,
+    header,
+    ignored_header,
+    unfollowed_header,
+)
+from trt_responses.web.idempotency import HEADER
+from trt_responses.web.models import check_model
+from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.wire.messages import CountRequest, MessagesRequest, NoThinking
+from trt_responses.wire.messages_output import OVERLOADED, error_of, message_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from trt_responses.response.accepted import Accepted
+    from trt_responses.response.runs import Runs
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.wire.messages_output import Thoughts
+
+R = TypeVar("R", bound=CountRequest)
+
+
+class Messages:
+    """How a message comes to be, and how the tokens of a conversation are counted."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        *,
+        model: str,
+        headers: ReplyHeaders,
+        stream_limits: StreamLimits,
+        limits: RequestLimits,
+    ) -> None:
+        self._runs = runs
+        self._model = model
+        self._headers = headers
+        self._stream_limits = stream_limits
+        self._limits = limits
+
+    async def create(self, request: Request, owner: str) -> ASGIApp:
+        """A message, plain or streamed. It is not stored."""
+        wanted, accepted = await self._read(request, MessagesRequest)
+        thoughts = thoughts_of(wanted)
+        run = await self._runs.start(
+            accepted,
+            owner=owner,
+            arrival_ns=request.scope["state"]["arrival_ns"],
+            spelling=partial(MessagesSpelling, thoughts=thoughts),
+        )
+        request.scope["state"]["run"] = run  # for those who count how requests end
+        told = self._told(request, accepted) | unfollowed_header(run.unfollowed)
+        if wanted.stream:
+            headers = self._headers_of(request) | told
+            return Stream(run, self._runs, headers, self._stream_limits, last=lambda: b"")
+        with watched(run.cancel, request.receive):
+            last = await self._runs.make(run)
+        if last.status == "cancelled":
+            raise ClientDisconnect  # nobody is there to be told
+        if last.status == "failed":
+            raise run.error or ApiError("The message failed.")
+        body = orjson.dumps(message_of(last, run.stop, thoughts))
+        return json_reply(body, self._headers_of(request) | told)
+
+    async def count(self, request: Request, owner: str) -> ASGIApp:
+        """The tokens of a conversation, as a message made from it would count them."""
+        _, accepted = await self._read(request, CountRequest)
+        tokens = await self._runs.count(accepted, owner=owner)
+        headers = self._headers_of(request) | self._told(request, accepted)
+        return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
+
+    async def _read(self, request: Request, kind: type[R]) -> tuple[R, Accepted]:
+        check_json(request)
+        body = await read_body(request, self._limits)
+        wanted = await parsed(body, kind, self._limits)
+        accepted = accept_messages(wanted)
+        check_model(wanted.model, self._model)
+        return wanted, accepted
+
+    def _told(self, request: Request, accepted: Accepted) -> dict[str, str]:
+        """Headers that say what of the request meant nothing here."""
+        ignored = [*accepted.ignored, *(["idempotency-key"] if header(request, HEADER) else ())]
+        return ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
+
+    def _headers_of(self, request: Request) -> dict[str, str]:
+        return named_request(self._headers(request))
+
+
+def thoughts_of(request: MessagesRequest) -> Thoughts:
+    """What the client sees of thoughts: nothing, unless it asks."""
+    match request.thinking:
+        case None | NoThinking():
+            return "hidden"
+        case asked:
+            return "omitted" if asked.display == "omitted" else "shown"
+
+
+def messages_fault(error: ApiError, headers: dict[str, str]) -> Response:
+    """The reply with which an error is told: its status, and a body in Anthropic's shape."""
+    headers = named_request(headers)
+    body = orjson.dumps(error_of(error, headers["request-id"]))
+    status = OVERLOADED if error.status == 503 else error.status
+    return json_reply(body, headers | retry_header(error), status)
+
+
+def named_request(headers: dict[str, str]) -> dict[str, str]:
+    """With the request's id under the name that Anthropic's clients read."""
+    return headers | {"request-id": headers["x-request-id"]}

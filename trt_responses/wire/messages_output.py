@@ -1,0 +1,141 @@
+"""What Anthropic's Messages API gives: a message as a whole, and the parts of its events.
+
+Made from the response that the log folds to; knows no log and no frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic_core import from_json
+
+from trt_responses.wire.output import (
+    OutputFunctionCall,
+    OutputMessage,
+    OutputReasoning,
+    OutputSealedReasoning,
+)
+
+if TYPE_CHECKING:
+    from trt_responses.errors import ApiError
+    from trt_responses.wire.output import OutputItem
+    from trt_responses.wire.response import Response, Usage
+
+Thoughts = Literal["shown", "omitted", "hidden"]
+"""Whether a client sees thoughts, gets their signatures alone, or has asked for none."""
+
+StopReason = Literal[
+    "end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"
+]
+Object = dict[str, Any]
+
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    415: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+OVERLOADED = 529
+"""The status of an `overloaded_error`."""
+
+
+def message_of(response: Response, stop: str | None, thoughts: Thoughts) -> Object:
+    """A finished response as a message; `stop` is the text of the client's that ended it."""
+    blocks = (block_of(item, thoughts) for item in response.output)
+    return begun(response) | {
+        "content": [block for block in blocks if block is not None],
+        "stop_reason": stop_reason_of(response, stop),
+        "stop_sequence": stop,
+        "usage": usage_of(response.usage),
+    }
+
+
+def begun(response: Response, prompt_tokens: int = 0) -> Object:
+    """A message of which nothing is written yet."""
+    return {
+        "id": f"msg_{response.id.removeprefix('resp_')}",
+        "type": "message",
+        "role": "assistant",
+        "model": response.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": _usage(prompt_tokens, 0, 0, 0),
+    }
+
+
+def block_of(item: OutputItem, thoughts: Thoughts) -> Object | None:
+    """An item as a block; None for a thought that the client has not asked for."""
+    match item:
+        case OutputReasoning():
+            text = "".join(part.text for part in item.content)
+            block = {"type": "thinking", "thinking": text if thoughts == "shown" else ""}
+            return None if thoughts == "hidden" else block | {"signature": signature_of(item)}
+        case OutputMessage():
+            return {"type": "text", "text": "".join(part.text for part in item.content)}
+        case OutputFunctionCall():
+            told = {"type": "tool_use", "id": item.call_id, "name": item.name}
+            return told | {"input": _input(item.arguments)}
+        case _:
+            raise TypeError(f"a {item.type} is no block of a message")
+
+
+def signature_of(item: OutputReasoning) -> str:
+    return item.encrypted_content if isinstance(item, OutputSealedReasoning) else ""
+
+
+def stop_reason_of(response: Response, stop: str | None) -> StopReason:
+    """Why it ended."""
+    if response.incomplete_details is not None:
+        written = response.usage.output_tokens if response.usage else 0
+        at_most = response.max_output_tokens or 0
+        return "max_tokens" if written >= at_most else "model_context_window_exceeded"
+    if stop is not None:
+        return "stop_sequence"
+    called = any(isinstance(item, OutputFunctionCall) for item in response.output)
+    return "tool_use" if called else "end_turn"
+
+
+def usage_of(usage: Usage | None) -> Object:
+    """Tokens as Anthropic counts them: the input is what no cache had."""
+    if usage is None:
+        return _usage(0, 0, 0, 0)
+    cached, thought = usage.input_tokens_details, usage.output_tokens_details
+    return _usage(
+        usage.input_tokens - cached.cached_tokens,
+        cached.cached_tokens,
+        usage.output_tokens,
+        thought.reasoning_tokens,
+    )
+
+
+def error_of(error: ApiError, request_id: str | None = None) -> Object:
+    """An error as Anthropic writes it. There is no key for its place, so the message names it."""
+    message, place = error.message, error.param
+    if place is not None and place not in message:
+        message = f"{place}: {message}"
+    told: Object = {"type": ERROR_TYPES.get(error.status, "api_error"), "message": message}
+    return {"type": "error", "error": told} | ({"request_id": request_id} if request_id else {})
+
+
+def _usage(read: int, cached: int, written: int, thought: int) -> Object:
+    return {
+        "input_tokens": read,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": written,
+        "output_tokens_details": {"thinking_tokens": thought},
+    }
+
+
+def _input(arguments: str) -> Object:
+    """A call's arguments as an object: of a call that was cut, as far as it goes."""
+    try:
+        read = from_json(arguments or "{}", allow_partial=True)
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {"arguments": arguments}
