@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test live doctor engine serve bench fuzz faults demo-train demo-eval clean
+.PHONY: help install fmt check test live doctor engine serve bench fuzz faults rollout demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -63,6 +63,10 @@ fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas
 
 faults: $(DEV) ## What hostile bodies cost everyone else: answer, longest hold, memory (10 minutes at most)
 	$(BIN)/python -m scripts.faults
+
+rollout: $(DEV) ## Replace servers behind HAProxy and Envoy under load: what clients noticed (8 minutes)
+	$(PIP) --group rollout
+	$(BIN)/python -m scripts.rollout
 
 demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 15 minutes)
 	$(PIP) --editable '.[demo-train]'
