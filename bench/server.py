@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from bench import hosted
 from bench.floor import floor
 from bench.ours import Playing
 from bench.script import script
@@ -20,7 +21,7 @@ from trt_responses.tokens import vocabulary as vocabularies
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-CONTENDERS = ("floor", "ours")
+CONTENDERS = ("floor", "ours", "hop")
 
 
 class Server(uvicorn.Server):
@@ -41,6 +42,8 @@ def contender(name: str, length: int, chunk: int) -> ASGIApp:
     words = script(vocabulary, length)
     if name == "floor":
         return floor(vocabulary, words, chunk)
+    if name == "hop":
+        return hosted.app(length, chunk)
     playing = Playing()
     playing.play(words, chunk)
     return playing.app

@@ -36,10 +36,11 @@ cpu_ns = time.process_time_ns
 """Of this process, all its threads."""
 
 
-def cpu_ns_of(pid: int) -> int:
-    """Of another process and its children: nanoseconds that its threads have run."""
+def cpu_ns_of(pid: int, *, alone: bool = False) -> int:
+    """Of another process and its children, or of it alone: nanoseconds that its threads have
+    run."""
     total = 0
-    for tasks in _tree(pid):
+    for tasks in _tree(pid)[: 1 if alone else None]:
         for stat in tasks.glob("*/schedstat"):
             try:
                 total += int(stat.read_text().split(" ", 1)[0])

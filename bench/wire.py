@@ -1,6 +1,7 @@
 """The server over TCP, in a process of its own: what an event costs with sockets and HTTP.
 
-The client is a third process. Only the server's CPU time counts, of all its threads.
+The client is a third process. Only the server's CPU time counts, of all its threads. `hop` is the
+same server with the engine in a process of its own: what the server costs alone, and both together.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Row:
     chunk: int
     floor: Repeats
     ours: Repeats
+    hop: Repeats
+    hop_both: Repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,37 +64,42 @@ def rows(
         servers = {
             name: stack.enter_context(_up(name, words, length, chunk)) for name in CONTENDERS
         }
-        alike(servers["floor"].stream, servers["ours"].stream)
+        for name in ("ours", "hop"):
+            alike(servers["floor"].stream, servers[name].stream)
         return [_row(servers, len(words), chunk, count, repeats) for count in streams]
 
 
 def _row(servers: dict[str, Up], tokens: int, chunk: int, streams: int, repeats: int) -> Row:
     rounds = max(1, TOKENS_A_REPEAT // (tokens * streams))
-    times: dict[str, list[float]] = {name: [] for name in servers}
+    times: dict[str, list[float]] = {name: [] for name in (*servers, "hop_both")}
     for repeat in range(-1, repeats):  # the first one warms up
         for name, server in servers.items():
-            spent_us = _spent_us(server, streams, rounds)
-            if repeat >= 0:
-                times[name].append(spent_us / (tokens * streams * rounds))
-    return Row(streams, chunk, *(Repeats(tuple(us)) for us in times.values()))
+            alone_us, both_us = _spent_us(server, streams, rounds)
+            if repeat < 0:
+                continue
+            times[name].append(alone_us / (tokens * streams * rounds))
+            if name == "hop":
+                times["hop_both"].append(both_us / (tokens * streams * rounds))
+    return Row(streams, chunk, **{name: Repeats(tuple(us)) for name, us in times.items()})
 
 
-def _spent_us(server: Up, streams: int, rounds: int) -> float:
-    """The server's CPU time for so many replies, each of which must be as long as the first."""
-    before = cpu_ns_of(server.pid)
+def _spent_us(server: Up, streams: int, rounds: int) -> tuple[float, float]:
+    """The server's CPU time for so many replies, alone and with its children; each reply must be as
+    long as the first."""
+    alone, both = cpu_ns_of(server.pid, alone=True), cpu_ns_of(server.pid)
     client = subprocess.run(
         [sys.executable, "-m", "bench.client", str(server.port), str(streams), str(rounds)],
         capture_output=True,
         timeout=CLIENT_S,
         check=True,
     )
-    spent_ns = cpu_ns_of(server.pid) - before
+    alone, both = cpu_ns_of(server.pid, alone=True) - alone, cpu_ns_of(server.pid) - both
     counts = json.loads(client.stdout)
     replies = streams * rounds
     expected = {"replies": replies, "events": replies * (server.stream.events + 1)}  # and [DONE]
     if any(counts[name] != count for name, count in expected.items()):
         raise Wrong(f"over the wire: got {counts}, expected {expected}")
-    return spent_ns / 1000
+    return alone / 1000, both / 1000
 
 
 @contextmanager
@@ -102,7 +110,7 @@ def _up(name: str, words: Script, length: int, chunk: int) -> Iterator[Up]:
         assert process.stdout is not None
         try:
             port = int(process.stdout.readline())
-            yield Up(process.pid, port, seen(_fetch(port), words, whole=name == "ours"))
+            yield Up(process.pid, port, seen(_fetch(port), words, whole=name != "floor"))
         finally:
             process.stdin.close()
             try:

@@ -239,10 +239,14 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
+        steps: list[bytes] = []
         for kind, body in self._splitter.feed(data):
             if kind == Kind.IDS:
-                self._step(body)
-            elif kind == Kind.RUNS:
+                steps.append(body)
+                continue
+            self._take_steps(steps)
+            steps = []
+            if kind == Kind.RUNS:
                 for number, ids in frames.read_runs(body):
                     self._push(number, Chunk(ids))
             elif kind == Kind.CHUNKS:
@@ -251,9 +255,25 @@ class Connection(asyncio.Protocol):
             elif kind == Kind.STATE:
                 self.version, self.health, self.limits = frames.read_state(body)
                 self.told.set()
+        self._take_steps(steps)
 
-    def _step(self, body: bytes) -> None:
-        """One id for each stream: the hot path."""
+    def _take_steps(self, steps: list[bytes]) -> None:
+        """Steps of one id for each stream. Several have come together when this process is behind
+        the engine: then each stream gets its ids in one chunk, which costs one write."""
+        if len(steps) == 1:
+            self._take_step(steps[0])
+            return
+        ids_of: dict[int, list[int]] = {}
+        for number, token_id in frames.read_ids(b"".join(steps)):
+            if (ids := ids_of.get(number)) is None:
+                ids_of[number] = [token_id]
+            else:
+                ids.append(token_id)
+        for number, ids in ids_of.items():
+            self._push(number, Chunk(ids))
+
+    def _take_step(self, body: bytes) -> None:
+        """The hot path."""
         self.heard = True
         pushes, chunks = self._pushes, self._chunks
         for number, token_id in frames.read_ids(body):

@@ -13,7 +13,7 @@ from tests.support.gather import Gather, begin, generated
 from tests.support.remote_pair import VERSION, front_end, path_of, socket_served
 from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.engine.remote import frames
-from trt_responses.engine.remote.client import RemoteEngine
+from trt_responses.engine.remote.client import Connection, RemoteEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 
@@ -198,5 +198,24 @@ def test_nobody_at_the_socket_stops_the_start(tmp_path: Path) -> None:
     async def run() -> None:
         with pytest.raises(StartupError, match="said nothing within"):
             await RemoteEngine(VERSION, path=str(tmp_path / "none"), start_s=0.01).start()
+
+    asyncio.run(run())
+
+
+def test_steps_that_come_together_are_one_chunk_for_each_stream_in_their_order() -> None:
+    """So a front end that is behind the engine catches up."""
+    pair: frames.Pending = [(1, Chunk((5,))), (2, Chunk((6,)))]
+    last: frames.Pending = [(2, Chunk((), cached_tokens=3, finish="stop"))]
+    together = b"".join(map(frames.steps, (pair, pair, [*pair, *last])))
+
+    async def run() -> None:
+        connection, sinks = Connection(), [Gather(), Gather()]
+        for number, sink in enumerate(sinks, 1):
+            connection.begin(number, [1], OPTIONS, sink)
+        connection.data_received(frames.steps(pair))
+        connection.data_received(together)
+        assert [list(chunk.token_ids) for chunk in sinks[0].chunks] == [[5], [5, 5, 5]]
+        assert [list(chunk.token_ids) for chunk in sinks[1].chunks] == [[6], [6, 6, 6], []]
+        assert sinks[1].end.finish == "stop"
 
     asyncio.run(run())
