@@ -12,6 +12,9 @@ VOCABULARY_SIZE = 201_088
 FIRST_CONTROL_ID = 199_998
 """Ordinary tokens fill the ids below it, control ids and spares the rest."""
 
+FIRST_PADDING_ID = 200_019
+"""From here on ids fill up the embedding: no tokeniser spells them."""
+
 
 class Control(NamedTuple):
     """Harmony's control ids. A test compares each with openai-harmony."""

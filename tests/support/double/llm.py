@@ -49,6 +49,8 @@ class Double:
     flat_logprobs: bool = False
     dead: bool = False
     """The worker is gone: nothing is answered, and nothing is said about it."""
+    raises: Exception | None = None
+    """What every call raises: the error of a worker that died, whose class may be any."""
     crashed: bool = False
     misuse: list[str] = field(default_factory=list)
     llms: list[LLM] = field(default_factory=list)
@@ -149,6 +151,8 @@ class LLM:
             self.plan.clock.wake()
 
     def _check(self, prompt: list[int], params: SamplingParams) -> None:
+        if self.plan.raises is not None:
+            raise self.plan.raises
         if self.is_shut_down or self.plan.crashed:
             raise RuntimeError("LLM is shutting down")
         if params.end_id is None and self.tokenizer is None:

@@ -73,7 +73,7 @@ class RequestOutput:
         self.sampling_params = params
         self.outputs = [CompletionOutput()]
         self.cached_tokens = 0
-        self.metrics_dict: dict[object, float] = {}
+        self.metrics_dict: dict[object, float | str] = {}
         self.trace_headers: Mapping[str, str] | None = None
         self.cache_salt: str | None = None
         self.priority: float | None = None
@@ -143,7 +143,11 @@ class RequestOutput:
         if response.stop_reason is not None and not params.include_stop_str_in_output:
             output.token_ids = output.token_ids[:-1]
         if params.return_perf_metrics:
-            self.metrics_dict = {"ttft": 0.25, "request_queue_time": 0.125}
+            self.metrics_dict = {
+                "ttft": 0.25,
+                "request_queue_time": 0.125,
+                "finished_reason": response.finish_reason,
+            }
 
     def _logprobs(self, token_id: int) -> Mapping[int, Logprob] | float:
         if self._llm.plan.flat_logprobs:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from trt_responses.engine.base import GuideKind, Limits
 from trt_responses.errors import StartupError
-from trt_responses.tokens.control import CONTROL
+from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,11 +172,13 @@ def sampling_arguments(
 
 
 def _banned(options: GenerateOptions) -> tuple[int, ...]:
-    """To a grammar a control id may pass for its spelling, as the content of a string."""
+    """To a grammar a control id may pass for its spelling, as the content of a string. The ids that
+    pad the matrix have none, and each ban is walked at every step."""
     if options.guide is None:
-        return options.banned_ids
-    ends = frozenset({END_ID})
-    return (*(token_id for token_id in CONTROL if token_id not in ends), *options.banned_ids)
+        return tuple(dict.fromkeys(options.banned_ids))
+    own = (token_id for token_id in CONTROL if token_id != END_ID)
+    banned = dict.fromkeys((*own, *options.banned_ids))
+    return tuple(token_id for token_id in banned if token_id < FIRST_PADDING_ID)
 
 
 def guide_arguments(guide: Guide) -> GuideArguments:

@@ -189,7 +189,7 @@ class TrtLlmEngine:
             params = package.sampling_params(**supported.sampling(sampling))
             call = supported.call(call_arguments(options, params))
             result = llm.generate_async(list(prompt_ids), **call)
-        except (ValueError, RuntimeError) as error:
+        except Exception as error:  # of any class: a dead worker's comes out of anybody's call
             raise self._refusal(error) from None
         self._requests[request] = None
         task = request.follow(result)
@@ -197,10 +197,10 @@ class TrtLlmEngine:
         task.add_done_callback(self._tasks.discard)
         return request
 
-    def _refusal(self, error: ValueError | RuntimeError) -> ApiError:
-        if isinstance(error, RuntimeError) and REFUSED not in names_of(error):
+    def _refusal(self, error: Exception) -> ApiError:
+        if not isinstance(error, ValueError) and REFUSED not in names_of(error):
             self._heard(error)
-            return EngineUnavailable(f"The engine takes no request: {error}")
+            return EngineUnavailable(f"The engine takes no request: {root_cause(error)}")
         too_long = isinstance(error, RuntimeError)  # all that its checks at the call refuse
         return InvalidRequest(
             f"The engine refused the request: {error}",

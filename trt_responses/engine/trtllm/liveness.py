@@ -29,10 +29,11 @@ class Patience:
     """So long may a request that has begun get no step before it has failed."""
     queue_timeout_s: float = 900.0
     """So long may a request wait for its first step while others go on."""
-    probe_timeout_s: float = 30.0
+    probe_timeout_s: float = 8.0
     """So long may the engine take for one token when it is asked whether it lives."""
-    probe_every_s: float = 60.0
-    """So long may the engine be silent before it is asked."""
+    probe_every_s: float = 15.0
+    """So long may the engine be silent before it is asked; a silent death is thus told within a
+    minute, and one that raises within ten seconds."""
     max_failures: int = 3
     """So many probes in a row may fail before the process should be replaced."""
 

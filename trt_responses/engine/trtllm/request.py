@@ -97,7 +97,7 @@ class Request:
             self.begun_ns,
             self.first_ns,
             self._now_ns(),
-            {str(name): float(value) for name, value in measured.items()},
+            {str(n): float(v) for n, v in measured.items() if isinstance(v, int | float)},
         )
 
     async def _follow(self, result: RequestOutput) -> None:

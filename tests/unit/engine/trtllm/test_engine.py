@@ -23,7 +23,7 @@ from trt_responses.engine.trtllm.engine import TrtLlmEngine, installed
 from trt_responses.engine.trtllm.liveness import Patience
 from trt_responses.engine.trtllm.request import UNLIKELY
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
-from trt_responses.tokens.control import CONTROL
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -323,6 +323,45 @@ def test_salt_trace_and_banned_ids_reach_the_package() -> None:
     told_by(double)
     assert (double.requests[-1].cache_salt, double.requests[-1].trace_headers) == (None, None)
     assert sent(double).bad_token_ids is None
+
+
+@pytest.mark.parametrize("kind", [KeyError, IndexError, OSError, TypeError, ExceptionGroup])
+def test_an_error_of_any_class_ends_all_streams_and_the_engine_is_lost(
+    kind: type[Exception],
+) -> None:
+    """As a dead worker's error comes out of whoever asks next."""
+    error = kind("worker", [OSError()]) if kind is ExceptionGroup else kind("worker")
+    double = Double(lambda prompt, params: Script((Hang(),)))
+    time = Time()
+
+    async def claim() -> None:
+        engine = engine_of(double, time=time)
+        double.script = lambda prompt, params: Script(((CONTROL.return_,),))
+        await engine.start()
+        double.script = lambda prompt, params: Script(((1,), Hang()))
+        told = [begin(engine, PROMPT, options())[0] for _ in range(64)]
+        await told[0].some(1)
+        double.raises = error
+        with pytest.raises(EngineUnavailable, match="takes no request"):
+            begin(engine, PROMPT, options())
+        begun_s = time()
+        while engine.health().alive:
+            await time.pass_s(1)
+        assert (time() - begun_s) / 1e9 <= 10
+        assert all(sink.end.finish == "error" for sink in told)
+        await engine.stop(1)
+
+    asyncio.run(claim())
+
+
+def test_a_guide_bans_what_spells_something_and_nothing_twice() -> None:
+    double = plan((1,))
+    everything = tuple(range(FIRST_CONTROL_ID, VOCABULARY_SIZE))
+    told_by(double, options(guide=Guide("regex", "a"), banned_ids=everything), GUIDED)
+    banned = sent(double).bad_token_ids
+    assert banned is not None
+    assert len(banned) == len(set(banned)) <= 32
+    assert set(CONTROL) - {RETURN} <= set(banned)
 
 
 def test_priority_is_said_where_the_version_has_it_and_dropped_by_name_once_elsewhere(
