@@ -58,6 +58,7 @@ from trt_responses.web.kserve import KServe
 from trt_responses.web.messages import Messages, messages_fault
 from trt_responses.web.metrics import Counted, MetricsPage
 from trt_responses.web.models import Models
+from trt_responses.web.playground import Playground
 from trt_responses.web.responses import Responses
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.keepalive import KeepAlive
@@ -296,6 +297,7 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
             server.lifecycle, Audit(settings.audit_path), headers, linger_s=settings.linger_s
         ),
         Docs(headers),
+        Playground(headers, is_on=settings.playground),
     ):
         app.include_router(cold.router())
 

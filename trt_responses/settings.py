@@ -247,6 +247,9 @@ class Settings(BaseModel):
     keep_alive_s: Seconds = Field(
         10.0, ge=0.1, description="Silence after which a stream gets a comment line."
     )
+    playground: bool = Field(
+        True, description="Show browsers a page at `/` with which to try the server."
+    )
     explain: Literal["full", "redacted", "off"] = Field(
         "full",
         description="What GET /v1/responses/{id}/explain tells a response's owner; redacted: "

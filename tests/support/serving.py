@@ -58,10 +58,12 @@ class Address:
 
 @asynccontextmanager
 async def serving(
-    app: ASGIApp, *, http: type[asyncio.Protocol] | Literal["auto"] = "auto"
+    app: ASGIApp, *, http: type[asyncio.Protocol] | Literal["auto"] = "auto", port: int = 0
 ) -> AsyncIterator[Address]:
     """The app under uvicorn on this event loop, so that a test can step the engine's clock."""
-    config = uvicorn.Config(app, http=http, port=0, log_level="warning", lifespan="on", ws="none")
+    config = uvicorn.Config(
+        app, http=http, port=port, log_level="warning", lifespan="on", ws="none"
+    )
     server = _Told(config)
     life = asyncio.create_task(server.serve())
     await server.up.wait()

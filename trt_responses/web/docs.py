@@ -162,20 +162,9 @@ class Docs:
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, dependencies=[Anybody], include_in_schema=False)
-        router.get("/")(self.root)
         router.get("/openapi.json")(self.schema)
         router.get("/docs")(self.page)
         return router
-
-    async def root(self, request: Request) -> Response:
-        """What answers at the address itself, which some clients ask before anything else."""
-        body = {
-            "name": "trt_responses",
-            "version": __version__,
-            "responses": "/v1/responses",
-            "docs": "/docs",
-        }
-        return json_reply(orjson.dumps(body), self._headers(request))
 
     async def schema(self, request: Request) -> Response:
         document = await asyncio.to_thread(request.app.openapi)

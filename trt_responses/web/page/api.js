@@ -1,0 +1,82 @@
+// The server over HTTP. The key is kept here, in memory alone.
+
+const base = new URL("v1/", document.baseURI);
+let key = "";
+
+export const baseUrl = () => base.href.replace(/\/$/, "");
+export const setKey = (value) => (key = value);
+
+// What went wrong, in words. `kind`: away, key, busy or refused.
+export class Fault extends Error {
+  constructor(message, kind) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+const kindOf = (status) =>
+  status === 401 ? "key" : status === 429 || status === 503 ? "busy" : "refused";
+
+async function faultOf(reply) {
+  let told = `The server answered ${reply.status} and gave no reason.`;
+  try {
+    told = (await reply.json()).error.message;
+  } catch {
+    // it was no JSON of the API's: the status has to do
+  }
+  const wait = reply.headers.get("retry-after");
+  const kind = kindOf(reply.status);
+  return new Fault(kind === "busy" && wait ? `${told} Try again in ${wait} s.` : told, kind);
+}
+
+export async function call(path, { body, signal, method, root } = {}) {
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  if (body) headers["content-type"] = "application/json";
+  let reply;
+  try {
+    reply = await fetch(new URL(path, root ? document.baseURI : base), {
+      method: method ?? (body ? "POST" : "GET"),
+      headers,
+      body: body && JSON.stringify(body),
+      signal,
+      credentials: "omit",
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Fault("The server does not answer.", "away");
+  }
+  if (!reply.ok) throw await faultOf(reply);
+  return reply;
+}
+
+export const getJson = async (path) => (await call(path)).json();
+
+// The events of a stream, each as it comes.
+export async function* events(path, options) {
+  const reply = await call(path, options);
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  const pieces = [];
+  try {
+    for (;;) {
+      let read;
+      try {
+        read = await reader.read();
+      } catch (error) {
+        if (error.name === "AbortError") throw error;
+        throw new Fault("The connection broke.", "away");
+      }
+      if (read.done) return;
+      pieces.push(read.value);
+      if (!read.value.includes("\n")) continue;
+      const frames = pieces.join("").split("\n\n");
+      pieces.length = 0;
+      pieces.push(frames.pop());
+      for (const frame of frames) {
+        const data = frame.split("\n").find((line) => line.startsWith("data: "));
+        if (data && data !== "data: [DONE]") yield JSON.parse(data.slice(6));
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,104 @@
+// Runs turns: asks, follows streams to their end, stops them, and takes them up again.
+
+import { call, events, getJson } from "./api.js";
+import { serverBack, withKey } from "./server.js";
+import { Turn } from "./turn.js";
+
+export class Runner {
+  constructor(changed) {
+    this.changed = changed;
+    this.controllers = new Map();
+  }
+
+  async run(turn) {
+    turn.status = "asking";
+    await this.guarded(turn, () =>
+      withKey(() => this.take(turn, "responses", { body: turn.request })));
+  }
+
+  // A response in the background: from the first event that the page has not seen.
+  async follow(turn) {
+    turn.begun ??= performance.now();
+    await this.guarded(turn, () => {
+      const after = turn.lastNumber < 0 ? "" : `&starting_after=${turn.lastNumber}`;
+      return this.take(turn, `responses/${turn.id}?stream=true${after}`);
+    });
+  }
+
+  async guarded(turn, work) {
+    try {
+      await work();
+      if (turn.running) turn.fail("The stream ended before the answer did.");
+    } catch (fault) {
+      await this.told(turn, fault);
+    }
+    this.controllers.delete(turn);
+    this.changed(turn);
+  }
+
+  async told(turn, fault) {
+    if (fault.name === "AbortError") return turn.stop();
+    if (!fault.kind) throw fault;
+    if (fault.kind === "away" && turn.id && turn.response?.background && turn.running) {
+      this.changed(turn);
+      await serverBack();
+      return this.follow(turn);
+    }
+    turn.fail(fault.message);
+    if (fault.kind === "away") serverBack();
+  }
+
+  async take(turn, path, options = {}) {
+    const controller = new AbortController();
+    this.controllers.set(turn, controller);
+    turn.begun ??= performance.now();
+    this.changed(turn);
+    for await (const event of events(path, { ...options, signal: controller.signal })) {
+      turn.take(event, performance.now() - turn.begun);
+      this.changed(turn);
+    }
+  }
+
+  // One in the background is cancelled at the server; of any other the page hangs up.
+  async stop(turn) {
+    if (!turn?.response?.background) return this.controllers.get(turn)?.abort();
+    try {
+      const reply = await call(`responses/${turn.id}/cancel`, { method: "POST" });
+      turn.settle(await reply.json());
+    } catch (fault) {
+      turn.error = fault.message;
+    }
+    this.controllers.get(turn)?.abort();
+    this.changed(turn);
+  }
+}
+
+const PAGE = "limit=100&order=asc";
+
+// A stored response and those that it continues, as turns; the last is the one that was asked for.
+export async function loaded(id) {
+  const chain = [];
+  for (let next = id; next; next = chain[0].response.previous_response_id) {
+    const response = await getJson(`responses/${encodeURIComponent(next)}`).catch((fault) => {
+      if (!chain.length) throw fault;
+      return null; // an earlier one is gone: the chain begins behind it
+    });
+    if (!response) break;
+    chain.unshift({ response, input: await inputOf(response) });
+  }
+  let parent = null;
+  for (const { response, input } of chain) {
+    const turn = new Turn(parent, input);
+    turn.settle(response);
+    for (const item of input) {
+      if (item.call_id) parent?.results.set(item.call_id, String(item.output));
+    }
+    parent = turn;
+  }
+  return parent.path;
+}
+
+async function inputOf(response) {
+  const listed = await getJson(`responses/${response.id}/input_items?${PAGE}`).catch(() => null);
+  return listed?.data ?? []; // one that goes on has none yet
+}

@@ -1,0 +1,57 @@
+// The request's settings as the form has them.
+
+import { byId } from "./dom.js";
+
+const SAMPLE = [{
+  type: "function",
+  name: "get_weather",
+  description: "The weather in a city.",
+  parameters: {
+    type: "object",
+    properties: { city: { type: "string" } },
+    required: ["city"],
+    additionalProperties: false,
+  },
+}];
+
+export class SettingFault extends Error {}
+
+function parsed(id, what) {
+  const text = byId(id).value.trim();
+  if (!text) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    byId(id).focus();
+    throw new SettingFault(`${what} is no JSON: ${error.message}.`);
+  }
+}
+
+function number(id) {
+  const { value } = byId(id);
+  return value === "" ? undefined : Number(value);
+}
+
+// The fields of a request that the form says; a `SettingFault` in words.
+export function fields() {
+  const schema = parsed("schema", "The schema");
+  const tools = parsed("tools", "The list of tools");
+  if (tools !== undefined && !Array.isArray(tools)) throw new SettingFault("Tools are a list: [ … ].");
+  const effort = byId("effort").value;
+  return {
+    model: byId("model").value,
+    instructions: byId("instructions").value.trim() || undefined,
+    reasoning: effort ? { effort } : undefined,
+    temperature: number("temperature"),
+    max_output_tokens: number("tokens"),
+    text: schema && { format: { type: "json_schema", name: "answer", schema } },
+    tools,
+    background: byId("background").checked || undefined,
+  };
+}
+
+export function begin() {
+  byId("sample-tool").addEventListener("click", () => {
+    byId("tools").value = JSON.stringify(SAMPLE, null, 2);
+  });
+}

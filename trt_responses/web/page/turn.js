@@ -1,0 +1,134 @@
+// A turn: what was asked, and the response as its events have told it so far.
+//
+// Turns are a tree: a turn continues its parent's response, and two turns of one parent are
+// branches. Knows events; knows no node of the page.
+
+export class Turn {
+  constructor(parent, input, request = null) {
+    this.parent = parent;
+    this.input = input;
+    this.request = request;
+    this.children = [];
+    this.id = null;
+    this.status = "new";
+    this.items = [];
+    this.events = [];
+    this.response = null;
+    this.error = null;
+    this.results = new Map(); // what calls were answered with, by call id
+    parent?.children.push(this);
+  }
+
+  // The turns from the first question to this one.
+  get path() {
+    return [...(this.parent?.path ?? []), this];
+  }
+
+  get running() {
+    return this.status === "queued" || this.status === "in_progress" || this.status === "asking";
+  }
+
+  // Whether the server has it to continue from: what was stopped is not stored.
+  get stored() {
+    return this.id !== null && (this.status === "completed" || this.status === "incomplete");
+  }
+
+  get calls() {
+    return this.items.filter((item) => item.type === "function_call" || item.type === "custom_tool_call");
+  }
+
+  get question() {
+    const said = this.input.find((item) => item.type === "message");
+    if (!said) return "";
+    if (typeof said.content === "string") return said.content;
+    return said.content.map((part) => part.text ?? `[${part.type}]`).join("\n");
+  }
+
+  get answer() {
+    const said = this.items.filter((item) => item.type === "message" && item.phase !== "commentary");
+    return said.map(textOf).join("\n\n");
+  }
+
+  // Where the next question goes on: the last stored response before it, and what came after that.
+  continued(input) {
+    const unstored = [];
+    let last = this;
+    while (last && !last.stored) {
+      const told = last.answer;
+      if (told) unstored.unshift({ type: "message", role: "assistant", content: told });
+      unstored.unshift(...last.input);
+      last = last.parent;
+    }
+    return { previous_response_id: last?.id, input: [...unstored, ...input] };
+  }
+
+  take(event, now) {
+    this.events.push({ event, at: now });
+    const item = this.items[event.output_index];
+    switch (event.type) {
+      case "response.output_item.added":
+      case "response.output_item.done":
+        this.items[event.output_index] = event.item;
+        break;
+      case "response.content_part.added":
+        item.content[event.content_index] = event.part;
+        break;
+      case "response.output_text.delta":
+      case "response.reasoning_text.delta":
+        item.content[event.content_index].text += event.delta;
+        break;
+      case "response.function_call_arguments.delta":
+        item.arguments += event.delta;
+        break;
+      case "response.custom_tool_call_input.delta":
+        item.input += event.delta;
+        break;
+      case "error":
+        this.error = event.message;
+        break;
+      default:
+        if (event.response) this.settle(event.response);
+    }
+  }
+
+  // A snapshot of the whole response.
+  settle(response) {
+    this.id = response.id;
+    this.status = response.status;
+    this.response = response;
+    if (!this.running || !this.items.length) this.items = structuredClone(response.output);
+    if (response.error) this.error = response.error.message;
+  }
+
+  stop() {
+    this.status = "stopped";
+  }
+
+  fail(message) {
+    this.status = "failed";
+    this.error = message;
+  }
+
+  get lastNumber() {
+    return this.events.at(-1)?.event.sequence_number ?? -1;
+  }
+
+  // Times and shares for people; nothing that is not known.
+  get figures() {
+    const isDelta = ({ event }) => event.type.endsWith(".delta");
+    const first = this.events.find(isDelta)?.at, last = this.events.at(-1)?.at;
+    const usage = this.response?.usage;
+    const figures = [];
+    if (first !== undefined) figures.push(`first token ${Math.round(first)} ms`);
+    const spent = last - first, tokens = usage?.output_tokens;
+    if (tokens > 1 && spent > 0) figures.push(`${((1000 * (tokens - 1)) / spent).toFixed(1)} tokens/s`);
+    if (usage) {
+      const cached = usage.input_tokens_details.cached_tokens;
+      figures.push(`${usage.input_tokens} in, ${Math.round((100 * cached) / usage.input_tokens)} % cached`);
+      figures.push(`${usage.output_tokens} out`);
+    }
+    return figures;
+  }
+}
+
+export const textOf = (item) => (item.content ?? []).map((part) => part.text ?? part.refusal ?? "").join("");

@@ -1,0 +1,180 @@
+// Turns as cards: the question, the thought folded above the answer, calls with a box for a result.
+
+import { button, copyButton, el } from "./dom.js";
+import { Growing, link } from "./markdown.js";
+import { textOf } from "./turn.js";
+
+const ENDS = {
+  incomplete: "cut: its tokens ran out",
+  stopped: "stopped",
+  failed: "failed",
+  cancelled: "cancelled",
+  queued: "queued…",
+  asking: "asking…",
+  in_progress: "writing…",
+};
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+class Thought {
+  constructor() {
+    this.text = new Growing();
+    this.summary = el("summary", {}, "Thinking…");
+    this.node = el("details", { class: "thought" }, this.summary, this.text.node);
+  }
+
+  update(item, turn) {
+    this.text.update(textOf(item));
+    const tokens = turn.response?.usage?.output_tokens_details.reasoning_tokens;
+    const done = item.status !== "in_progress";
+    this.summary.textContent = done ? `Thought${tokens ? `, ${tokens} tokens` : ""}` : "Thinking…";
+  }
+}
+
+class Message {
+  constructor() {
+    this.text = new Growing();
+    this.sources = el("p", { class: "faint" });
+    this.node = el("div", { class: "answer" }, this.text.node, this.sources);
+  }
+
+  update(item) {
+    this.text.update(textOf(item));
+    this.node.classList.toggle("preamble", item.phase === "commentary");
+    const cited = (item.content ?? []).flatMap((part) => part.annotations ?? []).filter((a) => a.url);
+    if (cited.length === this.cited) return;
+    this.cited = cited.length;
+    const links = cited.flatMap((a, n) => [n ? ", " : "Sources: ", link(a.url, a.title || a.url)]);
+    this.sources.replaceChildren(...links);
+  }
+}
+
+class Call {
+  constructor(item, turn, actions) {
+    this.said = el("code");
+    const body = el("pre", { tabindex: "0" }, this.said);
+    this.result = el("div", { class: "result" });
+    const title = el("h3", {}, el("span", { class: "faint" }, "calls "), item.name);
+    this.node = el("section", { class: "call", "aria-label": `Call of ${item.name}` }, title, body, this.result);
+    this.actions = actions;
+    this.turn = turn;
+  }
+
+  update(item) {
+    this.said.textContent = item.type === "custom_tool_call" ? item.input : pretty(item.arguments);
+    const answer = this.turn.results.get(item.call_id);
+    const state = answer !== undefined ? "answered" : item.status === "completed" ? "open" : "";
+    if (state === this.state) return;
+    this.state = state;
+    if (state === "answered") {
+      this.result.replaceChildren(el("h4", {}, "Result"), el("pre", { tabindex: "0" }, answer));
+    } else if (state === "open") this.result.replaceChildren(this.box(item));
+  }
+
+  box(item) {
+    const text = el("textarea", {
+      rows: "2", class: "code", "aria-label": `Result of ${item.name}`,
+      placeholder: "What the tool says, by your hand",
+    });
+    const send = (event) => {
+      event.preventDefault();
+      this.actions.answer(this.turn, item, text.value);
+    };
+    return el("form", { onsubmit: send }, text, el("button", { type: "submit" }, "Send the result"));
+  }
+}
+
+class Other {
+  constructor(item) {
+    this.said = el("code");
+    this.node = el("section", { class: "call" }, el("h3", {}, item.type), el("pre", { tabindex: "0" }, this.said));
+  }
+
+  update(item) {
+    this.said.textContent = JSON.stringify(item, null, 2);
+  }
+}
+
+const KINDS = { reasoning: Thought, message: Message, function_call: Call, custom_tool_call: Call };
+
+export class TurnView {
+  constructor(turn, actions) {
+    this.turn = turn;
+    this.actions = actions;
+    this.items = [];
+    this.body = el("div", { class: "items" });
+    this.status = el("span", { class: "status" });
+    this.figures = el("span", { class: "faint" });
+    this.error = el("p", { class: "fault" });
+    this.error.hidden = true;
+    this.tools = el("span", { class: "actions" });
+    this.node = el(
+      "article", { class: "turn", "aria-label": "Question and answer" },
+      this.question(), this.body, this.error,
+      el("footer", {}, this.status, this.figures, this.tools),
+    );
+    this.update();
+  }
+
+  question() {
+    const { turn, actions } = this;
+    if (!turn.question) return null;
+    const text = el("p", {}, turn.question);
+    return el("div", { class: "question" }, text, button("Edit", () => actions.edit(turn)));
+  }
+
+  update() {
+    const { turn } = this;
+    for (const [place, item] of turn.items.entries()) {
+      if (!item) continue;
+      this.items[place] ??= this.show(item);
+      this.items[place].update(item, turn);
+    }
+    this.status.textContent = ENDS[turn.status] ?? "";
+    this.figures.textContent = turn.figures.join(" · ");
+    this.error.hidden = !turn.error;
+    this.error.textContent = turn.error ?? "";
+    this.node.classList.toggle("running", turn.running);
+    this.node.setAttribute("aria-busy", String(turn.running));
+    if (this.over === !turn.running && this.known === turn.id) return;
+    this.over = !turn.running;
+    this.known = turn.id;
+    this.tools.replaceChildren(...this.buttons());
+  }
+
+  show(item) {
+    const view = new (KINDS[item.type] ?? Other)(item, this.turn, this.actions);
+    this.body.append(view.node);
+    return view;
+  }
+
+  buttons() {
+    const { turn, actions } = this;
+    const look = button("Inside", () => actions.inspect(turn), { title: "Look inside" });
+    if (turn.running) return [look];
+    const some = [button("Retry", () => actions.retry(turn)), look];
+    if (turn.stored) some.push(button("Branch", () => actions.branch(turn), { title: "Go on from here" }));
+    if (turn.answer) some.push(copyButton(() => turn.answer));
+    return some;
+  }
+}
+
+// The tree of all turns as nested lists; the path that is shown is marked.
+export function tree(roots, active, choose) {
+  const onPath = new Set(active?.path ?? []);
+  const list = (turns) => el("ul", {}, ...turns.map((turn) => {
+    const label = turn.question || `result of ${turn.input.length === 1 ? "a call" : "calls"}`;
+    const name = el("button", {
+      type: "button", class: onPath.has(turn) ? "plain on" : "plain",
+      "aria-current": turn === active ? "true" : null, onclick: () => choose(turn),
+    }, label.slice(0, 60));
+    return el("li", {}, name, turn.children.length ? list(turn.children) : null);
+  }));
+  return list(roots);
+}
