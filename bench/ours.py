@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bench.script import Script
     from trt_responses.store.base import Store
 
-SETTINGS = Settings(model=MODEL, max_running=4096, date="2026-01-01", log_level="warning")
+SETTINGS = Settings(model=MODEL, max_waiting=4096, date="2026-01-01", log_level="warning")
 
 
 class Playing:

@@ -38,7 +38,7 @@ async def share(gguf: Path, count: int) -> float:
     """Of the schemas whose answer was completed; each of those is judged."""
     spelled = StandIns(vocabularies.load())
     engine = LlamaCppEngine(gguf, context_tokens=2560, slots=SLOTS, threads=1, spelled=spelled)
-    app = create_app(Settings(model="demo", max_running=count), engine=engine)
+    app = create_app(Settings(model="demo", max_waiting=count), engine=engine)
     wishes = [random_wish(seed) for seed in range(count)]
     async with living(app):
         client = Client(app)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import secrets
+import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import WebSocketRoute
 
 from trt_responses import __version__, backends
+from trt_responses.access.admission import Admission, Bounds
 from trt_responses.access.audit import Audit
 from trt_responses.access.key_file import WatchedKeys
-from trt_responses.access.keys import KeyFault, KeyRing
+from trt_responses.access.keys import KeyFault, KeyRing, OwnerLimits
 from trt_responses.errors import ServerShutdown, StartupError
 from trt_responses.frozen import dataclass
 from trt_responses.harmony.read.logprobs import ScoredReader
@@ -33,6 +35,7 @@ from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.parts import Parts
 from trt_responses.response.runs import Runs
 from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
+from trt_responses.response.stall import StallWatch
 from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
 from trt_responses.telemetry.explanations import Explanations
@@ -142,6 +145,7 @@ class _Server:
     explanations: Explanations
     lifecycle: Lifecycle
     runs: Runs
+    stall_watch: StallWatch
     health: Health
     background: Background
     keep_alive: KeepAlive
@@ -169,11 +173,7 @@ def _server(
         card = {name: told for name, told in asdict(selection.card).items() if name in CARD_TOLD}
     if store is None:
         store = backends.store_of(settings, _spelled())
-    keys = KeyRing(
-        settings.owners(),
-        from_file=settings.keys_file is not None,
-        admin_key=settings.admin_key,
-    )
+    keys = _keys(settings)
     watched = _watched(settings, keys, sleep)
     metrics = Metrics(
         model=model,
@@ -188,8 +188,19 @@ def _server(
     listeners: list[Listener] = [RunLog(), metrics, token_gaps, statistics]
     if settings.explain != "off" and settings.explain_bytes:
         listeners.append(explanations)
-    runs = Runs(_parts(settings, engine, store, tools, model, listeners), lifecycle)
-    health = Health(lifecycle, engine, runs, clock_ns=time.monotonic_ns)
+    admission = _admission(settings, engine, keys)
+    stall_watch = StallWatch(
+        engine,
+        admission,
+        lifecycle,
+        fail_begun=lambda error: runs.fail_begun(error),
+        stall_s=settings.stall_s,
+        clock_ns=time.monotonic_ns,
+        sleep=sleep,
+    )
+    listeners.append(stall_watch)
+    runs = Runs(_parts(settings, engine, store, tools, model, admission, listeners), lifecycle)
+    health = Health(lifecycle, engine, admission, stall_watch, clock_ns=time.monotonic_ns)
     _read_state(metrics, health, watched)
     metrics.show_as(settings.metrics_names)
     return _Server(
@@ -212,6 +223,7 @@ def _server(
         explanations=explanations,
         lifecycle=lifecycle,
         runs=runs,
+        stall_watch=stall_watch,
         health=health,
         background=Background(runs, store, max_per_owner=settings.max_background, sleep=sleep),
         keep_alive=KeepAlive(settings.keep_alive_s, sleep),
@@ -354,6 +366,7 @@ def _parts(
     store: Store,
     tools: Sequence[Tool],
     model: str,
+    admission: Admission,
     listeners: Sequence[Listener],
 ) -> Parts:
     vocabulary, tokeniser, tables = _language()
@@ -367,7 +380,7 @@ def _parts(
         model=model,
         identity=settings.identity,
         knowledge_cutoff=settings.knowledge_cutoff,
-        max_running=settings.max_running,
+        admission=admission,
         sealer=_sealer(settings),
         inclusion=Inclusion(vocabulary, tells_messages=settings.explain == "full"),
         mint=mint,
@@ -416,6 +429,38 @@ def _explainer(settings: Settings, card: Mapping[str, Any]) -> Explainer | None:
     return Explainer(vocabulary, tables, card, redacts=settings.explain == "redacted")
 
 
+def _keys(settings: Settings) -> KeyRing:
+    half = settings.max_waiting // 2 if settings.asks_for_keys else None
+    waiting = half if settings.owner_waiting is None else settings.owner_waiting
+    return KeyRing(
+        settings.owners(),
+        from_file=settings.keys_file is not None,
+        admin_key=settings.admin_key,
+        limits=OwnerLimits(
+            running=settings.owner_running,
+            waiting=waiting,
+            requests_per_minute=settings.owner_requests_per_minute,
+            tokens_per_minute=settings.owner_tokens_per_minute,
+        ),
+    )
+
+
+def _admission(settings: Settings, engine: Engine, keys: KeyRing) -> Admission:
+    def places() -> int:
+        """Of the engine, now; nobody is sent to one that is mending itself."""
+        health = engine.health()
+        if health.alive and not health.ready:
+            return 0
+        return min(settings.max_running or sys.maxsize, engine.limits().max_batch)
+
+    return Admission(
+        places,
+        Bounds(waiting=settings.max_waiting, waiting_tokens=settings.max_waiting_tokens),
+        limits_of=keys.limits_of,
+        clock_s=time.monotonic,
+    )
+
+
 def _limits(settings: Settings) -> RequestLimits:
     return RequestLimits(
         body_bytes=settings.max_body_bytes,
@@ -462,6 +507,7 @@ def _lifespan(server: _Server) -> Callable[[FastAPI], AbstractAsyncContextManage
         server.keep_alive.life,
         server.repeats.life,
         server.token_gaps.life,
+        server.stall_watch.life,
         partial(server.background.life, drain_s),
     ]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.llamacpp.keeper import Patience
 from trt_responses.engine.llamacpp.process import spare_cores
 from trt_responses.engine.tensorrt.cuda import Cuda, runtime
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.store.base import Spell, Store
     from trt_responses.tokens.vocabulary import Vocabulary
+
+
+PROBE_S = 30.0
+"""What an embedded engine that stands still gets for one token, at most, before it is replaced."""
 
 
 @cache
@@ -82,6 +87,9 @@ def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
         context_tokens=settings.context_tokens,
         slots=settings.slots,
         threads=settings.threads,
+        patience=Patience(
+            idle_timeout_s=settings.stall_s, probe_timeout_s=min(PROBE_S, settings.stall_s)
+        ),
         spelled=StandIns(vocabulary()),
     )
 

@@ -6,7 +6,10 @@ Knows the API's error shape and nothing of HTTP servers, events or engines.
 from __future__ import annotations
 
 import random
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RETRY_AFTER_S = (1, 5)
 """Bounds of the seconds after which a client is asked to come back. Each gets its own number
@@ -36,8 +39,13 @@ class ApiError(Exception):
         code: str | None = None,
         param: str | None = None,
         retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
+        """`headers` are those that tell more than the message does."""
         super().__init__(message)
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers |= {"retry-after": str(retry_after_s), "x-should-retry": "true"}
         self.message = message
         self.status = self.status if status is None else status
         self.type = self.type if type is None else type
@@ -92,7 +100,7 @@ class NotFound(ApiError):
 
 
 class Overloaded(ApiError):
-    """Too much work at once; come back after `retry_after_s`."""
+    """An owner has used up what it may; come back after `retry_after_s`."""
 
     status = 429
     type = "too_many_requests"

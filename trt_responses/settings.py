@@ -191,7 +191,6 @@ class Settings(BaseModel):
     dialect: Literal["openai", "open-responses"] = Field(
         "openai", description="How events are spelled unless `x-trt-dialect` says otherwise."
     )
-    max_running: Positive = Field(256, description="Responses made at once; more get a 429.")
     websockets: int = Field(
         64,
         ge=0,
@@ -210,6 +209,34 @@ class Settings(BaseModel):
     websocket_bytes: Positive = Field(
         8 * MIB,
         description="Bytes of unstored responses that one WebSocket connection can continue.",
+    )
+    max_running: Positive | None = Field(
+        None, description="Responses that the engine makes at once; none: as many as it can."
+    )
+    max_waiting: int = Field(
+        256,
+        ge=0,
+        le=LARGEST,
+        description="Responses that wait for a place in the engine; more get a 503 `server_busy`.",
+    )
+    max_waiting_tokens: Positive = Field(
+        1_000_000, description="Tokens of the prompts that wait; with more a prompt gets a 503."
+    )
+    owner_running: Positive | None = Field(
+        None, description="Responses of one owner that the engine makes at once; its others wait."
+    )
+    owner_waiting: int | None = Field(
+        None,
+        ge=0,
+        le=LARGEST,
+        description="Responses of one owner that wait; more get a 429. None: half of MAX_WAITING "
+        "where keys are asked for.",
+    )
+    owner_requests_per_minute: Positive | None = Field(
+        None, description="Responses that one owner may ask for in a minute; more get a 429."
+    )
+    owner_tokens_per_minute: Positive | None = Field(
+        None, description="Tokens, read and written, that one owner may use in a minute."
     )
     store: str | None = Field(
         None,
@@ -269,6 +296,11 @@ class Settings(BaseModel):
         (),
         description="Keys that seal reasoning, base64 of 32 bytes each, shared by replicas; the "
         "first seals, all open; none: a key file in data_dir.",
+    )
+    stall_s: Seconds = Field(
+        120.0,
+        description="Seconds without a step of an engine that has work, after which the server is "
+        "not ready; the embedded engine then starts anew.",
     )
     linger_s: float = Field(
         5.0,
@@ -340,6 +372,10 @@ class Settings(BaseModel):
             if owners.setdefault(key, owner) != owner:
                 raise StartupError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
         return owners
+
+    @property
+    def asks_for_keys(self) -> bool:
+        return bool(self.api_keys) or self.keys_file is not None
 
     @property
     def audit_path(self) -> Path:

@@ -96,12 +96,14 @@ def test_before_the_engine_has_started_all_is_refused() -> None:
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
 def test_more_than_can_run_is_refused_and_what_runs_goes_on(stream: bool) -> None:
     async def story() -> None:
-        async with served(ANSWER, manual=True, max_running=2) as s:
+        async with served(ANSWER, manual=True, max_running=2, max_waiting=0) as s:
             first = [s.client.ask(stream=stream) for _ in range(2)]
             await until(lambda: len(s.engine.requests) == 2)
             refused = await s.client.create(stream=stream)
-            check_refused(refused, 429)
-            assert refused.error["code"] == "rate_limit_exceeded"
+            check_refused(refused, 503)
+            assert refused.error["code"] == "server_busy"
+            assert refused.headers["x-should-retry"] == "true"
+            assert int(refused.headers["retry-after"]) in range(1, 6)
             while not all(call.ended for call in first):
                 await s.clock.step()
             assert [call.status for call in first] == [200, 200]
@@ -117,7 +119,7 @@ def test_requests_that_come_together_never_pass_the_bound() -> None:
     """Between the check and the count a request is tokenised: none may slip by meanwhile."""
 
     async def story() -> None:
-        async with served(STALLED, manual=True, max_running=4) as s:
+        async with served(STALLED, manual=True, max_running=4, max_waiting=0) as s:
             calls = [s.client.ask(stream=True, input="word " * 20_000) for _ in range(12)]
             for _ in range(2000):
                 await turn()

@@ -111,7 +111,7 @@ def test_what_is_being_made_is_seen_and_its_tokens_are_counted_as_they_come() ->
     async def story() -> None:
         async with served(ANSWER, manual=True, max_batch=2) as s:
             calls = [s.client.ask() for _ in range(3)]
-            await until(lambda: len(s.engine.requests) == 3)
+            await until(lambda: s.health().waiting == 1)
             await s.clock.step(4)
             found = await scrape(s.client)
             assert found.ours("responses_running") == 2

@@ -71,6 +71,7 @@ class Served:
         self.app = app
         self.runs = app.state.runs
         self.lifecycle = app.state.lifecycle
+        self.health = app.state.health
 
     @property
     def clock(self) -> StepClock:

@@ -9,15 +9,24 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections import defaultdict
 from datetime import UTC, datetime
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
-from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 PREFIX = "trt_"
 OPERATOR = "operator"
@@ -33,6 +42,21 @@ class KeyFault(Exception):
     """A file of keys that cannot be used, said without any of its digests."""
 
 
+class OwnerLimits(BaseModel):
+    """What an owner may have at once and use in a minute; None where there is no limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    running: PositiveInt | None = None
+    waiting: NonNegativeInt | None = None
+    requests_per_minute: PositiveInt | None = None
+    tokens_per_minute: PositiveInt | None = None
+
+
+NO_LIMITS = OwnerLimits()
+KINDS = tuple(OwnerLimits.model_fields)
+
+
 class Key(BaseModel):
     """What a file says of one key."""
 
@@ -43,6 +67,8 @@ class Key(BaseModel):
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     admin: bool = False
     expires: AwareDatetime | None = None
+    limits: OwnerLimits | None = None
+    """Its owner's, as far as they are named; the settings say the rest."""
 
     def __str__(self) -> str:
         return f"{self.owner}/{self.name}"
@@ -96,10 +122,14 @@ class KeyRing:
         *,
         from_file: bool = False,
         admin_key: str | None = None,
+        limits: OwnerLimits = NO_LIMITS,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._owners = {digest_of(key): owner for key, owner in (owners or {}).items()}
         self._listed: dict[str, Key] = {}
+        self._limited: dict[str, list[Key]] = {}
+        """The keys of each owner that name limits."""
+        self._limits = limits
         self._admin_digest = "" if admin_key is None else digest_of(admin_key)
         self._clock_s = clock_s
         self.asked = from_file or bool(self._owners)
@@ -113,6 +143,32 @@ class KeyRing:
             if self._owners.get(digest, key.owner) != key.owner:
                 raise KeyFault(f"the key {key} is another owner's in the settings")
         self._listed = listed
+        self._limited = defaultdict(list)
+        for key in listed.values():
+            if key.limits is not None:
+                self._limited[key.owner].append(key)
+
+    def limits_of(self, owner: str) -> OwnerLimits:
+        """An owner's limits: of each kind the largest that one of its keys names, so that a change
+        of keys takes nothing away before the old one has gone; else the settings'."""
+        if not self._limited:
+            return self._limits
+        now_s = self._clock_s()
+        named = [
+            key.limits
+            for key in self._limited.get(owner, ())
+            if key.limits is not None and not key.has_expired(now_s)
+        ]
+        return (
+            OwnerLimits(**{kind: self._largest(kind, named) for kind in KINDS})
+            if named
+            else (self._limits)
+        )
+
+    def _largest(self, kind: str, named: Sequence[OwnerLimits]) -> int | None:
+        values = [value for limits in named if (value := getattr(limits, kind)) is not None]
+        usual: int | None = getattr(self._limits, kind)
+        return max(values, default=usual)
 
     def owner_of(self, key: str) -> str | None:
         """The owner that a key speaks for. Keys are looked up by digest, so that no comparison's

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.harmony.steer.gate import Gate
     from trt_responses.harmony.steer.plans import Segment, SteeringPlan
+    from trt_responses.response.admission import Place
     from trt_responses.response.log.log import Log
     from trt_responses.response.log.machine import Machine
     from trt_responses.response.tool_loop import ToolLoop
@@ -49,7 +50,9 @@ class Generation:
         log: Log,
         clock_ns: Callable[[], int],
         tools: ToolLoop | None = None,
+        place: Place | None = None,
     ) -> None:
+        """With a `place`, the engine is asked when its turn has come."""
         self.tools = tools
         self.reader = reader
         self.machine = machine
@@ -66,6 +69,7 @@ class Generation:
         self.plan = plan
         self._engine = engine
         self._clock_ns = clock_ns
+        self._place = place
         self._handle: Handle | None = None
         self._segment_end: asyncio.Future[End] | None = None
         self._gate: Gate | None = None
@@ -152,6 +156,7 @@ class Generation:
             self.last_token_ns = self._clock_ns()
             if self.tools is not None:
                 await self.tools.close()
+            self.leave()  # while its end is stored, the engine may be at the next one
         self.close(stopped=end.status == "completed" and end.stop is None)
         return end
 
@@ -172,6 +177,7 @@ class Generation:
             self._verdict = end
             self._flow(None)
             self.abort()
+            self.leave()
             self._finish_segment(end)
 
     def abort(self) -> None:
@@ -191,6 +197,12 @@ class Generation:
             self.machine.callees,
         )
 
+    def leave(self) -> None:
+        """The engine is not asked any more: its place is free for the next one."""
+        if self._place is not None:
+            self._place.leave(len(self.reader.kept))
+            self._place = None
+
     def explain(self) -> None:
         """To the log, where that is asked for: each segment, without a word of its text."""
         if self.segments and logger.isEnabledFor(logging.DEBUG):
@@ -203,6 +215,8 @@ class Generation:
         self.segments.clear()
 
     async def _all(self) -> End:
+        if self._place is not None and (turn := self._place.turn()) is not None:
+            await turn
         end = await self._turn()
         while end.status == "completed" and self._verdict is None and self.tools is not None:
             plan = await self._after_tool(self.tools)

@@ -1,6 +1,6 @@
 """How a server is: the one function behind every health route.
 
-Knows the server's way, its engine and its runs; knows no HTTP.
+Knows the server's way, its engine and the line before it; knows no HTTP.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.engine.base import Engine
+    from trt_responses.response.admission import Admission
     from trt_responses.response.lifecycle import Lifecycle, State
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.stall import StallWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +44,34 @@ class Health:
         self,
         lifecycle: Lifecycle,
         engine: Engine,
-        runs: Runs,
+        admission: Admission,
+        watch: StallWatch,
         *,
         clock_ns: Callable[[], int],
     ) -> None:
         self._lifecycle = lifecycle
         self._engine = engine
-        self._runs = runs
+        self._admission = admission
+        self._watch = watch
         self._clock_ns = clock_ns
 
     def __call__(self) -> Report:
         life, engine = self._lifecycle, self._engine.health()
         lost = life.state != "starting" and not engine.alive
         state: State = "failed" if lost else life.state
-        ready = state == "ready" and engine.ready
-        running = min(len(self._runs), self._engine.limits().max_batch) if ready else 0
+        reason = life.reason or engine.reason
+        if state == "ready" and self._watch.stalled:
+            reason = f"the engine has work and has made no step for {self._watch.still_s:.0f} s"
+        ready = state == "ready" and engine.ready and not self._watch.stalled
         return Report(
             state=state,
             live=state != "failed",
             ready=ready,
-            reason=None if ready else life.reason or engine.reason or "the engine is not ready",
+            reason=None if ready else reason or "the engine is not ready",
             since_s=life.since_s,
             engine_alive=engine.alive,
             engine_ready=engine.ready,
             last_progress_s=max(0, self._clock_ns() - engine.last_progress_ns) / 1e9,
-            running=running,
-            waiting=len(self._runs) - running,
+            running=self._admission.running,
+            waiting=self._admission.waiting,
         )

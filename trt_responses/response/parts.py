@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.read.logprobs import ScoredReader
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.harmony.write.render import Renderer
+    from trt_responses.response.admission import Admission
     from trt_responses.response.included import Inclusion
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.run import Listener
@@ -40,7 +41,7 @@ class Parts:
     model: str
     identity: str
     knowledge_cutoff: str
-    max_running: int
+    admission: Admission
     sealer: Sealer
     inclusion: Inclusion
     mint: Mint

@@ -101,6 +101,11 @@ class Run:
         made = self._generation
         return Progress(made.options.request_id, made.first_token_ns, len(self.reader.kept))
 
+    @property
+    def begun(self) -> bool:
+        """Whether the engine has been asked."""
+        return self._generation.asked_ns is not None
+
     async def ended(self) -> None:
         """When its end is stored and told, for those who do not own it."""
         while not self.log.closed:
@@ -125,6 +130,7 @@ class Run:
             last = self._last(end)
         finally:
             self._generation.abort()
+            self._generation.leave()
         self._conclude(end, last)
         return last
 
@@ -144,6 +150,7 @@ class Run:
 
     def abandon(self) -> None:
         """Nobody will make it: those who wait for its end hear that it was cancelled."""
+        self._generation.leave()
         if not self.log.closed:
             self.log.settle(replace(self.log.response, status="cancelled"))
             self.log.close()

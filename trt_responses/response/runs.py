@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from trt_responses.errors import EngineUnavailable, Overloaded, refuse_longer
+from trt_responses.errors import EngineUnavailable, refuse_longer
 from trt_responses.frozen import replace
 from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.harmony.steer.plans import Free
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from trt_responses.harmony.read.reader import Reader
     from trt_responses.harmony.steer.plans import SteeringPlan
     from trt_responses.response.accepted import Accepted
+    from trt_responses.response.admission import Place
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.log.entries import Spelling
     from trt_responses.response.log.item_events import Callee
@@ -103,13 +104,17 @@ class Runs:
         the response and the number of the prompt's tokens; `memory` is asked for what it continues,
         and told of what can be continued, be it stored or not.
         """
-        self._admit()
+        self._check_ready()
+        place = self._parts.admission.enter(owner)
         self._starting += 1
         try:
             run = await self._run(
-                accepted, owner, arrival_ns, keep or self._put, dialect, spelling, memory
+                accepted, owner, place, arrival_ns, keep or self._put, dialect, spelling, memory
             )
             self._running.add(run)
+        except BaseException:
+            place.leave()
+            raise
         finally:
             self._starting -= 1
         return run
@@ -129,6 +134,7 @@ class Runs:
         self,
         accepted: Accepted,
         owner: str,
+        place: Place,
         arrival_ns: int,
         keep: Keep,
         dialect: Dialect,
@@ -146,6 +152,7 @@ class Runs:
         called = callees(accepted.tools)
         tools = await self._tool_loop(accepted, steering, called, prompt.blocks, owner)
         parallel = self._parallel(accepted)
+        place.line_up(len(prompt.ids))
         response = self._response(accepted, parallel)
         written = spelling(response, len(prompt.ids)) if spelling else None
         log = Log(response, dialect, written)
@@ -169,6 +176,7 @@ class Runs:
             log=log,
             clock_ns=parts.clock_ns,
             tools=tools,
+            place=place,
         )
         return Run(
             generation,
@@ -237,20 +245,21 @@ class Runs:
         finally:
             self._running.discard(run)
 
+    def fail_begun(self, error: ApiError) -> None:
+        """All that the engine is at work on; those that wait for it go on waiting."""
+        for run in tuple(self._running):
+            if run.begun:
+                run.fail(error)
+
     def fail_all(self, error: ApiError) -> None:
         for run in tuple(self._running):
             run.fail(error)
 
-    def _admit(self) -> None:
+    def _check_ready(self) -> None:
         self._lifecycle.check_takes_work()
         if not (health := self._parts.engine.health()).ready:
             reason = (health.reason or "it is starting").removesuffix(".")
             raise EngineUnavailable(f"The engine is not ready: {reason}.", retry_after_s=5)
-        if len(self) >= self._parts.max_running:
-            raise Overloaded(
-                f"{len(self)} responses are being made, which is all this server takes.",
-                retry_after_s=1,
-            )
 
     async def _steering(self, accepted: Accepted, owner: str) -> SteeringRequest:
         """What is to be steered; refused before any work when it cannot be."""

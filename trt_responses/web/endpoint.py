@@ -124,11 +124,4 @@ def json_reply(body: bytes, headers: dict[str, str], status: int = 200) -> Respo
 def fault(error: ApiError, headers: dict[str, str]) -> Response:
     """The reply with which an error is told: its status, and a body in the API's shape."""
     body = orjson.dumps({"error": error_body(error)})
-    return json_reply(body, headers | retry_header(error), error.status)
-
-
-def retry_header(error: ApiError) -> dict[str, str]:
-    """Headers that say when to try again."""
-    if error.retry_after_s is None:
-        return {}
-    return {"retry-after": str(error.retry_after_s), "x-should-retry": "true"}
+    return json_reply(body, {**headers, **error.headers}, error.status)

@@ -14,7 +14,7 @@ from trt_responses.errors import ApiError
 from trt_responses.response.accept_messages import accept_messages
 from trt_responses.response.log.messages import MessagesSpelling
 from trt_responses.web.body import check_json, parsed, read_body
-from trt_responses.web.endpoint import json_reply, retry_header
+from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import (
     dropped_header,
     header,
@@ -122,7 +122,7 @@ def messages_fault(error: ApiError, headers: dict[str, str]) -> Response:
     headers = named_request(headers)
     body = orjson.dumps(error_of(error, headers["request-id"]))
     status = OVERLOADED if error.status == 503 else error.status
-    return json_reply(body, headers | retry_header(error), status)
+    return json_reply(body, headers | error.headers, status)
 
 
 def named_request(headers: dict[str, str]) -> dict[str, str]:

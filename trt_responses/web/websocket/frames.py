@@ -72,8 +72,8 @@ def error_frame(error: ApiError, stream_id: str | None) -> str:
     status = error.status
     if error.code in NO_RECORD:
         status, told["code"] = 400, NO_RECORD[0]
-    if error.retry_after_s is not None:
-        told["headers"] = {"retry-after": str(error.retry_after_s)}
+    if error.headers:
+        told["headers"] = error.headers
     return _frame({"type": "error", "status": status, "error": told}, stream_id)
 
 

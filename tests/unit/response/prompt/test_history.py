@@ -22,6 +22,7 @@ from tests.support.replay import (
     staged,
 )
 from tests.support.requests import accepted
+from trt_responses.access.admission import Admission
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.harmony.read.logprobs import ScoredReader
@@ -171,7 +172,7 @@ class Conversation:
                 model="gpt-oss",
                 identity="You are a test.",
                 knowledge_cutoff="2024-06",
-                max_running=4,
+                admission=Admission(lambda: 4, clock_s=lambda: 0.0),
                 sealer=Sealer(lambda: [bytes(32)]),
                 inclusion=Inclusion(vocabulary),
                 mint=Mint(),

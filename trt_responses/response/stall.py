@@ -1,0 +1,107 @@
+"""Whether the engine makes steps while it has work, and what is done when it makes none.
+
+An engine that can, mends itself in the meantime: the embedded one restarts its child. When that
+brings no step either, its responses fail, and after several such failures in a row the server is
+beyond help. Knows the engine's seam, the line before it and a clock; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.response.admission import Admission
+    from trt_responses.response.lifecycle import Lifecycle
+    from trt_responses.response.run import RunFacts
+
+logger = logging.getLogger(__name__)
+
+LOOKS = 4
+"""In each `stall_s`, and one a second at least."""
+GIVE_UP = 3
+"""After so many `stall_s` without a step the responses fail: an engine that mends itself has done
+so by then."""
+MAX_FAILURES = 3
+"""In a row, with no response between them that came to a good end."""
+
+
+class StallWatch:
+    """Looks at the engine while it lives, and gives free places to those who wait. A listener of
+    runs: one that ends well makes up for the failures before it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        admission: Admission,
+        lifecycle: Lifecycle,
+        *,
+        fail_begun: Callable[[ApiError], None],
+        stall_s: float,
+        clock_ns: Callable[[], int],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._engine = engine
+        self._admission = admission
+        self._fail_begun = fail_begun
+        self._lifecycle = lifecycle
+        self._stall_s = stall_s
+        self._clock_ns = clock_ns
+        self._sleep = sleep
+        self._since_ns = clock_ns()
+        """Since when it has had work, or was given up last."""
+        self._failures = 0
+
+    @property
+    def still_s(self) -> float:
+        """Seconds for which the engine has had work and made no step."""
+        if not self._admission.running:
+            return 0.0
+        last_ns = max(self._since_ns, self._engine.health().last_progress_ns)
+        return max(0, self._clock_ns() - last_ns) / 1e9
+
+    @property
+    def stalled(self) -> bool:
+        return self.still_s >= self._stall_s
+
+    def look(self) -> None:
+        self._admission.look()
+        if not self._admission.running:
+            self._since_ns = self._clock_ns()
+        elif self.still_s >= GIVE_UP * self._stall_s:
+            self._give_up()
+
+    def run_ended(self, facts: RunFacts) -> None:
+        if facts.response.status in ("completed", "incomplete"):
+            self._failures = 0
+
+    def _give_up(self) -> None:
+        self._failures += 1
+        self._since_ns = self._clock_ns()
+        why = f"The engine has made no step for {GIVE_UP * self._stall_s:g} s"
+        logger.error("%s: its responses fail, for the time %d in a row.", why, self._failures)
+        self._fail_begun(ApiError(f"{why}."))
+        if self._failures >= MAX_FAILURES:
+            self._lifecycle.fail(f"{why}, {self._failures} times in a row")
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """While it lasts the engine is looked at."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+
+    async def _watch(self) -> None:
+        while True:
+            await self._sleep(min(1.0, self._stall_s / LOOKS))
+            self.look()
