@@ -15,6 +15,9 @@ RETRY_AFTER_S = (1, 5)
 """Bounds of the seconds after which a client is asked to come back. Each gets its own number
 between them, so that those who were refused together do not return together."""
 
+IN_PROGRESS_S = 2
+"""When to come again for a response that is still being made."""
+
 
 class ErrorBody(TypedDict):
     message: str

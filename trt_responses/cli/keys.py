@@ -21,7 +21,16 @@ from rich.table import Table
 
 from trt_responses.access.audit import Audit
 from trt_responses.access.key_file import changing, read_file
-from trt_responses.access.keys import Key, KeyFault, digest_of, new_key, utc_now, write_keys
+from trt_responses.access.keys import (
+    KINDS,
+    Key,
+    KeyFault,
+    OwnerLimits,
+    digest_of,
+    new_key,
+    utc_now,
+    write_keys,
+)
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, Settings
 
@@ -38,6 +47,12 @@ def add_keys(commands: Commands) -> None:
     new.add_argument("--admin", action="store_true", help="let it read what only admins may")
     new.add_argument(
         "--expires", type=_moment, metavar="WHEN", help="90d, 12h, or 2027-01-31T00:00:00Z"
+    )
+    new.add_argument(
+        "--limits",
+        type=_limits,
+        metavar="KIND=N,…",
+        help=f"the owner's: {', '.join(KINDS)}; the settings say what is not named",
     )
     listed = _command(commands, "list", "list the keys, which nobody can show again", _list)
     listed.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -69,6 +84,17 @@ def _moment(text: str) -> datetime:
     return moment
 
 
+def _limits(text: str) -> OwnerLimits:
+    try:
+        named = dict(part.split("=", 1) for part in text.split(","))
+        return OwnerLimits.model_validate(named)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected kinds with whole numbers, such as running=4; there are "
+            f"{', '.join(KINDS)}"
+        ) from None
+
+
 def _new(options: argparse.Namespace) -> int:
     path, audit = _files(options)
     secret = new_key()
@@ -79,6 +105,7 @@ def _new(options: argparse.Namespace) -> int:
             sha256=digest_of(secret),
             admin=options.admin,
             expires=options.expires,
+            limits=options.limits,
         )
     except ValidationError as error:
         field = error.errors(include_url=False)[0]["loc"][0]
@@ -101,12 +128,15 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         print(write_keys(keys).decode(), end="")
         return 0
-    table = Table("owner", "name", "sha256", "admin", "expires")
+    table = Table("owner", "name", "sha256", "admin", "expires", "limits")
     for key in keys:
         expires = key.expires.isoformat() if key.expires else "never"
         if key.has_expired(time.time()):
             expires += " (expired)"
-        table.add_row(key.owner, key.name, key.sha256[:12], "yes" if key.admin else "", expires)
+        limits = key.limits.model_dump(exclude_none=True) if key.limits else {}
+        told = ", ".join(f"{kind}={count}" for kind, count in limits.items())
+        admin = "yes" if key.admin else ""
+        table.add_row(key.owner, key.name, key.sha256[:12], admin, expires, told)
     Console().print(table if keys else "There are no keys: nobody is let in.")
     return 0
 

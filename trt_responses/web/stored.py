@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.errors import ApiError, InvalidRequest, NotFound
+from trt_responses.errors import IN_PROGRESS_S, ApiError, InvalidRequest, NotFound
 from trt_responses.response.background.replay import frames_of
 from trt_responses.response.background.snapshot import snapshot
 from trt_responses.store.base import Expired, Job, Record
@@ -165,6 +165,7 @@ class Stored:
                 status=409 if not found.lost else 404,
                 param="response_id",
                 code="response_in_progress" if not found.lost else "not_found",
+                retry_after_s=None if found.lost else IN_PROGRESS_S,
             )
         brought = found.blocks[found.prior_count :][: found.input_count]
         listed = page_of([whole(orjson.loads(block.item)) for block in brought], page)

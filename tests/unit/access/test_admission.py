@@ -172,6 +172,8 @@ def test_requests_a_minute_are_refused_with_the_wait_and_the_headers() -> None:
         "x-ratelimit-limit-requests": "6",
         "x-ratelimit-remaining-requests": "0",
         "x-ratelimit-reset-requests": "1m0s",
+        "retry-after": "10",
+        "x-should-retry": "true",
     }
     line.enter("b")
     line.clock.now_s += 10

@@ -11,6 +11,7 @@ from trt_responses.access.keys import (
     Key,
     KeyFault,
     KeyRing,
+    OwnerLimits,
     digest_of,
     new_key,
     read_keys,
@@ -125,3 +126,20 @@ def test_a_file_cannot_give_a_key_of_the_settings_to_another_owner() -> None:
     assert keys.owner_of("b") == "bob"
     keys.hold([key("bob", "b")])
     assert keys.owner_of("b") == "bob"
+
+
+def test_limits_of_an_owner_are_the_largest_of_its_keys_else_the_settings() -> None:
+    usual = OwnerLimits(running=2, waiting=5)
+    made = KeyRing(from_file=True, clock_s=NOW.timestamp, limits=usual)
+    made.hold(
+        (
+            key("ann", "old", limits=OwnerLimits(running=4, tokens_per_minute=10)),
+            key("ann", "new", limits=OwnerLimits(running=3, tokens_per_minute=20)),
+            key("ann", "gone", limits=OwnerLimits(running=99), expires=NOW),
+            key("bob", "b"),
+        )
+    )
+    assert made.limits_of("ann") == OwnerLimits(running=4, waiting=5, tokens_per_minute=20)
+    assert made.limits_of("bob") == usual
+    made.hold(())
+    assert made.limits_of("ann") == usual

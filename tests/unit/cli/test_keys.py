@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.access.key_file import read_file
-from trt_responses.access.keys import KeyRing
+from trt_responses.access.keys import KeyRing, OwnerLimits
 from trt_responses.cli.main import main
 
 if TYPE_CHECKING:
@@ -124,3 +124,15 @@ def test_without_a_file_it_asks_which(monkeypatch: pytest.MonkeyPatch, capsys: O
     monkeypatch.delenv("TRT_RESPONSES_KEYS_FILE", raising=False)
     assert main(["keys", "list"]) == 1
     assert "--file" in capsys.readouterr().err
+
+
+def test_limits_are_written_with_a_key_and_hold(path: Path, capsys: Output) -> None:
+    assert main(["keys", "new", "ann", "--limits", "running=4,requests_per_minute=60"]) == 0
+    limits = ring(path).limits_of("ann")
+    assert (limits.running, limits.requests_per_minute, limits.waiting) == (4, 60, None)
+    assert ring(path).limits_of("bob") == OwnerLimits()
+    main(["keys", "list"])
+    assert "running=4" in capsys.readouterr().out.replace("\n", "").replace(" ", "")
+    for wrong in ("running", "running=x", "runs=1", "running=0"):
+        with pytest.raises(SystemExit):
+            main(["keys", "new", "eve", "--limits", wrong])

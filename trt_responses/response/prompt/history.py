@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import IN_PROGRESS_S, InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.store.base import Block, Job, Record
 
@@ -35,6 +35,7 @@ async def prior_of(previous_id: str | None, records: Records, owner: str) -> Pri
                 status=409,
                 param="previous_response_id",
                 code="previous_response_in_progress",
+                retry_after_s=IN_PROGRESS_S,
             )
         case Job():
             raise _not_continuable(previous_id)
