@@ -210,6 +210,7 @@ def test_another_server_polls_it_to_its_end() -> None:
             assert (await got(t.other, queued["id"]))["status"] == "in_progress"
             call = await t.other.client.create(previous_response_id=queued["id"])
             assert (call.status, call.error["code"]) == (409, "previous_response_in_progress")
+            assert call.headers["retry-after"] == "2"
             await t.one.clock.step(6)
             await t.pass_(11)
             assert (await got(t.other, queued["id"]))["output"], "news come with the heartbeat"

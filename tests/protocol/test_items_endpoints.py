@@ -164,6 +164,7 @@ def test_items_of_what_has_not_ended_are_not_there_yet() -> None:
             response_id = (await started(s))["id"]
             call = await s.client.get(f"/v1/responses/{response_id}/input_items")
             assert (call.status, call.error["code"]) == (409, "response_in_progress")
+            assert call.headers["retry-after"] == "2"
             call = await s.client.get("/v1/responses/resp_x/input_items?include=a")
             assert (call.status, call.error["code"]) == (404, "not_found")
 
