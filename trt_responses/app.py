@@ -57,7 +57,7 @@ from trt_responses.web.guard import Guard
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
-from trt_responses.web.kserve import KServe
+from trt_responses.web.kserve.endpoints import KServe
 from trt_responses.web.messages import Messages, messages_fault
 from trt_responses.web.metrics import Counted, MetricsPage
 from trt_responses.web.models import Models

@@ -65,6 +65,7 @@ MAY_IMPORT = {
     "web": f"{SEAMS} wire access telemetry response.* web.stream",
     "web.websocket": f"{SEAMS} wire response.* web web.stream",
     "web.stream": f"{SEAMS} wire response.*",
+    "web.kserve": f"{SEAMS} wire access telemetry response.* web web.stream",
     "prepare": f"{LEAVES} tokens engine.base prepare.checkpoint prepare.graph",
     "prepare.checkpoint": f"{LEAVES} tokens engine.base prepare",
     "prepare.graph": f"{LEAVES} tokens engine.base prepare prepare.checkpoint",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +21,12 @@ from trt_responses import __version__
 from trt_responses.errors import ApiError, EngineUnavailable, Forbidden, InvalidRequest, NotFound
 from trt_responses.response.accept_kserve import accept_kserve
 from trt_responses.response.log.kserve import KServeSpelling
-from trt_responses.web.body import check_values, read_body, read_bytes, too_large
+from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply, note_status
 from trt_responses.web.guard import key_of
 from trt_responses.web.headers import header, ignored_header
+from trt_responses.web.kserve.codings import deflated, inflated, reply_coding
+from trt_responses.web.kserve.log_settings import log_settings, set_log
 from trt_responses.web.stream.sse import Stream, watched
 from trt_responses.wire import kserve as k
 from trt_responses.wire.chat_output import text_of
@@ -58,8 +59,6 @@ PLACES = {
     "{rest}": ".+",
 }
 """What stands in a path for what a client chose; a model's name may hold slashes."""
-LEVELS = ("log_info", "log_warning", "log_error")
-PACKAGE_LOG = logging.getLogger("trt_responses")
 
 
 class KServe:
@@ -168,22 +167,11 @@ class KServe:
         )
 
     async def _logging(self, request: Request, _: re.Match[str]) -> ASGIApp:
-        level = PACKAGE_LOG.getEffectiveLevel()
-        told = {
-            name: level <= number
-            for name, number in zip(
-                LEVELS, (logging.INFO, logging.WARNING, logging.ERROR), strict=True
-            )
-        }
-        verbose = int(level <= logging.DEBUG)
-        body = {"log_file": "", **told, "log_verbose_level": verbose, "log_format": "default"}
-        return self._json(request, body)
+        return self._json(request, log_settings())
 
     async def _set_logging(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        """Set the least level that is logged: a log without its errors, but with its warnings, is
-        one with both."""
         self._check_admin(request)
-        PACKAGE_LOG.setLevel(_level_of(await read_body(request, self._limits), PACKAGE_LOG))
+        set_log(await read_body(request, self._limits))
         return await self._logging(request, found)
 
     def _check_admin(self, request: Request) -> None:
@@ -253,15 +241,15 @@ class KServe:
         if json_length is not None:
             told[JSON_LENGTH.decode()] = str(json_length)
             kind = "application/octet-stream"
-        coding = _reply_coding(header(request, b"accept-encoding") or "")
+        coding = reply_coding(header(request, b"accept-encoding") or "")
         if coding:
-            body, told["content-encoding"] = _deflated(body, coding), coding
+            body, told["content-encoding"] = deflated(body, coding), coding
         return Response(body, 200, told, media_type=kind)
 
     async def _infer_request(self, request: Request) -> k.Wanted:
         body = await read_bytes(request, self._limits)
         if coding := header(request, b"content-encoding"):
-            body = _inflated(body, coding, self._limits.body_bytes)
+            body = inflated(body, coding, self._limits.body_bytes)
         asked = header(request, JSON_LENGTH)
         if asked is not None and not (asked.isascii() and asked.isdecimal() and len(asked) < 12):
             raise InvalidRequest(f"Inference-Header-Content-Length is no length: {asked!r:.40}")
@@ -329,58 +317,3 @@ def _fault(error: Exception, request: Request, headers: dict[str, str]) -> Respo
 
 def _refusal(message: str, status: int, headers: dict[str, str]) -> Response:
     return json_reply(orjson.dumps({"error": message}), headers, status)
-
-
-def _inflated(body: bytes, coding: str, at_most: int) -> bytes:
-    """A body without its compression, up to the bound of every body."""
-    windows = {"gzip": 31, "deflate": 15}
-    if (window := windows.get(coding.strip().lower())) is None:
-        raise InvalidRequest(f"Content-Encoding {coding!r:.40} is not known: use gzip or deflate")
-    inflater = zlib.decompressobj(window)
-    try:
-        whole = inflater.decompress(body, at_most + 1)
-    except zlib.error as error:
-        raise InvalidRequest(f"The body is no {coding:.40}: {error}") from None
-    if len(whole) > at_most:
-        raise too_large(f"{at_most} bytes (TRT_RESPONSES_MAX_BODY_BYTES)")
-    if not inflater.eof or inflater.unused_data:
-        raise InvalidRequest(f"The body is no {coding:.40} of one piece")
-    return whole
-
-
-def _reply_coding(accepted: str) -> str | None:
-    """The first coding that a client accepts and this server has."""
-    names = [part.partition(";")[0].strip().lower() for part in accepted.split(",")]
-    return next((name for name in names if name in ("gzip", "deflate")), None)
-
-
-def _deflated(body: bytes, coding: str) -> bytes:
-    deflater = zlib.compressobj(wbits=31 if coding == "gzip" else 15)
-    return deflater.compress(body) + deflater.flush()
-
-
-def _level_of(body: bytes, log: logging.Logger) -> int:
-    """The level that settings of a log ask for; what they do not name stays."""
-    try:
-        sent = orjson.loads(body)
-    except ValueError:
-        raise InvalidRequest("failed to parse the request JSON buffer") from None
-    known = {*LEVELS, "log_verbose_level", "log_file", "log_format"}
-    if not isinstance(sent, dict) or not known.issuperset(sent):
-        raise InvalidRequest(f"the settings of a log are {', '.join(sorted(known))}")
-    if sent.get("log_file") or sent.get("log_format", "default") != "default":
-        raise InvalidRequest("a client cannot set the file or the format of the log")
-    current = log.getEffectiveLevel()
-    verbose = sent.get("log_verbose_level", int(current <= logging.DEBUG))
-    if not isinstance(verbose, int):
-        raise InvalidRequest("log_verbose_level should be a number")
-    if verbose:
-        return logging.DEBUG
-    numbers = dict(zip(LEVELS, (logging.INFO, logging.WARNING, logging.ERROR), strict=True))
-    for name, number in numbers.items():
-        wanted = sent.get(name, current <= number)
-        if not isinstance(wanted, bool):
-            raise InvalidRequest(f"{name} should be true or false")
-        if wanted:
-            return number
-    return logging.CRITICAL
