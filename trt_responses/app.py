@@ -28,6 +28,7 @@ from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.response.background.background import Background
+from trt_responses.response.conversations import Conversations
 from trt_responses.response.explain import Explainer
 from trt_responses.response.health import Health
 from trt_responses.response.included import Inclusion
@@ -47,6 +48,7 @@ from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.admin import AdminActs
 from trt_responses.web.arrival import Arrival
 from trt_responses.web.chat import ChatCompletions
+from trt_responses.web.conversations import ConversationRoutes
 from trt_responses.web.cors import Preflights
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.endpoint import Endpoint, RoutingErrors
@@ -144,6 +146,7 @@ class _Server:
     token_gaps: TokenGaps
     explanations: Explanations
     lifecycle: Lifecycle
+    parts: Parts
     runs: Runs
     stall_watch: StallWatch
     health: Health
@@ -199,7 +202,8 @@ def _server(
         sleep=sleep,
     )
     listeners.append(stall_watch)
-    runs = Runs(_parts(settings, engine, store, tools, model, admission, listeners), lifecycle)
+    parts = _parts(settings, engine, store, tools, model, admission, listeners)
+    runs = Runs(parts, lifecycle)
     health = Health(lifecycle, engine, admission, stall_watch, clock_ns=time.monotonic_ns)
     _read_state(metrics, health, watched)
     metrics.show_as(settings.metrics_names)
@@ -222,6 +226,7 @@ def _server(
         token_gaps=token_gaps,
         explanations=explanations,
         lifecycle=lifecycle,
+        parts=parts,
         runs=runs,
         stall_watch=stall_watch,
         health=health,
@@ -301,6 +306,11 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         stored,
         Explain(server.explanations, _explainer(settings, server.card), headers=headers),
         chat,
+        ConversationRoutes(
+            Conversations(server.parts, runs.writers, most_items=settings.conversation_items),
+            headers=headers,
+            limits=_limits(settings),
+        ),
         Fields(headers),
         Models(model, int(time.time()), headers),
         HealthChecks(server.health, headers, about=server.about),

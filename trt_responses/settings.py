@@ -248,6 +248,9 @@ class Settings(BaseModel):
     )
     store_bytes: Positive = Field(256 * MIB, description="Bytes of stored responses, at rest.")
     store_records: Positive = Field(10_000, description="Number of stored responses.")
+    conversation_items: Positive = Field(
+        10_000, description="Items of one conversation; a conversation counts as a response does."
+    )
     store_age_s: float | None = Field(
         30 * 86_400,
         gt=0,

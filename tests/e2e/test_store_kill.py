@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 from tests.support.server_processes import PATIENCE_S, Servers, asked
+from trt_responses.response.prompt.references import response_of
 
 Json = dict[str, Any]
 
@@ -167,4 +168,106 @@ def test_the_same_kills_find_a_store_that_tells_before_it_commits(tmp_path: Path
         servers.start("")
         assert lost(servers, {seen["id"]: seen}) == [seen["id"]]
     finally:
+        servers.close()
+
+
+# --- conversations ----------------------------------------------------------------------------
+
+
+class Talker(threading.Thread):
+    """Goes on and on with one conversation. After a kill it may find it as it was, or longer by one
+    whole turn that it was not told of."""
+
+    def __init__(self, port: int, seen: Seen, conversation: str) -> None:
+        super().__init__()
+        self._port = port
+        self._seen = seen
+        self.conversation = conversation
+        self.told: list[str] = []
+        """Responses whose end it saw, in their order."""
+        self.fault: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._seen.over:
+                self._ask()
+        except BaseException as fault:
+            self.fault = fault
+
+    def _ask(self) -> None:
+        body = {"model": "demo", "input": "Hello", "conversation": self.conversation}
+        tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
+        try:
+            status, reply = asked(self._port, "POST", "/v1/responses", body | {"tools": tools})
+        except (OSError, http.client.HTTPException):
+            return
+        assert status == 200, reply
+        response = orjson.loads(reply)
+        self.told.append(response["id"])
+        self._seen.add(response)
+
+
+def turns_of(servers: Servers, conversation: str) -> list[list[Json]]:
+    """The items of a conversation, by the requests that brought them."""
+    items: list[Json] = []
+    more, after = True, ""
+    while more:
+        query = f"?order=asc&limit=100{after}"
+        status, body = asked(servers.port, "GET", f"/v1/conversations/{conversation}/items{query}")
+        assert status == 200, body
+        page = orjson.loads(body)
+        items += page["data"]
+        more, after = page["has_more"], f"&after={page['last_id']}"
+    turns: list[list[Json]] = []
+    for item in items:
+        if item.get("role") == "user":
+            turns.append([])
+        turns[-1].append(item)
+    return turns
+
+
+def test_a_kill_leaves_a_response_and_its_items_or_neither(tmp_path: Path) -> None:
+    servers, moments = Servers(tmp_path / "history.db"), random.Random(20)
+    plans = ["holds-back"] * 6 + ["sudden"] * 8
+    moments.shuffle(plans)
+    seen = Seen()
+    talkers: list[Talker] = []
+    try:
+        servers.start("")
+        for _ in range(4):
+            made = asked(servers.port, "POST", "/v1/conversations", {"metadata": {}})
+            talkers.append(Talker(servers.port, seen, orjson.loads(made[1])["id"]))
+        servers.kill()
+        for talker in talkers:
+            talker.start()
+        for plan in plans:
+            number = moments.randint(3, 8)
+            servers.start(f"{plan} {number}")
+            if plan == "holds-back":
+                servers.heard("committed")
+            else:
+                seen.wait_for(number)
+            servers.kill()
+        seen.over = True
+        servers.start("")
+        for talker in talkers:
+            talker.join(PATIENCE_S)
+        assert [talker.fault for talker in talkers] == [None] * len(talkers)
+        untold = 0
+        for talker in talkers:
+            made_by = []
+            for turn in turns_of(servers, talker.conversation):
+                assert len(turn) > 1, "a request without its answer"
+                response_id = response_of(turn[-1]["id"])
+                status, body = asked(servers.port, "GET", f"/v1/responses/{response_id}")
+                assert status == 200, "items without their response"
+                assert [item["id"] for item in orjson.loads(body)["output"]] == [
+                    item["id"] for item in turn[1:]
+                ]
+                made_by.append(response_id)
+            assert [each for each in made_by if each in talker.told] == talker.told
+            untold += len(made_by) - len(talker.told)
+        assert untold >= 4, "kills between a commit and its telling"
+    finally:
+        seen.over = True
         servers.close()

@@ -338,7 +338,7 @@ def test_a_failure_is_stored_and_told_with_its_reason() -> None:
 def test_an_end_that_cannot_be_stored_is_a_failure_and_no_other_end_is_told() -> None:
     async def story() -> None:
         class Broken(BrokenStore):
-            async def finish_job(self, record: Any, frames: Any = None) -> bool:
+            async def finish_job(self, *_: Any) -> bool:
                 raise ApiError("no room", status=503)
 
         async with served(ANSWER, store=Broken(OSError())) as s:

@@ -228,7 +228,7 @@ def test_counting_generates_and_keeps_nothing() -> None:
         ({"input": [{"role": "x", "content": ""}]}, 400, "input[0].role"),
         ({"input": "a", "model": "other"}, 404, "model"),
         ({"input": "a", "previous_response_id": "resp_x"}, 404, "previous_response_id"),
-        ({"input": "a", "conversation": "conv_1"}, 400, "conversation"),
+        ({"input": "a", "conversation": "conv_1"}, 404, "conversation"),
         ({"input": "a " * 3000}, 400, "input"),
     ],
 )

@@ -44,6 +44,15 @@ class HoldsBack(SqliteStore):
 
     async def put(self, record: Record) -> None:
         await super().put(record)
+        await self._committed(record)
+
+    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+        changed = await super().change(conversation, response)
+        if response is not None and changed:
+            await self._committed(response)
+        return changed
+
+    async def _committed(self, record: Record) -> None:
         self._left -= 1
         if not self._left:
             say("committed", record.id)

@@ -6,6 +6,7 @@ the options that it takes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine.base import GenerateOptions
@@ -24,10 +25,12 @@ from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import AllowedTools, BuiltInChoice, JsonObject, NamedTool
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
+from trt_responses.wire.items import ItemPlace
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
 from trt_responses.wire.request import (
     JsonSchema,
     ReasoningOptions,
+    Request,
     SocketRequest,
     TextOptions,
 )
@@ -41,8 +44,9 @@ if TYPE_CHECKING:
     from trt_responses.wire.choice import Mode
     from trt_responses.wire.choice import ToolChoice as AskedChoice
     from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.items import SentItem
     from trt_responses.wire.kserve import Parameters
-    from trt_responses.wire.request import Request, TextFormat
+    from trt_responses.wire.request import TextFormat
 
 FORMAT = "text.format"
 NO_TOOLS: Mapping[str, str] = {}
@@ -73,6 +77,7 @@ def accept(
     return Accepted(
         input=request.input,
         previous_response_id=request.previous_response_id,
+        conversation=_conversation(request),
         instructions=request.instructions,
         tools=tools,
         choice=_choice(request.tool_choice, tools, frozenset(tool.kind for tool in run_here)),
@@ -93,6 +98,26 @@ def accept(
         built_in=run_here,
         max_tool_calls=request.max_tool_calls,
     )
+
+
+def accept_items(items: Sequence[SentItem]) -> Accepted:
+    """Items for a conversation, to which no response is asked for."""
+    places = [ItemPlace(f"items[{place}]") for place in range(len(items))]
+    return replace(accept(Request(model="-", input=list(items))), places=places)
+
+
+def _conversation(request: Request) -> str | None:
+    asked = request.conversation
+    if asked is None:
+        return None
+    if request.previous_response_id is not None:
+        raise InvalidRequest(
+            "'conversation' and 'previous_response_id' exclude each other: a conversation goes on "
+            "from its own end.",
+            param="conversation",
+            code="mutually_exclusive_parameters",
+        )
+    return asked if isinstance(asked, str) else asked.id
 
 
 def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
@@ -305,6 +330,7 @@ def _echo(request: Request, sampling: GenerateOptions, built_in: Collection[str]
         metadata=request.metadata or {},
         presence_penalty=sampling.presence_penalty,
         previous_response_id=request.previous_response_id,
+        conversation=_told_conversation(request),
         prompt_cache_key=request.prompt_cache_key,
         reasoning=reasoning,
         safety_identifier=request.safety_identifier,
@@ -321,6 +347,11 @@ def _echo(request: Request, sampling: GenerateOptions, built_in: Collection[str]
         top_p=sampling.top_p,
         truncation=request.truncation or "disabled",
     )
+
+
+def _told_conversation(request: Request) -> Mapping[str, str] | None:
+    asked = request.conversation
+    return None if asked is None else {"id": asked if isinstance(asked, str) else asked.id}
 
 
 def _told(tool: t.Tool) -> Mapping[str, Any]:

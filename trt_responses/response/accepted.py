@@ -138,6 +138,8 @@ class Accepted:
     """Kinds of tools that were left out, for nobody runs them here."""
     places: Sequence[ItemPlace] | None = None
     """Where in the request each item of the input stands; None: `input[…]`."""
+    conversation: str | None = None
+    """The id of the conversation that the response becomes a part of."""
     generates: bool = True
     """Something is to be written; else the prompt is read, for a request that goes on from it."""
     included: Collection[Included] = ()

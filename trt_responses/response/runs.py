@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +16,7 @@ from trt_responses.frozen import replace
 from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.harmony.steer.plans import Free
 from trt_responses.response import prefill
+from trt_responses.response.conversations import Writers, grown, locked
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
@@ -53,10 +55,14 @@ if TYPE_CHECKING:
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
 
-    Keep = Callable[[Record, Run, Response], Awaitable[None]]
+    Keep = Callable[[Record, Record | None, Run, Response], Awaitable[None]]
+    """Takes a response's record, and the next version of the conversation that it is a part of."""
     NewSpelling = Callable[[Response, int], Spelling]
 
 logger = logging.getLogger(__name__)
+
+CONTINUABLE = ("completed", "incomplete")
+"""How a response ends that can be gone on from."""
 
 
 class Memory(Records, Protocol):
@@ -73,6 +79,8 @@ class Runs:
         self._lifecycle = lifecycle
         self._running: set[Run] = set()
         self._starting = 0
+        self.writers = Writers()
+        self._writing: dict[Run, tuple[str, str]] = {}
 
     def __len__(self) -> int:
         return self._starting + len(self._running)
@@ -105,18 +113,23 @@ class Runs:
         and told of what can be continued, be it stored or not.
         """
         self._check_ready()
-        place = self._parts.admission.enter(owner)
-        self._starting += 1
-        try:
-            run = await self._run(
-                accepted, owner, place, arrival_ns, keep or self._put, dialect, spelling, memory
-            )
-            self._running.add(run)
-        except BaseException:
-            place.leave()
-            raise
-        finally:
-            self._starting -= 1
+        with ExitStack() as unless_started:
+            if (conversation := accepted.conversation) is not None:
+                self.writers.hold(conversation, owner)
+                unless_started.callback(self.writers.free, conversation, owner)
+            place = self._parts.admission.enter(owner)
+            unless_started.callback(place.leave)
+            self._starting += 1
+            try:
+                run = await self._run(
+                    accepted, owner, place, arrival_ns, keep or self._put, dialect, spelling, memory
+                )
+                self._running.add(run)
+            finally:
+                self._starting -= 1
+            unless_started.pop_all()
+        if conversation is not None:
+            self._writing[run] = (conversation, owner)
         return run
 
     async def count(self, accepted: Accepted, *, owner: str) -> int:
@@ -127,7 +140,7 @@ class Runs:
 
     def release(self, run: Run) -> None:
         """Its place is free; if it has not been made, it will not be."""
-        self._running.discard(run)
+        self._leave(run)
         run.abandon()
 
     async def _run(
@@ -243,7 +256,12 @@ class Runs:
         try:
             return await run.make()
         finally:
-            self._running.discard(run)
+            self._leave(run)
+
+    def _leave(self, run: Run) -> None:
+        self._running.discard(run)
+        if (written := self._writing.pop(run, None)) is not None:
+            self.writers.free(*written)
 
     def fail_begun(self, error: ApiError) -> None:
         """All that the engine is at work on; those that wait for it go on waiting."""
@@ -280,7 +298,8 @@ class Runs:
     ) -> Callable[[Response, Run], Awaitable[None]]:
         async def commit(last: Response, run: Run) -> None:
             stored = last.store and (last.status != "cancelled" or last.background)
-            if not stored and memory is None:
+            told = prompt.conversation is not None and last.status in CONTINUABLE
+            if not (stored or told) and memory is None:
                 return
             own = await output_blocks(last, run.reader, self._parts.renderer)
             record = Record(
@@ -290,19 +309,33 @@ class Runs:
                 blocks=(*prompt.blocks, *own),
                 prior_count=prompt.prior_count,
                 input_count=len(prompt.blocks) - prompt.prior_count,
-                continuable=last.status in ("completed", "incomplete"),
+                continuable=last.status in CONTINUABLE,
                 date=prompt.date,
                 created_at=last.created_at,
             )
+            conversation = self._grown(prompt.conversation, record) if told else None
             if stored:
-                await keep(record, run, last)
+                await keep(record, conversation, run, last)
+            elif conversation is not None and not await self._parts.store.change(conversation):
+                raise locked()
             if memory is not None and record.continuable:
                 memory.remember(record)
 
         return commit
 
-    async def _put(self, record: Record, run: Run, last: Response) -> None:
-        await self._parts.store.put(record)
+    def _grown(self, conversation: Record | None, record: Record) -> Record | None:
+        """The conversation with what the response and its request have added."""
+        if conversation is None:
+            return None
+        return grown(conversation, record.blocks, record.date, int(self._parts.clock_s()))
+
+    async def _put(
+        self, record: Record, conversation: Record | None, run: Run, last: Response
+    ) -> None:
+        if conversation is None:
+            await self._parts.store.put(record)
+        elif not await self._parts.store.change(conversation, record):
+            raise locked()
 
 
 def _options(accepted: Accepted, owner: str, arrival_ns: int, response_id: str) -> GenerateOptions:

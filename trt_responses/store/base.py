@@ -49,7 +49,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A finished response: its last snapshot, and the conversation up to its end."""
+    """A finished response: its last snapshot, and the conversation up to its end. Or a conversation
+    of its own: the object that the API gives, and its items."""
 
     id: str
     owner: str
@@ -63,6 +64,8 @@ class Record:
     """The date in the system message, fixed for a whole chain so that prefixes stay equal."""
     created_at: int = 0
     """Seconds since the epoch; its age counts from here."""
+    version: int = 0
+    """Of a conversation, which changes: one more with each change. A response has none."""
 
     @property
     def own_from(self) -> int:
@@ -140,6 +143,16 @@ class Store(Records, Protocol):
         """Whether there was one: a record, or a job, whose server is then told that it is gone."""
         ...
 
+    # --- conversations: records that change ---------------------------------------------------
+
+    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+        """At once: it stands in place of the version before, and the response is there too.
+
+        False, and nothing is kept, when another version is there than the one before, or none; of
+        version 1, when there is one. It is found and deleted as a response is.
+        """
+        ...
+
     # --- jobs: background responses, from before `queued` is answered to their end ------------
 
     async def put_job(self, job: Job) -> None:
@@ -154,10 +167,14 @@ class Store(Records, Protocol):
         """Ask its server to cancel it; False when there is no such job, or it is lost."""
         ...
 
-    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
-        """At once: the record is there, the job is not, and the last frames are kept.
+    async def finish_job(
+        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+    ) -> bool:
+        """At once: the record is there, the job is not, the last frames are kept, and the
+        conversation is changed.
 
-        False, and nothing is kept, when the job was deleted or lost: somebody may have read so.
+        False, and nothing is kept, when the job was deleted or lost, for somebody may have read so,
+        or when the conversation cannot be changed.
         """
         ...
 

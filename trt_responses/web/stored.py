@@ -18,6 +18,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 from trt_responses.errors import IN_PROGRESS_S, ApiError, InvalidRequest, NotFound
 from trt_responses.response.background.replay import frames_of
 from trt_responses.response.background.snapshot import snapshot
+from trt_responses.response.conversations import is_conversation
 from trt_responses.store.base import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -101,7 +102,7 @@ class Stored:
 
     async def retrieve(self, request: Request, owner: str) -> ASGIApp:
         found = await self._found(request.path_params["response_id"], owner)
-        headers = self._headers(request) | _ignored(request)
+        headers = self._headers(request) | ignored_query(request)
         if _truth(request, "stream"):
             return await self._replay(found, request, owner, headers)
         if "starting_after" in request.query_params:
@@ -129,7 +130,7 @@ class Stored:
         return await tail.over(frames, ready=isinstance(found, Record) or found.lost)
 
     async def delete(self, request: Request, response_id: str, owner: Owner) -> Response:
-        if not await self._store.delete(response_id, owner):
+        if is_conversation(response_id) or not await self._store.delete(response_id, owner):
             raise unknown(response_id)
         self._background.drop(response_id, owner)
         self._forget(response_id, owner)
@@ -171,7 +172,7 @@ class Stored:
         listed = page_of([whole(orjson.loads(block.item)) for block in brought], page)
         if listed is None:
             raise _wrong("after", f"no item of the list has the id {page.after!r:.100}")
-        return json_reply(orjson.dumps(listed), self._headers(request) | _ignored(request))
+        return json_reply(orjson.dumps(listed), self._headers(request) | ignored_query(request))
 
     async def _found(self, response_id: str, owner: str) -> Record | Job:
         return _there(response_id, await self._store.get(response_id, owner))
@@ -187,9 +188,9 @@ class Stored:
 
 
 def _there(response_id: str, found: Found) -> Record | Job:
-    if isinstance(found, Record | Job):
+    if isinstance(found, Job) or (isinstance(found, Record) and not found.version):
         return found
-    raise unknown(response_id, found)
+    raise unknown(response_id, found if isinstance(found, Expired) else None)
 
 
 def unknown(response_id: str, expired: Expired | None = None) -> NotFound:
@@ -204,7 +205,7 @@ def unknown(response_id: str, expired: Expired | None = None) -> NotFound:
     )
 
 
-def _ignored(request: Request) -> dict[str, str]:
+def ignored_query(request: Request) -> dict[str, str]:
     return ignored_header([name for name in IGNORED if name in request.query_params])
 
 

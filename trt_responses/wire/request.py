@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty, Options, by_type, few_keys
 from trt_responses.wire.choice import JsonObject, PlainText, ToolChoice
@@ -74,12 +74,25 @@ MAX_INCLUDE = 64
 """Values of `include`; the API has eight."""
 
 
+class ConversationId(Options):
+    """A conversation by its id."""
+
+    id: NonEmpty
+
+
+Conversation = Annotated[
+    Annotated[NonEmpty, Tag("~id")] | Annotated[ConversationId, Tag("~object")],
+    Discriminator(lambda value: "~id" if isinstance(value, str) else "~object"),
+]
+
+
 class Request(Options):
     """A request for a response. Null always means the default."""
 
     model: NonEmpty
     input: Input
     background: bool | None = None
+    conversation: Conversation | None = None
     frequency_penalty: Penalty | None = None
     include: Annotated[ListOf[str], Field(max_length=MAX_INCLUDE)] | None = None
     instructions: str | None = None

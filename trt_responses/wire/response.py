@@ -81,6 +81,7 @@ class Response:
     incomplete_details: IncompleteDetails | None = None
     usage: Usage | None = None
     previous_response_id: str | None = None
+    conversation: Mapping[str, str] | None = None
 
     background: bool = False
     frequency_penalty: float = 0.0

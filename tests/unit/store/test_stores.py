@@ -24,7 +24,7 @@ from trt_responses.store.redis.store import FORMAT, FORMAT_KEY
 from trt_responses.wire.response import Response, ResponseFault
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator, Sequence
     from pathlib import Path
 
     from trt_responses.store.base import Store
@@ -70,7 +70,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(story)
 
 
-async def there(store: Store, names: str, owner: str = "ann") -> str:
+async def there(store: Store, names: Sequence[str], owner: str = "ann") -> str:
     return "".join([n for n in names if isinstance(await store.get(n, owner), Record)])
 
 
@@ -302,6 +302,97 @@ def test_frames_have_a_bound_of_their_own(history: History) -> None:
             await store.append_frames("x", frames(40, 10))  # its beginning has left
             assert await store.frames_after("x", "ann", -1) is None
             assert isinstance(await store.get("x", "ann"), Job)
+
+    run(story())
+
+
+# --- conversations ----------------------------------------------------------------------------
+
+
+def version(number: int, *texts: str, owner: str = "ann") -> Record:
+    held = record("conv_1", *map(block, texts), owner=owner, body=f"version {number}")
+    return replace(held, prior_count=len(texts), input_count=0, version=number)
+
+
+def test_a_conversation_changes_one_version_after_another(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            assert await store.change(version(2, "a")) is False, "there is no first"
+            assert await store.change(version(1)) is True
+            assert await store.get("conv_1", "ann") == version(1)
+            assert await store.change(replace(version(1), body=b"{}")) is False
+            assert await store.change(version(2, "a", "b")) is True
+            assert await store.change(version(2, "c")) is False, "somebody else was quicker"
+            assert await store.change(version(4, "c")) is False
+            assert await store.change(version(3, "b")) is True
+            assert await store.get("conv_1", "ann") == version(3, "b")
+            assert await store.get("conv_1", "bob") is None
+            assert await store.delete("conv_1", "ann") is True
+            assert await store.change(version(4, "c")) is False, "it is gone"
+            assert history.bytes(store) == (0, 0)
+
+    run(story())
+
+
+def test_a_conversation_and_its_response_change_at_once_or_not_at_all(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.change(version(1, "a"))
+            one, two = (record(name, *map(block, "ab")) for name in ("resp_1", "resp_2"))
+            assert await store.change(version(2, "a", "b"), one) is True
+            assert await store.change(version(2, "a", "x"), two) is False
+            assert await there(store, ["resp_1", "resp_2"]) == "resp_1"
+            assert await store.get("conv_1", "ann") == version(2, "a", "b")
+            await store.delete("conv_1", "ann")
+            assert await store.get("resp_1", "ann") == one, "the items of a response stay"
+
+    run(story())
+
+
+def test_a_background_response_changes_its_conversation_with_its_end(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.change(version(1))
+            for name in ("j", "k"):
+                await store.put_job(job(name))
+            done = record("j", block("a"))
+            assert await store.finish_job(done, frames(0, 5, ended=True), version(2, "a")) is True
+            assert await store.get("conv_1", "ann") == version(2, "a")
+            late = record("k", block("x"))
+            assert await store.finish_job(late, frames(0, 5), version(2, "x")) is False
+            assert isinstance(await store.get("k", "ann"), Job)
+            await store.delete("k", "ann")
+            assert await store.finish_job(late, None, version(3, "a", "x")) is False
+            assert await store.get("conv_1", "ann") == version(2, "a")
+
+    run(story())
+
+
+@SHARED
+def test_of_many_who_change_a_conversation_one_is_first(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as one, opened(history) as other:
+            await one.change(version(1))
+            texts = [f"{number}" for number in range(20)]
+            changed = await asyncio.gather(
+                *((one, other)[n % 2].change(version(2, text)) for n, text in enumerate(texts))
+            )
+            assert changed.count(True) == 1
+            kept = await other.get("conv_1", "ann")
+            assert kept == version(2, texts[changed.index(True)])
+
+    run(story())
+
+
+@BOUNDED
+def test_a_conversation_leaves_as_a_response_does(history: History) -> None:
+    async def story() -> None:
+        async with opened(history, replace(FREE, max_records=2)) as store:
+            await store.change(version(1, "a"))
+            for name in ("x", "y"):
+                await store.put(record(name, block(name)))
+            assert await store.get("conv_1", "ann") == Expired("conv_1")
+            assert await store.change(version(2, "b")) is False
 
     run(story())
 

@@ -181,14 +181,16 @@ class Background:
                     return
             await self._sleep(self._heartbeat_s)
 
-    async def _finish(self, record: Record, run: Run, last: Response) -> None:
-        if await self._kept[record.id].finish(self._store, record, last):
+    async def _finish(
+        self, record: Record, conversation: Record | None, run: Run, last: Response
+    ) -> None:
+        if await self._kept[record.id].finish(self._store, record, conversation, last):
             return
         if last.status == "cancelled":
             return  # nobody is there to be told otherwise
         raise ApiError(
-            "The response was deleted while it was made, or this server was cut off from its store "
-            "for so long that it counts as failed."
+            "The response was deleted while it was made, or its conversation was changed, or this "
+            "server was cut off from its store for so long that it counts as failed."
         )
 
 
@@ -219,8 +221,11 @@ class _Kept:
                 await store.append_frames(self.run.id, frames)
                 self._saved, self._unsaved = frames.first + frames.count, b""
 
-    async def finish(self, store: Store, record: Record, last: Response) -> bool:
-        """Keep the record, and the frames of its end before anybody is told of it."""
+    async def finish(
+        self, store: Store, record: Record, conversation: Record | None, last: Response
+    ) -> bool:
+        """Keep the record, what its conversation has become, and the frames of its end, before
+        anybody is told of it."""
         async with self._saving:
             frames = self._news()
             closing = ending(last, self.run.error)
@@ -229,7 +234,7 @@ class _Kept:
             told = [spelling.frame(event, number) for number, event in numbered]
             data = b"".join((frames.data, *told))
             whole = Frames(frames.first, frames.count + len(told), data, ended=True)
-            return await store.finish_job(record, whole)
+            return await store.finish_job(record, whole, conversation)
 
     def _news(self) -> Frames:
         self._unsaved += self._cursor.take()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import IN_PROGRESS_S, InvalidRequest
+from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound
 from trt_responses.frozen import dataclass
-from trt_responses.store.base import Block, Job, Record
+from trt_responses.store.base import Block, Expired, Job, Record
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Expired, Records
+    from trt_responses.response.accepted import Accepted
+    from trt_responses.store.base import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,18 @@ class Prior:
 
     blocks: tuple[Block, ...] = ()
     date: str | None = None
+    conversation: Record | None = None
 
 
-async def prior_of(previous_id: str | None, records: Records, owner: str) -> Prior:
+async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
+    if accepted.conversation is not None:
+        record = await conversation_of(accepted.conversation, records, owner)
+        return Prior(record.blocks, record.date or None, record)
+    previous_id = accepted.previous_response_id
     if previous_id is None:
         return Prior()
     match await records.get(previous_id, owner):
-        case Record() as record:
+        case Record(version=0) as record:
             return _continued(record)
         case Job(lost=False):
             raise InvalidRequest(
@@ -40,7 +46,20 @@ async def prior_of(previous_id: str | None, records: Records, owner: str) -> Pri
         case Job():
             raise _not_continuable(previous_id)
         case found:
-            raise _not_found(previous_id, found)
+            raise _not_found(previous_id, expired=isinstance(found, Expired))
+
+
+async def conversation_of(conversation_id: str, records: Records, owner: str) -> Record:
+    record = await records.get(conversation_id, owner)
+    if isinstance(record, Record) and record.version:
+        return record
+    expired = isinstance(record, Expired)
+    why = "has expired, for its age or for want of room" if expired else "not found"
+    raise NotFound(
+        f"Conversation with id '{conversation_id:.100}' {why}.",
+        param="conversation",
+        code="conversation_expired" if expired else "not_found",
+    )
 
 
 def _continued(record: Record) -> Prior:
@@ -57,8 +76,8 @@ def _not_continuable(response_id: str) -> InvalidRequest:
     )
 
 
-def _not_found(response_id: str, found: Expired | None) -> InvalidRequest:
-    if found is not None:
+def _not_found(response_id: str, *, expired: bool) -> InvalidRequest:
+    if expired:
         return InvalidRequest(
             f"Previous response with id '{response_id:.100}' has expired, for its age or for want "
             "of room: send the conversation's items instead.",

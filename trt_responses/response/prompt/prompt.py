@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from trt_responses.harmony.write.preface import Effort as HarmonyEffort
     from trt_responses.response.accepted import Accepted, Effort
     from trt_responses.response.parts import Parts
-    from trt_responses.store.base import Block, Records
+    from trt_responses.response.prompt.history import Prior
+    from trt_responses.store.base import Block, Record, Records
 
 EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
     None: "medium",
@@ -54,14 +55,35 @@ class Prompt:
     date: str
     truncated: tuple[str, ...] = ()
     """The ids of items that were left out, for want of room."""
+    conversation: Record | None = None
+    """The conversation that the response is a part of."""
 
 
 async def prompt_of(accepted: Accepted, parts: Parts, owner: str, records: Records) -> Prompt:
     """The prompt; what it continues or refers to is looked up in the records."""
     if accepted.prompt_ids is not None:
         return Prompt(array("i", accepted.prompt_ids), (), 0, parts.today())
+    prior = await prior_of(accepted, records, owner)
+    if not accepted.input and not prior.blocks:
+        raise InvalidRequest(
+            "'input' is empty: send a text, or at least one item.",
+            param="input",
+            code="invalid_value",
+        )
+    own, since = await blocks_of(accepted, prior, parts, owner, records)
+    blocks = (*prior.blocks, *own)
+    date = prior.date or since or parts.today()
+    ids, gone = await _joined(blocks, accepted, parts, date)
+    names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
+    return Prompt(ids, blocks, len(prior.blocks), date, names, prior.conversation)
+
+
+async def blocks_of(
+    accepted: Accepted, prior: Prior, parts: Parts, owner: str, records: Records
+) -> tuple[list[Block], str | None]:
+    """What the request itself brings, and the date of the conversation that it carries, if it
+    carries one."""
     context = parts.engine.limits().context_tokens
-    prior = await prior_of(accepted.previous_response_id, records, owner)
     turns = await parts.sealer.opened_turns(
         accepted.input,
         owner,
@@ -78,17 +100,7 @@ async def prompt_of(accepted: Accepted, parts: Parts, owner: str, records: Recor
         note_media=parts.note_media,
         places=accepted.places,
     )
-    if not accepted.input and not prior.blocks:
-        raise InvalidRequest(
-            "'input' is empty: send a text, or at least one item.",
-            param="input",
-            code="invalid_value",
-        )
-    blocks = (*prior.blocks, *await items.blocks(rendered, turns, parts.renderer.pause))
-    date = prior.date or turns.date or parts.today()
-    ids, gone = await _joined(blocks, accepted, parts, date)
-    names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
-    return Prompt(ids, blocks, len(prior.blocks), date, names)
+    return await items.blocks(rendered, turns, parts.renderer.pause), turns.date
 
 
 async def _joined(

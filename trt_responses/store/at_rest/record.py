@@ -44,10 +44,18 @@ class Row:
     continuable: bool
     date: str
     created_at: int
+    version: int = 0
 
     def seal(self, digests: Iterable[bytes]) -> bytes:
         """Of everything in it, and of its blocks in their order."""
-        counts = (self.prior_count, self.input_count, int(self.continuable), self.created_at)
+        counts: tuple[int, ...] = (
+            self.prior_count,
+            self.input_count,
+            int(self.continuable),
+            self.created_at,
+        )
+        if self.version:
+            counts += (self.version,)
         head = repr((self.id, self.owner, self.date, *counts, len(self.body)))
         sealed = hashlib.blake2b(head.encode("utf-8", "surrogatepass"), digest_size=SEAL_BYTES)
         sealed.update(self.body)
@@ -92,6 +100,7 @@ async def at_rest(record: Record, spell: Spell) -> AtRest:
         record.continuable,
         record.date,
         record.created_at,
+        record.version,
     )
     blocks = (*record.blocks, asked)
     packed = await all_packed(blocks, has_none, spell, named=lambda digest: True)
@@ -113,6 +122,7 @@ def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
         row.continuable,
         row.date,
         row.created_at,
+        row.version,
     )
 
 

@@ -54,6 +54,7 @@ class _Kept(NamedTuple):
     continuable: bool
     date: str
     created_at: int
+    version: int
 
 
 class _Apart(NamedTuple):
@@ -141,6 +142,7 @@ class MemoryStore:
             continuable=kept.continuable,
             date=kept.date,
             created_at=kept.created_at,
+            version=kept.version,
         )
 
     async def _read(self, digests: Sequence[bytes]) -> list[Block]:
@@ -161,6 +163,22 @@ class MemoryStore:
         self._frames.drop(response_id)
         return True
 
+    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+        changed = await self._apart(conversation)
+        parts = await self._apart(response) if response is not None else None
+        if not self._follows(conversation):
+            return False
+        if response is not None and parts is not None:
+            self._keep(response, parts)
+        self._keep(conversation, changed)
+        return True
+
+    def _follows(self, conversation: Record) -> bool:
+        """Whether it is the next version of what is there."""
+        kept = self._records.get(conversation.id)
+        mine = kept is not None and kept.owner == conversation.owner
+        return conversation.version == (kept.version if kept and mine else 0) + 1
+
     async def _apart(self, record: Record) -> _Apart:
         body, asked = apart(record.body)
         body = await gently(leave_out, body, own_items(record.blocks, record.own_from))
@@ -180,6 +198,7 @@ class MemoryStore:
             record.continuable,
             intern(record.date),
             record.created_at,
+            record.version,
         )
         self._by_age.append(record.id)
         self._expired.pop(record.id, None)
@@ -259,12 +278,19 @@ class MemoryStore:
     async def cancel_job(self, job_id: str, owner: str) -> bool:
         return self._jobs.cancel(job_id, owner)
 
-    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
+    async def finish_job(
+        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+    ) -> bool:
         parts = await self._apart(record)
+        changed = await self._apart(conversation) if conversation is not None else None
         data = await gently(squeeze, frames.data) if frames else b""
+        if conversation is not None and not self._follows(conversation):
+            return False
         if not self._jobs.finish(record.id):
             return False
         self._keep(record, parts)
+        if conversation is not None and changed is not None:
+            self._keep(conversation, changed)
         if frames is not None:
             self._frames.append(record.id, replace(frames, data=data))
         return True

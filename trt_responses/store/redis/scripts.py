@@ -54,38 +54,60 @@ end
 PUT = (
     _COMMON
     + """
--- ARGV: id, from a job, ttl, seal, first, count and piece of frames, number of blocks,
---       digests, each block's data ('' when it is thought to be here), then fields and values
-local id, from_job, ttl, seal = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local first, count, piece, n = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
-if from_job == '1' and redis.call('HGET', 'trt:r:' .. id, 'seal') ~= seal then
-  local till = redis.call('HGET', 'trt:j:' .. id, 'until')
-  if not till or tonumber(till) <= now() then return 'gone' end
+-- ARGV: from a job, ttl, first, count and piece of frames, then each record: id, seal, version,
+--       number of blocks, number of fields' parts, digests, each block's data ('' when it is
+--       thought to be here), then fields and values. The job's record is the first.
+local from_job, ttl = ARGV[1], tonumber(ARGV[2])
+local first, count, piece = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local records, missing, blocks, at = {}, {}, 0, 6
+while ARGV[at] do
+  local n, parts = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  local record = {id = ARGV[at], seal = ARGV[at + 1], version = tonumber(ARGV[at + 2]), n = n}
+  record.digests, record.data, record.fields = at + 4, at + 4 + n, at + 5 + 2 * n
+  record.last = record.fields + parts - 1
+  for i = 1, n do
+    local known = ARGV[record.data + i] ~= ''
+    if not known and redis.call('EXISTS', 'trt:b:' .. ARGV[record.digests + i]) == 0 then
+      missing[#missing + 1] = blocks + i - 1
+    end
+  end
+  blocks = blocks + n
+  records[#records + 1] = record
+  at = record.last + 1
 end
-local missing = {}
-for i = 1, n do
-  if ARGV[8 + n + i] == '' and redis.call('EXISTS', 'trt:b:' .. ARGV[8 + i]) == 0 then
-    missing[#missing + 1] = i - 1
+for i, record in ipairs(records) do
+  local here = redis.call('HMGET', 'trt:r:' .. record.id, 'seal', 'version')
+  if here[1] ~= record.seal then  -- else it was kept before, and nobody heard so
+    if record.version > 0 and record.version ~= tonumber(here[2] or 0) + 1 then return 'gone' end
+    if from_job == '1' and i == 1 then
+      local till = redis.call('HGET', 'trt:j:' .. record.id, 'until')
+      if not till or tonumber(till) <= now() then return 'gone' end
+    end
   end
 end
 if #missing > 0 then return missing end
-for i = 1, n do
-  local key, data = 'trt:b:' .. ARGV[8 + i], ARGV[8 + n + i]
-  local fresh = redis.call('EXISTS', key) == 0
-  if fresh then redis.call('HSET', key, 'd', data) end
-  redis.call('HINCRBY', key, 'n', 1)
-  if fresh then
-    if ttl > 0 then redis.call('PEXPIRE', key, ttl) end
-  else lasting(key, ttl) end
+for _, record in ipairs(records) do
+  for i = 1, record.n do
+    local key, data = 'trt:b:' .. ARGV[record.digests + i], ARGV[record.data + i]
+    local fresh = redis.call('EXISTS', key) == 0
+    if fresh then redis.call('HSET', key, 'd', data) end
+    redis.call('HINCRBY', key, 'n', 1)
+    if fresh then
+      if ttl > 0 then redis.call('PEXPIRE', key, ttl) end
+    else lasting(key, ttl) end
+  end
 end
-drop(id)
-redis.call('DEL', 'trt:j:' .. id)
-redis.call('HSET', 'trt:r:' .. id, unpack(ARGV, 9 + 2 * n))
-if ttl > 0 then
-  redis.call('PEXPIRE', 'trt:r:' .. id, ttl)
-  redis.call('SET', 'trt:x:' .. id, redis.call('HGET', 'trt:r:' .. id, 'owner'), 'PX', 2 * ttl)
+for _, record in ipairs(records) do
+  local id = record.id
+  drop(id)
+  redis.call('DEL', 'trt:j:' .. id)
+  redis.call('HSET', 'trt:r:' .. id, unpack(ARGV, record.fields, record.last))
+  if ttl > 0 then
+    redis.call('PEXPIRE', 'trt:r:' .. id, ttl)
+    redis.call('SET', 'trt:x:' .. id, redis.call('HGET', 'trt:r:' .. id, 'owner'), 'PX', 2 * ttl)
+  end
 end
-if count > 0 then append(id, first, count, piece, ttl) end
+if count > 0 then append(records[1].id, first, count, piece, ttl) end
 return 'kept'
 """
 )

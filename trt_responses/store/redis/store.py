@@ -12,6 +12,7 @@ import asyncio
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -32,7 +33,7 @@ from trt_responses.store.limits import MIB, Bounds
 from trt_responses.store.redis import scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from trt_responses.store.at_rest.record import AtRest
     from trt_responses.store.base import Block, Found, Record, Spell, Standing
@@ -141,7 +142,12 @@ class RedisStore:
     # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
-        await self._put(await at_rest(record, self._spell), None, from_job=False)
+        await self._put((await at_rest(record, self._spell),), None, from_job=False)
+
+    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+        records = (response, conversation) if response else (conversation,)
+        rests = [await at_rest(record, self._spell) for record in records]
+        return await self._put(rests, None, from_job=False)
 
     async def get(self, response_id: str, owner: str) -> Found:
         kind, found = await self._do(scripts.FIND, response_id)
@@ -157,40 +163,26 @@ class RedisStore:
     async def delete(self, response_id: str, owner: str) -> bool:
         return bool(await self._do(scripts.DELETE, response_id, owner))
 
-    async def _put(self, rest: AtRest, frames: Frames | None, *, from_job: bool) -> bool:
+    async def _put(self, rests: Sequence[AtRest], frames: Frames | None, *, from_job: bool) -> bool:
         """Send what the server is thought not to have; then, if need be, what it has not."""
-        data = [packed.data for packed in rest.packed]
+        places = [(rest, place) for rest in rests for place in range(len(rest.packed))]
+        data = [rest.packed[place].data for rest, place in places]
+        said = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
         while True:
-            told = await self._do(scripts.PUT, *self._arguments(rest, data, frames, from_job))
+            left = iter(data)
+            records = [part for rest in rests for part in _arguments(rest, left)]
+            told = await self._do(scripts.PUT, int(from_job), self._ttl_ms, *said, *records)
             if not isinstance(told, list):
                 break
-            for place in told:
-                data[place] = rest.data(place)
+            for number in told:
+                rest, place = places[number]
+                data[number] = rest.data(place)
         if told != b"kept":
             return False
-        named = zip(rest.digests, rest.blocks, strict=True)
-        self._cache.keep((digest, replace(block, digest=digest)) for digest, block in named)
+        for rest in rests:
+            named = zip(rest.digests, rest.blocks, strict=True)
+            self._cache.keep((digest, replace(block, digest=digest)) for digest, block in named)
         return True
-
-    def _arguments(
-        self, rest: AtRest, data: list[bytes], frames: Frames | None, from_job: bool
-    ) -> list[bytes | str | int]:
-        row = rest.row
-        said = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
-        head = (row.id, int(from_job), self._ttl_ms, rest.seal, *said, len(data))
-        fields: dict[str, bytes | str | int] = {
-            "owner": row.owner,
-            "body": row.body,
-            "blocks": b"".join(rest.digests),
-            "prior": row.prior_count,
-            "input": row.input_count,
-            "continuable": int(row.continuable),
-            "date": row.date,
-            "created": row.created_at,
-            "seal": rest.seal,
-        }
-        pairs = [part for pair in fields.items() for part in pair]
-        return [*head, *rest.digests, *data, *pairs]
 
     async def _loaded(self, response_id: str, fields: dict[bytes, bytes]) -> Found:
         joined_digests = fields[b"blocks"]
@@ -211,6 +203,7 @@ class RedisStore:
             fields[b"continuable"] == b"1",
             fields[b"date"].decode(),
             int(fields[b"created"]),
+            int(fields.get(b"version", 0)),
         )
         seal = fields[b"seal"]
         if len(row.body) > SLOW_BYTES:
@@ -249,9 +242,13 @@ class RedisStore:
     async def cancel_job(self, job_id: str, owner: str) -> bool:
         return bool(await self._do(scripts.CANCEL, job_id, owner))
 
-    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
+    async def finish_job(
+        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+    ) -> bool:
         squeezed = await _squeezed(frames) if frames else None
-        return await self._put(await at_rest(record, self._spell), squeezed, from_job=True)
+        records = (record, conversation) if conversation else (record,)
+        rests = [await at_rest(each, self._spell) for each in records]
+        return await self._put(rests, squeezed, from_job=True)
 
     @property
     def _lease_ms(self) -> int:
@@ -268,6 +265,26 @@ class RedisStore:
         if not pieces:
             return None
         return joined([await _stretched(piece) for piece in pieces], after)
+
+
+def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
+    """A record as the script takes it; its blocks' data are the next ones."""
+    row, digests = rest.row, rest.digests
+    fields: dict[str, bytes | str | int] = {
+        "owner": row.owner,
+        "body": row.body,
+        "blocks": b"".join(digests),
+        "prior": row.prior_count,
+        "input": row.input_count,
+        "continuable": int(row.continuable),
+        "date": row.date,
+        "created": row.created_at,
+        "seal": rest.seal,
+        "version": row.version,
+    }
+    pairs = [part for pair in fields.items() for part in pair]
+    head = (row.id, rest.seal, row.version, len(digests), len(pairs))
+    return [*head, *digests, *islice(data, len(digests)), *pairs]
 
 
 def _job(job_id: str, found: list[bytes], owner: str) -> Job | None:

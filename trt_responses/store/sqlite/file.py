@@ -82,6 +82,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "UPDATE totals SET records = 0, bytes = 0, frame_bytes = 0",
     ),
     (),  # blocks may be without their text, which older servers cannot read; ours read both
+    ("ALTER TABLE records ADD COLUMN version INTEGER NOT NULL DEFAULT 0",),
 )
 VERSION = len(MIGRATIONS)
 

@@ -39,11 +39,11 @@ def put(db: sqlite3.Connection, rest: AtRest, used_at: int) -> list[int]:
     row = rest.row
     db.execute(
         "INSERT INTO records (id, owner, body, blocks, prior_count, input_count, continuable, "
-        "date, created_at, used_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "date, created_at, used_at, seal, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(row.id, row.owner, row.body, array("q", numbers).tobytes()),
             *(row.prior_count, row.input_count, row.continuable, row.date),
-            *(row.created_at, used_at, rest.seal),
+            *(row.created_at, used_at, rest.seal, row.version),
         ),
     )
     _count(db, 1, len(row.body))
@@ -157,12 +157,20 @@ def owner_of(db: sqlite3.Connection, response_id: str) -> str | None:
     return None if found is None else str(found[0])
 
 
+def follows(db: sqlite3.Connection, row: Row) -> bool:
+    """Whether a conversation is the next version of what is there."""
+    found = db.execute(
+        "SELECT version FROM records WHERE id = ? AND owner = ?", (row.id, row.owner)
+    ).fetchone()
+    return row.version == (found[0] if found else 0) + 1
+
+
 def load(
     db: sqlite3.Connection, response_id: str, cache: BlockCache[int], spell: Spell
 ) -> Record | None:
     found = db.execute(
-        "SELECT id, owner, body, prior_count, input_count, continuable, date, created_at, blocks, "
-        "seal FROM records WHERE id = ?",
+        "SELECT id, owner, body, prior_count, input_count, continuable, date, created_at, version, "
+        "blocks, seal FROM records WHERE id = ?",
         (response_id,),
     ).fetchone()
     if found is None:

@@ -30,7 +30,7 @@ from trt_responses.store.sqlite.reserve import Reserve
 from trt_responses.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from typing import TypeVar
 
@@ -159,6 +159,14 @@ class SqliteStore:
         numbers = await self._write(lambda db: self._put(db, rest))
         self._remember(rest, numbers)
 
+    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+        changed = await at_rest(conversation, self._spell)
+        rests = (await at_rest(response, self._spell), changed) if response else (changed,)
+        numbers = await self._write(
+            lambda db: self._put_all(db, rests) if rows.follows(db, changed.row) else None
+        )
+        return self._remember_all(rests, numbers)
+
     async def get(self, response_id: str, owner: str) -> Found:
         found = await self._read(lambda db: self._find(db, response_id, owner))
         if found is not None and not isinstance(found, (Expired, Job)):
@@ -179,6 +187,15 @@ class SqliteStore:
         numbers = rows.put(db, rest, time.time_ns())
         rows.evict(db, self._bounds, self._clock_s())
         return numbers
+
+    def _put_all(self, db: sqlite3.Connection, rests: Sequence[AtRest]) -> list[list[int]]:
+        return [self._put(db, rest) for rest in rests]
+
+    def _remember_all(self, rests: Sequence[AtRest], numbers: list[list[int]] | None) -> bool:
+        """Whether they were kept."""
+        for rest, each in zip(rests, numbers or (), strict=False):
+            self._remember(rest, each)
+        return numbers is not None
 
     def _remember(self, rest: AtRest, numbers: list[int]) -> None:
         named = zip(rest.digests, rest.blocks, strict=True)
@@ -220,26 +237,30 @@ class SqliteStore:
     async def cancel_job(self, job_id: str, owner: str) -> bool:
         return await self._write(lambda db: jobs.cancel(db, job_id, owner, self._clock_s()))
 
-    async def finish_job(self, record: Record, frames: Frames | None = None) -> bool:
+    async def finish_job(
+        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+    ) -> bool:
         rest = await at_rest(record, self._spell)
+        rests = (rest, await at_rest(conversation, self._spell)) if conversation else (rest,)
         squeezed = await _squeezed(frames) if frames else None
-        numbers = await self._write(lambda db: self._finish(db, rest, squeezed))
-        if numbers is None:
-            return False
-        self._remember(rest, numbers)
-        return True
+        numbers = await self._write(lambda db: self._finish(db, rests, squeezed))
+        return self._remember_all(rests, numbers)
 
     def _until(self) -> float:
         return self._clock_s() + self.lease_s
 
     def _finish(
-        self, db: sqlite3.Connection, rest: AtRest, squeezed: Frames | None
-    ) -> list[int] | None:
-        if not jobs.take(db, rest.row.id, self._clock_s()):
+        self, db: sqlite3.Connection, rests: Sequence[AtRest], squeezed: Frames | None
+    ) -> list[list[int]] | None:
+        """The job's record first, then the conversation's, if there is one."""
+        job_id = rests[0].row.id
+        if not all(rows.follows(db, rest.row) for rest in rests[1:]):
             return None
-        numbers = self._put(db, rest)
+        if not jobs.take(db, job_id, self._clock_s()):
+            return None
+        numbers = self._put_all(db, rests)
         if squeezed is not None:
-            jobs.append(db, rest.row.id, squeezed, self._bounds.max_frame_bytes)
+            jobs.append(db, job_id, squeezed, self._bounds.max_frame_bytes)
         return numbers
 
     # --- frames -------------------------------------------------------------------------------
