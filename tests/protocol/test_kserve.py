@@ -342,6 +342,7 @@ def test_readiness_is_the_servers() -> None:
                 }
             ]
             assert (await post(s, "/v2/repository/index", {"ready": True})).json() == []
+            assert (await post(s, "/v2/repository/index", b"[1")).status == 400
             assert (await post(s, GENERATE, {"text_input": "Hello"})).status == 503
 
     asyncio.run(scenario())

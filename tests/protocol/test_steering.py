@@ -177,8 +177,13 @@ def test_a_departure_is_an_error_and_the_record_says_failed() -> None:
     async def story(s: Served) -> None:
         plain = await s.client.create(text=FORMAT)
         assert plain.status == 500
-        assert "departed" in plain.error["message"]
+        assert plain.error["code"] == "output_departs_from_format"
+        assert plain.error["param"] == "$.ok"
+        assert "departed from the format of the answer at '$.ok': '5' may" in plain.error["message"]
         flowing = await s.client.create(text=FORMAT, stream=True)
+        told = flowing.events[-2]
+        assert (told["code"], told["param"]) == (plain.error["code"], plain.error["param"])
+        assert told["message"] == plain.error["message"]
         assert [event["type"] for event in flowing.events[-2:]] == ["error", "response.failed"]
         last = flowing.events[-1]["response"]
         assert last["output"][-1]["content"][0]["text"] == '{"ok":'

@@ -10,11 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 from trt_responses.schema.judge import Unreadable, read
-from trt_responses.schema.refusals import Departure
+from trt_responses.schema.refusals import Departure, place_of
 
 if TYPE_CHECKING:
     from trt_responses.schema.judge import Judge
     from trt_responses.schema.matching import Matcher
+    from trt_responses.schema.refusals import Path
 
 _HEX = rb"[0-9A-Fa-f]"
 _HIGH = rb"\\u[dD][89abAB]" + _HEX * 2
@@ -27,6 +28,7 @@ _ESCAPE = re.compile(
 )
 """A whole escape, or one that the text's end cuts in two; and DEL, which may stand as it is."""
 _SHORT = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+_MARK = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]', re.DOTALL)
 _DECODE = codecs.getincrementaldecoder("utf-8")
 
 
@@ -76,6 +78,11 @@ class Follower:
     def size(self) -> int:
         return len(self.text)
 
+    @property
+    def place(self) -> str | None:
+        """Where in the value that is written the text ends; None if it is no JSON."""
+        return None if self._judge is None else place_of(path_of(bytes(self.text)))
+
     def departure(self) -> Departure | None:
         """What of the whole text its schema forbids. May take a while for a long one."""
         if self._judge is None:
@@ -84,6 +91,24 @@ class Follower:
             return self._judge.departure(read(self.text.decode("utf-8", "replace")))
         except Unreadable as fault:
             return Departure((), str(fault))
+
+
+def path_of(text: bytes) -> Path:
+    """The names and numbers of the values that are open at the end of a JSON text."""
+    path: list[str | int | None] = []  # None: a member without a name yet
+    for mark in _MARK.findall(text):
+        match mark:
+            case b"{":
+                path.append(None)
+            case b"[":
+                path.append(0)
+            case b"}" | b"]":
+                path = path[:-1]
+            case b"," if path:
+                path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+            case _ if path and path[-1] is None and mark.endswith(b'"', 1):
+                path[-1] = mark[1:-1].decode("utf-8", "replace")
+    return tuple(step for step in path if step is not None)
 
 
 def canonical_escapes(text: bytes) -> tuple[bytes, bytes]:

@@ -28,6 +28,13 @@ def refused(place: str, what: str, keyword: str | None = None) -> InvalidSchema:
     return InvalidSchema(f"Invalid schema: '{param}' {what}.", param=param)
 
 
+def place_of(path: Path) -> str:
+    """`$.items[2].price`."""
+    return "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{shown(step)}" for step in path
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Departure:
     """A value that a schema forbids: where it stands, and why, as the end of a sentence."""
@@ -37,9 +44,7 @@ class Departure:
 
     @property
     def place(self) -> str:
-        return "$" + "".join(
-            f"[{step}]" if isinstance(step, int) else f".{shown(step)}" for step in self.path
-        )
+        return place_of(self.path)
 
     def __str__(self) -> str:
         return f"at '{self.place}': {self.why}"

@@ -48,6 +48,8 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
     """The whole body of JSON, or a refusal as soon as it is known to be too large."""
     body = await read_bytes(request, limits)
     await check_values(body, limits)
+    if len(body) > COUNTED_AT_ONCE:
+        await asyncio.sleep(0)  # before it is parsed
     return body
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.schemas import form, verdict
-from trt_responses.schema.follow import canonical_escapes
+from trt_responses.schema.follow import canonical_escapes, path_of
 
 ESCAPES = r'{"a":"\u00e9\/\"\\\n\u000A\ud83d\ude00\u0022\u005c\u007F\\u00e9"}'
 
@@ -49,6 +49,23 @@ def test_bytes_that_are_no_text_are_judged_as_the_client_reads_them() -> None:
     assert all(follower.feed(piece) for piece in (b'"', b"\xe8\xa3", b"c", b"\xff", b'"'))
     assert follower.whole
     assert follower.departure() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("", ()),
+        ("{", ()),
+        ('{"a', ()),
+        ('{"a"', ("a",)),
+        ('{"a":[1,{"b]{\\"":"x, {', ("a", 1, 'b]{\\"')),
+        ('{"a":{"b":1},"c":[[],[2', ("c", 1, 0)),
+        ('{"a":{"b":1},', ()),
+        ("[1,2]", ()),
+    ],
+)
+def test_the_place_where_a_text_ends_is_known(text: str, path: tuple[str | int, ...]) -> None:
+    assert path_of(text.encode()) == path
 
 
 def test_what_departs_is_not_taken() -> None:

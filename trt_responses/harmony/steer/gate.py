@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from trt_responses.schema.refusals import Departed
+from trt_responses.schema.refusals import Departed, shown
 from trt_responses.tokens.control import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ class Follower(Protocol):
         """Bytes of the text."""
         ...
 
+    @property
+    def place(self) -> str | None:
+        """Where in the value that is written the text ends; None if it is no value."""
+        ...
+
     def departure(self) -> Departure | None:
         """What of a whole text is not allowed. May take a while."""
         ...
@@ -48,6 +53,7 @@ class Words:
     """One of some words, followed byte by byte."""
 
     size = 0
+    place = None
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [word.encode() for word in words]
@@ -140,8 +146,7 @@ class GuidedGate(Gate):
                 self.ended_by = token_id if ends else None
                 self.discarded += token_ids[place + ends :]
                 # A guide that is over and does not end: its text is whole without the rest.
-                how = "ended before it fulfilled" if ends else "departed from"
-                return (*token_ids[:place], *self._end(how))
+                return (*token_ids[:place], *self._end(None if ends else token_id))
         return token_ids
 
     def finish(self, finish: Finish) -> Sequence[int]:
@@ -149,17 +154,18 @@ class GuidedGate(Gate):
             return ()
         if finish == "length" and not self._follower.whole:
             return ()
-        return self._end("ended before it fulfilled")
+        return self._end()
 
     def _follows(self, token_id: int) -> bool:
         if not 0 <= token_id < FIRST_CONTROL_ID:
             return False
         return self._follower.feed(self._token_bytes[token_id])
 
-    def _end(self, how: str) -> Sequence[int]:
+    def _end(self, odd: int | None = None) -> Sequence[int]:
+        """`odd` is the id that may not follow, if that ended it."""
         self.over = True
         if not self._follower.whole:
-            self.fault = Departed(f"The model's output {how} {self._what}.")
+            self.fault = self._cut_short(odd)
             return ()
         if self._follower.size > AT_ONCE_BYTES:
             self.unjudged = True
@@ -173,3 +179,19 @@ class GuidedGate(Gate):
         message = f"The model's output departed from {self._what} {departure}."
         self.fault = Departed(message, param=departure.place)
         return ()
+
+    def _cut_short(self, odd: int | None) -> Departed:
+        place = self._follower.place
+        at = "" if place is None else f" at '{place}'"
+        if odd is None:
+            return Departed(
+                f"The model's output ended before it fulfilled {self._what}{at}.", param=place
+            )
+        control = not 0 <= odd < FIRST_CONTROL_ID
+        piece = (
+            "a control token"
+            if control
+            else repr(self._token_bytes[odd].decode("utf-8", "replace"))
+        )
+        why = f"{at}: {shown(piece)} may not stand there" if at else ""
+        return Departed(f"The model's output departed from {self._what}{why}.", param=place)

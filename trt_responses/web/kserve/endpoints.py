@@ -30,6 +30,7 @@ from trt_responses.web.kserve.log_settings import log_settings, set_log
 from trt_responses.web.stream.sse import Stream, watched
 from trt_responses.wire import kserve as k
 from trt_responses.wire.chat_output import text_of
+from trt_responses.wire.parse import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -150,7 +151,7 @@ class KServe:
         return Response(status_code=200 if good else 400, headers=self._headers(request))
 
     async def _index(self, request: Request, _: re.Match[str]) -> ASGIApp:
-        sent = orjson.loads(await read_body(request, self._limits) or b"{}")
+        sent = json_of(await read_body(request, self._limits) or b"{}")
         report = self._health()
         if isinstance(sent, dict) and sent.get("ready") and not report.ready:
             return self._json(request, [])
