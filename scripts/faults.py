@@ -1,7 +1,10 @@
-"""Play hostile bodies against the served app, and print what each of them costs everyone else.
+"""Play hostile bodies against the served app; print what each costs everyone else, and fail for one
+that costs too much.
 
 For each body: the answer, the longest time that it held the event loop, the CPU time and the memory
 that it took beside itself. Each is played in a process of its own, which is ended after a while.
+Times are of the processor, divided by how much longer a fixed piece of work takes at the moment
+than on a quiet machine: busy neighbours fail no body.
 """
 
 from __future__ import annotations
@@ -19,15 +22,22 @@ from typing import TYPE_CHECKING
 
 from tests.support import served
 from tests.support.bodies import reported, stretched
-from tests.support.hold import watched
+from tests.support.hold import slowness, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tests.support.bodies import Body
 
-    Row = tuple[str, float, float, float]
+    Row = tuple[int, str, float, float, float]
 
+MOST_MS = 50.0
+"""Of the event loop, for any body."""
+MOST_REFUSED_MS = 20.0
+"""Of the event loop, for a body that is refused."""
+MOST_REFUSED_MIB = 64.0
+TRIES = 3
+"""The least hold of so many counts: what else runs on the machine lengthens one."""
 PIECE = 64 * 1024
 MEMORY_BYTES = 8 << 30
 AT_MOST_S = 60.0
@@ -42,30 +52,52 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0, help="begin no body after so long")
     chosen = parser.parse_args()
     served.vocabulary()
-    asyncio.run(_played(b'{"model":"demo","input":"Hello"}'))  # what is made once is made
+    hello = b'{"model":"demo","input":"Hello"}'
+    asyncio.run(_played("/v1/responses", hello))  # what is made once is made
     print(f"{'hold ms':>8} {'CPU ms':>8} {'MiB':>6}  answer")
     ended = time.monotonic() + chosen.seconds
-    show(reported(), chosen.only, sys.maxsize, ended)
+    faults = show(reported(), chosen.only, sys.maxsize, ended)
     print()
-    show(stretched(), chosen.only, sys.maxsize if chosen.all else WORST, ended)
+    faults += show(stretched(), chosen.only, sys.maxsize if chosen.all else WORST, ended)
+    if faults:
+        raise SystemExit("\n".join(["Too much:", *faults]))
 
 
-def show(bodies: Iterable[Body], only: str, most: int, ended: float) -> None:
+def show(bodies: Iterable[Body], only: str, most: int, ended: float) -> list[str]:
+    """Prints the worst, and returns those that cost too much."""
     rows = [
         (body.name, *in_a_process(body))
         for body in bodies
         if only in body.name and time.monotonic() < ended
     ]
-    for name, answer, hold, spent, memory in sorted(rows, key=lambda row: -row[2])[:most]:
+    rows.sort(key=lambda row: -row[3])
+    for name, _, answer, hold, spent, memory in rows[:most]:
         print(f"{hold:8.1f} {spent:8.1f} {memory:6.0f}  {answer:<24} {name}", flush=True)
     print(f"{len(rows)} bodies")
+    return [
+        f"{name}: {hold:.1f} ms, {memory:.0f} MiB"
+        for name, status, _, hold, _, memory in rows
+        if too_much(status, hold, memory)
+    ]
+
+
+def too_much(status: int, hold_ms: float, memory_mib: float) -> bool:
+    if status == 200:
+        return hold_ms > MOST_MS
+    return hold_ms > MOST_REFUSED_MS or memory_mib > MOST_REFUSED_MIB
 
 
 def in_a_process(body: Body) -> Row:
     """Made in one process and played in another, whose memory it has not stretched."""
     with tempfile.NamedTemporaryFile() as file:
         _told(_make, body, file.name)
-        return _told(_play, file.name) or ("died, or took too long", math.inf, math.inf, math.inf)
+        lost = (0, "died, or took too long", math.inf, math.inf, math.inf)
+        best = lost
+        for _ in range(TRIES):
+            best = min(best, _told(_play, file.name, body.path) or lost, key=lambda row: row[2])
+            if not too_much(best[0], best[2], best[4]):
+                break
+        return best
 
 
 def _told(work: Callable[..., Row | None], *args: object) -> Row | None:
@@ -88,20 +120,23 @@ def _make(body: Body, path: str) -> None:
     Path(path).write_bytes(body.make())
 
 
-def _play(path: str) -> Row:
+def _play(file: str, url: str) -> Row:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    return asyncio.run(_played(Path(path).read_bytes()))
+    return asyncio.run(_played(url, Path(file).read_bytes()))
 
 
-async def _played(data: bytes) -> Row:
+async def _played(url: str, data: bytes) -> Row:
     async with served.served() as s:
         parts = [data[n : n + PIECE] for n in range(0, len(data), PIECE)]
         before = peak_mib(reset=True)
         async with watched() as hold:
-            call = await s.client.send("POST", "/v1/responses", parts)
+            call = await s.client.send("POST", url, parts)
         memory = peak_mib() - before
-        answer = str(call.status) + ("" if call.status == 200 else f" {call.error['code']}")
-        return answer, hold.longest_s * 1e3, hold.spent_s * 1e3, memory
+        scale = 1e3 / slowness()
+        answer = str(call.status)
+        if call.status != 200 and isinstance(error := call.json()["error"], dict):
+            answer += f" {error['code']}"
+        return call.status, answer, hold.longest_s * scale, hold.spent_s * scale, memory
 
 
 def peak_mib(*, reset: bool = False) -> float:

@@ -103,6 +103,39 @@ INPUTS: tuple[str | list[Json], ...] = (
 )
 """An input of each kind."""
 
+CHAT: Json = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
+CHAT_TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
+CHAT_CUSTOM = {"type": "custom", "custom": {"name": "c", "format": {"type": "text"}}}
+CHAT_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CHAT_ALLOWED = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]}
+CHATS: tuple[Json, ...] = (
+    {"tools": [CHAT_TOOL]},
+    {"tools": [CHAT_CUSTOM]},
+    {
+        "tools": [CHAT_TOOL],
+        "tool_choice": {"type": "allowed_tools", "allowed_tools": CHAT_ALLOWED},
+    },
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+    {"stop": ["x"]},
+    {"metadata": {"key": "value"}},
+    {"chat_template_kwargs": {"reasoning_effort": "low"}},
+    {"messages": [{"role": "developer", "content": [{"type": "text", "text": "x"}]}]},
+    {"messages": [{"role": "user", "content": "x", "name": "n"}]},
+    {
+        "messages": [
+            {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]},
+            {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "x"}]},
+        ]
+    },
+    {"messages": [{"role": "assistant", "reasoning_content": "x", "content": "x"}]},
+)
+"""Fields and messages of a chat completion."""
+
+GENERATE: Json = {"text_input": "Hello", "parameters": {"max_tokens": 5, "stop_words": ["x"]}}
+INFER: Json = {
+    "inputs": [{"name": "text_input", "shape": [1, 1], "datatype": "BYTES", "data": ["Hello"]}]
+}
+
 SCRIPTS = {
     "spaces": " ",
     "prose": "Lorem ipsum, dolor sit amet. ",
@@ -119,6 +152,7 @@ class Body(NamedTuple):
     name: str
     make: Callable[[], bytes]
     """Made when it is played: all of them together would not fit into memory."""
+    path: str = "/v1/responses"
 
 
 def reported() -> Iterator[Body]:
@@ -143,15 +177,14 @@ def reported() -> Iterator[Body]:
 
 def stretched() -> Iterator[Body]:
     """Each example at its bounds, once for each of its places."""
-    examples = [
-        *((f"{next(iter(option))}", option) for option in OPTIONS),
-        *((_kind(given), {"input": given}) for given in INPUTS),
-    ]
-    for name, example in examples:
-        for path, value in _places(example):
-            for how, change in _changes(value, path):
-                place = ".".join("[]" if isinstance(step, int) else step for step in path)
-                yield Body(f"{name} {place}: {how}", _maker(example, path, change))
+    for option in OPTIONS:
+        yield from _each_place(next(iter(option)), option, BASE)
+    for given in INPUTS:
+        yield from _each_place(_kind(given), {"input": given}, BASE)
+    for chat in CHATS:
+        yield from _each_place("chat", chat, CHAT, "/v1/chat/completions")
+    yield from _each_place("generate", GENERATE, {}, "/v2/models/demo/generate")
+    yield from _each_place("infer", INFER, {}, "/v2/models/demo/infer")
     for name, data in ODD.items():
         yield Body(name, partial(bytes, data))
     yield Body("unknown keys", lambda: _joined(**{f"k{n}": 1 for n in range(VALUES - MARGIN)}))
@@ -164,6 +197,13 @@ def stretched() -> Iterator[Body]:
     wide = {"type": "object", "properties": {f"p{n}": {} for n in range(30)}}
     tools = [FUNCTION | {"name": f"f{n}", "parameters": wide} for n in range(1024)]
     yield Body("tools: 1,024 of 30 properties", lambda: _joined(tools=tools))
+
+
+def _each_place(name: str, example: Json, base: Json, url: str = "/v1/responses") -> Iterator[Body]:
+    for path, value in _places(example):
+        for how, change in _changes(value, path):
+            place = ".".join("[]" if isinstance(step, int) else step for step in path)
+            yield Body(f"{name} {place}: {how}", _maker(base | example, path, change), url)
 
 
 ODD: dict[str, bytes] = {
@@ -183,7 +223,11 @@ ODD: dict[str, bytes] = {
 
 
 def _joined(**fields: Any) -> bytes:
-    return json.dumps(BASE | fields, separators=(",", ":"), ensure_ascii=False).encode()
+    return _written(BASE | fields)
+
+
+def _written(body: Json) -> bytes:
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _kind(given: str | list[Json]) -> str:
@@ -226,7 +270,7 @@ def _text(name: str) -> str:
 
 def _maker(example: Json, path: Path, change: Callable[[], Any]) -> Callable[[], bytes]:
     def make() -> bytes:
-        return _joined(**_put(example, path, change()))
+        return _written(_put(example, path, change()))
 
     return make
 

@@ -71,3 +71,5 @@ ListOf = Annotated[list[T], Field(fail_fast=True)]
 """A list in which the first fault ends the reading: details of a million would be built."""
 
 NonEmpty = Annotated[str, Field(min_length=1)]
+Label = Annotated[str, Field(min_length=1, max_length=1024)]
+"""A name of somebody else's, of which a header is made."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from trt_responses.wire.base import ClientObject, ListOf, NonEmpty
+from trt_responses.wire.base import ClientObject, Label, ListOf, NonEmpty
 
 
 class HostedObject(ClientObject):
@@ -31,8 +31,8 @@ class CodeInterpreterCall(HostedObject):
 
 class McpCall(HostedObject):
     type: Literal["mcp_call"]
-    server_label: NonEmpty
-    name: NonEmpty
+    server_label: Label
+    name: Label
     arguments: str
     output: str | None = None
     error: Any = None
@@ -41,15 +41,15 @@ class McpCall(HostedObject):
 
 class McpListTools(HostedObject):
     type: Literal["mcp_list_tools"]
-    server_label: NonEmpty
+    server_label: Label
     tools: ListOf[dict[str, Any]]
     error: Any = None
 
 
 class McpApprovalRequest(HostedObject):
     type: Literal["mcp_approval_request"]
-    server_label: NonEmpty
-    name: NonEmpty
+    server_label: Label
+    name: Label
     arguments: str
 
 
