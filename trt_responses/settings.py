@@ -156,7 +156,7 @@ class Settings(BaseModel):
         4 * MIB, description="Largest request body; each MiB can hold other streams for some 5 ms."
     )
     max_body_values: Positive = Field(
-        65_536,
+        50_000,
         description="Values in a request body, counted before it is parsed; each 1,000 can hold "
         "other streams for some 0.5 ms.",
     )

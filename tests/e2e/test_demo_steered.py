@@ -7,6 +7,7 @@ than to copy the name of a well-known city into a call. Budget: 10 s on one core
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -209,3 +210,57 @@ def test_cached_tokens_are_an_owners_own(client_of: Callable[[str], OpenAI]) -> 
     stranger = counted(eve.responses.create(**asked))
     assert (stranger.prompt, stranger.cached) == (known.prompt, 0)
     assert counted(eve.responses.create(**asked)).cached == known.cached
+
+
+PATCHES = r"""
+start: opening change+ closing
+opening: "*** Begin Patch" LF
+closing: "*** End Patch" LF?
+
+change: added | deleted | updated
+added: "*** Add File: " path LF new_line+
+deleted: "*** Delete File: " path LF
+updated: "*** Update File: " path LF moved? edits?
+
+path: /[a-z]{1,8}\.py/
+new_line: "+" /[a-z =]{0,12}/ LF -> line
+
+moved: "*** Move to: " path LF
+edits: (context | edit)+ at_end?
+context: ("@@" | "@@ " /[a-z ]{1,12}/) LF
+edit: ("+" | "-" | " ") /[a-z =]{0,12}/ LF
+at_end: "*** End of File" LF
+
+%import common.LF
+"""
+"""What agents' `apply_patch` tools take, with short lines, so that it ends."""
+PATH, LINE = r"[a-z]{1,8}\.py\n", r"[a-z =]{0,12}\n"
+EDITS = rf"((@@\n|@@ [a-z ]{{1,12}}\n|[-+ ]{LINE})+(\*\*\* End of File\n)?)?"
+PATCH = re.compile(
+    rf"\*\*\* Begin Patch\n(\*\*\* Add File: {PATH}(\+{LINE})+|\*\*\* Delete File: {PATH}"
+    rf"|\*\*\* Update File: {PATH}(\*\*\* Move to: {PATH})?{EDITS})+\*\*\* End Patch\n?"
+)
+
+
+def test_a_patch_is_written_by_its_grammar_as_raw_text(client: OpenAI) -> None:
+    """Penalties keep the model from one line for ever. A text that is cut has begun as it must."""
+    form: Any = {"type": "grammar", "syntax": "lark", "definition": PATCHES}
+    tools: Any = [{"type": "custom", "name": "apply_patch", "format": form}]
+    for seed in range(6):
+        made = client.responses.create(
+            model="demo",
+            input="Add the file a.py.",
+            tools=tools,
+            tool_choice="required",
+            parallel_tool_calls=False,
+            reasoning={"effort": "none"},
+            max_output_tokens=150,
+            extra_body={"seed": seed, "frequency_penalty": 2, "presence_penalty": 2},
+        )
+        call = made.output[-1]
+        assert call.type == "custom_tool_call"
+        assert call.input.startswith("*** Begin Patch\n*** ")
+        if made.status == "completed":
+            assert PATCH.fullmatch(call.input), call.input
+            return
+    pytest.fail("every patch was cut")

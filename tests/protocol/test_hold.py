@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.support.served import Served
 
 GOAL_S = 0.05
+REFUSED_S = 0.02
+"""What is refused may hold the others for less."""
 TRIES = 5
 PIECE = 64 * 1024
 """What a server's socket gives at once."""
@@ -41,9 +43,13 @@ async def least_hold(s: Served, body: Body) -> tuple[Call, float]:
     for _ in range(TRIES):
         call, hold = await played(s, data, body.path)
         least = min(least, hold)
-        if least < GOAL_S:
+        if least < goal(call):
             break
     return call, least
+
+
+def goal(call: Call) -> float:
+    return GOAL_S if call.status == 200 else REFUSED_S
 
 
 def test_the_bodies_are_at_the_bounds_that_are_the_defaults() -> None:
@@ -58,7 +64,7 @@ def test_a_body_that_once_held_the_server_for_seconds_holds_nobody(body: Body) -
         async with served() as s:
             call, hold = await least_hold(s, body)
             assert call.status in (400, 413)
-            assert hold < GOAL_S, f"{hold * 1e3:.0f} ms"
+            assert hold < goal(call), f"{hold * 1e3:.0f} ms"
 
     asyncio.run(story())
 
@@ -68,6 +74,7 @@ EVERY = 18
 
 WORST = (
     "reasoning input: ",
+    "chat messages: ",
     "message input: ",
     "text text.format: unknown",
     "metadata metadata: unknown",
@@ -84,7 +91,7 @@ def test_no_field_at_its_bounds_holds_the_others() -> None:
                     continue
                 call, hold = await least_hold(s, body)
                 assert call.status in (200, 400, 404, 413), (body.name, call.body[:300])
-                assert hold < GOAL_S, f"{body.name}: {hold * 1e3:.0f} ms"
+                assert hold < goal(call), f"{body.name}: {hold * 1e3:.0f} ms"
 
     asyncio.run(story())
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-BYTES, VALUES = 4 << 20, 65_536
+BYTES, VALUES = 4 << 20, 50_000
 """The server's bounds by default."""
 MARGIN = 2048
 """Bytes and values that the rest of a body takes."""

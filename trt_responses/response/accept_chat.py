@@ -6,6 +6,7 @@ those of the Responses API. Knows no store, no run and no engine.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions
 
 ANY_OBJECT = "json_object"
+AT_ONCE = 64
+"""Messages that are read between two pauses."""
 
 
-def accept_chat(request: c.ChatRequest) -> Accepted:
-    """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong."""
+async def accept_chat(request: c.ChatRequest) -> Accepted:
+    """What the request asks for; other tasks run while a long conversation is read. Raises an
+    `InvalidRequest` for the first thing that is wrong."""
     ignored = judge_chat(request)
     tools = _tools(request.tools or ())
-    instructions, items, places = _conversation(request.messages)
+    instructions, items, places = await _conversation(request.messages)
     return Accepted(
         input=items,
         previous_response_id=None,
@@ -71,7 +75,7 @@ def _thought(effort: c.Effort | None) -> ThoughtBudget | None:
     return None if tokens is None else ThoughtBudget(tokens, "reasoning_effort")
 
 
-def _conversation(
+async def _conversation(
     messages: Sequence[c.Message],
 ) -> tuple[str | None, list[i.SentItem], list[i.ItemPlace]]:
     """The instructions, the items behind them, and where in the request each item stands.
@@ -85,6 +89,8 @@ def _conversation(
     items: list[i.SentItem] = []
     places: list[i.ItemPlace] = []
     for number, message in enumerate(messages[count:], count):
+        if number > count and number % AT_ONCE == 0:
+            await asyncio.sleep(0)
         found = list(_items(message))
         items += found
         place, key = f"messages[{number}]", "tool_call_id"

@@ -38,7 +38,7 @@ _IPV6 = "|".join(
 )
 _PERIOD = "(?:[0-9]{1,6}Y(?:[0-9]{1,6}M(?:[0-9]{1,6}D)?)?|[0-9]{1,6}M(?:[0-9]{1,6}D)?|[0-9]{1,6}D)"
 _SPAN = "T(?:[0-9]{1,6}H(?:[0-9]{1,6}M(?:[0-9]{1,6}S)?)?|[0-9]{1,6}M(?:[0-9]{1,6}S)?|[0-9]{1,6}S)"
-_MAILBOX = r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+){0,7}"
+_MAILBOX = r"[A-Za-z0-9_+-]{1,64}(?:\.[A-Za-z0-9_+-]{1,64}){0,3}"
 _DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,7}[A-Za-z]{2,24}"
 
 EXPRESSIONS: Mapping[str, str] = {
@@ -51,7 +51,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "ipv4": _IPV4,
     "ipv6": f"(?:{_IPV6})",
     "uuid": "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-    "uri": r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?"
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::[0-9]{1,5})?"
     r"(?:[/?#](?:[A-Za-z0-9._~:/?#@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)?",
 }
 """What a model is guided to, for the whole of a text: narrower than the format where a wider text

@@ -56,7 +56,7 @@ class ChatCompletions:
         """A completion, plain or streamed. It is not stored."""
         check_json(request)
         wanted = await self._read(request)
-        accepted = accept_chat(wanted)
+        accepted = await accept_chat(wanted)
         check_model(wanted.model, self._model)
         ignored = [*accepted.ignored, *(["idempotency-key"] if header(request, HEADER) else ())]
         told = ignored_header(ignored)

@@ -23,7 +23,7 @@ class RequestLimits:
     """Bounds of one request. Parsing holds the event loop, and its price is bytes and values."""
 
     body_bytes: int = 4 * 1024 * 1024
-    body_values: int = 65_536
+    body_values: int = 50_000
     tools: int = 1024
     input: int = 20_000
     metadata: int = API_METADATA

@@ -1,8 +1,8 @@
 """Schemas as tools write them: only what those tools printed is kept in the collections.
 
 TypeScript: zod 4.6 (raw, through openai-node 6.49, as draft 7), TypeBox 0.34, Valibot 1.5 and
-ArkType 2.2. Others: the AI SDK 6, MCP's own servers, langchain-core 1.7, the Agents SDK 0.24, pydantic
-2.14 (raw and through openai 3.54), FastAPI 0.165; and the components of an OpenAPI document.
+ArkType 2.2. Others: the AI SDK 6, MCP's own servers, langchain-core 1.7, the Agents SDK 0.24,
+pydantic 2.14 (raw and through openai 3.54), FastAPI 0.165; and the parts of an OpenAPI document.
 """
 
 from __future__ import annotations
