@@ -40,10 +40,11 @@ from trt_responses.response.stall import StallWatch
 from trt_responses.response.steering.steering import Steering
 from trt_responses.settings import Settings
 from trt_responses.telemetry.explanations import Explanations
-from trt_responses.telemetry.log import RunLog
+from trt_responses.telemetry.log import RequestLog
 from trt_responses.telemetry.metrics import Metrics
 from trt_responses.telemetry.statistics import Statistics
 from trt_responses.telemetry.token_gaps import TokenGaps
+from trt_responses.telemetry.traces import Traces, traces_to
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.admin import AdminActs
 from trt_responses.web.arrival import Arrival
@@ -119,7 +120,9 @@ def create_app(
     origins = Origins(server.settings.allowed_origins)
     headers = ReplyHeaders(time.monotonic_ns, origins, server.lifecycle)
     _add_routes(app, server, headers)
-    app.add_middleware(Counted, metrics=server.metrics)
+    app.add_middleware(
+        Counted, listeners=(server.metrics, server.request_log), clock_ns=time.monotonic_ns
+    )
     app.add_middleware(RoutingErrors, headers=headers)
     app.add_middleware(Preflights, origins=origins, headers=headers)
     app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
@@ -142,6 +145,8 @@ class _Server:
     keys: KeyRing
     watched: WatchedKeys | None
     metrics: Metrics
+    request_log: RequestLog
+    traces: Traces | None
     statistics: Statistics
     token_gaps: TokenGaps
     explanations: Explanations
@@ -188,7 +193,19 @@ def _server(
     token_gaps = TokenGaps(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
     statistics, lifecycle = Statistics(), Lifecycle(time.monotonic)
     explanations = Explanations(settings.explain_bytes)
-    listeners: list[Listener] = [RunLog(), metrics, token_gaps, statistics]
+    request_log = RequestLog()
+    traces = (
+        traces_to(settings.otlp_endpoint, __version__, settings.otlp_names)
+        if settings.otlp_endpoint
+        else None
+    )
+    listeners: list[Listener] = [
+        *([traces] if traces else []),
+        request_log,
+        metrics,
+        token_gaps,
+        statistics,
+    ]
     if settings.explain != "off" and settings.explain_bytes:
         listeners.append(explanations)
     admission = _admission(settings, engine, keys)
@@ -222,6 +239,8 @@ def _server(
         keys=keys,
         watched=watched,
         metrics=metrics,
+        request_log=request_log,
+        traces=traces,
         statistics=statistics,
         token_gaps=token_gaps,
         explanations=explanations,
@@ -516,6 +535,7 @@ def _lifespan(server: _Server) -> Callable[[FastAPI], AbstractAsyncContextManage
         *([server.watched.life] if server.watched else []),
         server.keep_alive.life,
         server.repeats.life,
+        *([server.traces.life] if server.traces else []),
         server.token_gaps.life,
         server.stall_watch.life,
         partial(server.background.life, drain_s),

@@ -335,6 +335,18 @@ class Settings(BaseModel):
     date: Annotated[str, AfterValidator(_date)] | None = Field(
         None, description="Fixed date for the system message."
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How a line of the log is written; each request has one."
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s]+$",
+        description="Where spans are sent over OTLP/HTTP, `http://collector:4318/v1/traces`; needs "
+        "the extra `otel`. None: nowhere.",
+    )
+    otlp_names: Literal["gen_ai", "none"] = Field(
+        "gen_ai", description="Names of a span's values: the conventions' for AI, or ours alone."
+    )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="How much is logged."
     )

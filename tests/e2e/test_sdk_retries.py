@@ -60,7 +60,11 @@ async def chatted(client: AsyncOpenAI) -> str:
     return made.choices[0].message.content or ""
 
 
-ASKS: tuple[Callable[[AsyncOpenAI], Coroutine[None, None, str]], ...] = (answered, streamed, chatted)
+ASKS: tuple[Callable[[AsyncOpenAI], Coroutine[None, None, str]], ...] = (
+    answered,
+    streamed,
+    chatted,
+)
 
 
 def test_clients_with_default_retries_come_through_a_restart() -> None:

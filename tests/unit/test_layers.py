@@ -80,7 +80,7 @@ MAY_IMPORT = {
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
     "serve": f"{SEAMS} settings response app backends engine.remote prepare serve.protocol"
-    " serve.silence serve.websocket",
+    " serve.silence serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",

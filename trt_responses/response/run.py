@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.frozen import dataclass, replace
 from trt_responses.response.ending import End, ending, last_snapshot, usage
+from trt_responses.response.origin import NOWHERE, ORIGIN, Origin
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class RunFacts:
     """When the engine had nothing more to say."""
     end_ns: int
     trace: Trace
+    origin: Origin = NOWHERE
     tool_runs: Sequence[ToolRun] = ()
     """Calls that the server ran."""
 
@@ -79,6 +81,7 @@ class Run:
         self.log = generation.log
         self.reader = generation.reader
         self.owner = owner
+        self._origin = ORIGIN.get()
         self.truncated = truncated
         self.unfollowed = unfollowed
         """Places of schemas that the output may not follow."""
@@ -201,6 +204,7 @@ class Run:
             last_token_ns=self._generation.last_token_ns,
             end_ns=self._clock_ns(),
             trace=self._generation.trace(self.owner),
+            origin=self._origin,
             tool_runs=self._generation.tools.runs if self._generation.tools is not None else (),
         )
 

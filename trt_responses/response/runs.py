@@ -21,6 +21,7 @@ from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
 from trt_responses.response.logprobs import ScoredGeneration, check_logprobs
+from trt_responses.response.origin import ORIGIN
 from trt_responses.response.output_blocks import output_blocks
 from trt_responses.response.prefill import Prefill
 from trt_responses.response.prompt.prompt import prompt_of
@@ -345,6 +346,7 @@ def _options(accepted: Accepted, owner: str, arrival_ns: int, response_id: str) 
         cache_salt=owner or None,  # cached tokens are never shared between owners
         arrival_ns=arrival_ns,
         request_id=response_id,
+        trace_headers=ORIGIN.get().trace_headers,
     )
 
 

@@ -26,6 +26,7 @@ from trt_responses.serve.engine_process import engine_of
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 from trt_responses.serve.websocket import PING_S, SocketProtocol
+from trt_responses.telemetry.log import JsonLines, TextLines
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -159,13 +160,19 @@ def serve(settings: Settings) -> int:
 
 
 def _serve(settings: Settings, address: socket.socket) -> None:
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(message)s")
+    _log_to_stderr(settings)
     server = Server(create_app(_lasting(settings), engine_of=engine_of), settings, Notifier())
     server.run(sockets=[address])
     if server.fault is not None:
         raise server.fault
     if server.lost is not None:
         raise StartupError(f"The engine is lost and the server has ended: {server.lost}")
+
+
+def _log_to_stderr(settings: Settings) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
 
 
 def _lasting(settings: Settings) -> Settings:
@@ -217,6 +224,7 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         ws_per_message_deflate=False,  # each event would be held for its compressor
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=False,
+        log_config=None,  # its lines are ours
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=CLOSING_S,

@@ -1,32 +1,88 @@
-"""The log line of a finished run. A listener of runs, which know nothing of it."""
+"""One line for each request, as text or as JSON. Never a word of what was said.
+
+A request that makes a response has the response's line, at its end; any other has its own. Knows
+finished runs and requests; the core knows nothing of it.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 if TYPE_CHECKING:
     from trt_responses.response.run import RunFacts
+    from trt_responses.telemetry.requests import RequestFacts
 
-logger = logging.getLogger("trt_responses.runs")
+logger = logging.getLogger("trt_responses.requests")
+
+FIELDS = "fields"
+"""The attribute of a record that holds its values, for those who write JSON."""
+PROBES = ("/health", "/v1/health", "/v2/health", "/metrics")
+"""Routes that are asked several times a second: their lines are for debugging."""
+WORST_FINE = 399
 
 
-class RunLog:
-    """Writes a line for each run: its status, its tokens, its times and its repairs."""
+class RequestLog:
+    """A listener of runs and of requests."""
 
     def run_ended(self, facts: RunFacts) -> None:
         response, usage = facts.response, facts.response.usage
-        logger.info(
-            "%s %s input=%d output=%d first_token_ms=%s total_ms=%d repairs=%s",
-            response.id,
-            response.status,
-            usage.input_tokens if usage else 0,
-            usage.output_tokens if usage else 0,
-            _ms(facts.arrival_ns, facts.first_token_ns),
-            (facts.end_ns - facts.arrival_ns) // 1_000_000,
-            dict(facts.repairs) or "none",
+        _tell(
+            logging.INFO,
+            f"{response.id} {response.status}",
+            request=facts.origin.request_id,
+            input=usage.input_tokens if usage else 0,
+            output=usage.output_tokens if usage else 0,
+            first_token_ms=_ms(facts.arrival_ns, facts.first_token_ns),
+            total_ms=_ms(facts.arrival_ns, facts.end_ns),
+            repairs=dict(facts.repairs) or None,
+        )
+
+    def request_ended(self, facts: RequestFacts) -> None:
+        if facts.end != "none":
+            return  # the line of its response says more
+        quiet = facts.endpoint.startswith(PROBES) and facts.status <= WORST_FINE
+        _tell(
+            logging.DEBUG if quiet else logging.INFO,
+            f"{facts.method} {facts.endpoint} {facts.status}",
+            request=facts.request_id,
+            total_ms=facts.total_ns // 1_000_000,
         )
 
 
-def _ms(since_ns: int, until_ns: int | None) -> str:
-    return "-" if until_ns is None else str((until_ns - since_ns) // 1_000_000)
+class JsonLines(logging.Formatter):
+    """Each record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line | getattr(record, FIELDS, {}), default=str).decode()
+
+
+class TextLines(logging.Formatter):
+    """Each record as a line, its values behind it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        values = "".join(
+            f" {name}={'-' if value is None else value}"
+            for name, value in getattr(record, FIELDS, {}).items()
+        )
+        line = f"{record.levelname} {record.getMessage()}{values}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _tell(level: int, message: str, **values: object) -> None:
+    logger.log(level, "%s", message, extra={FIELDS: values})
+
+
+def _ms(since_ns: int, until_ns: int | None) -> int | None:
+    return None if until_ns is None else (until_ns - since_ns) // 1_000_000

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from trt_responses.response.run import RunFacts
     from trt_responses.telemetry.families import Family, Kind, Labels
+    from trt_responses.telemetry.requests import RequestFacts
 
 PREFIX = "trt_responses_"
 Names = Literal["trtllm", "vllm", "none"]
@@ -121,8 +122,8 @@ class Metrics:
 
     # --- what is counted ----------------------------------------------------------------------
 
-    def request_ended(self, method: str, endpoint: str, status: int, end: str) -> None:
-        self._requests.add(method, endpoint, str(status), end)
+    def request_ended(self, facts: RequestFacts) -> None:
+        self._requests.add(facts.method, facts.endpoint, str(facts.status), facts.end)
 
     def run_ended(self, facts: RunFacts) -> None:
         response, usage = facts.response, facts.response.usage

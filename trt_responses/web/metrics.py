@@ -12,16 +12,20 @@ from starlette.responses import PlainTextResponse, Response
 
 from trt_responses.access.keys import digest_of
 from trt_responses.errors import Unauthorized
+from trt_responses.telemetry.requests import RequestFacts
 from trt_responses.web.framework import Anybody, ColdRoute, replies
 from trt_responses.web.guard import key_of
 from trt_responses.web.headers import header
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.access.keys import KeyRing
     from trt_responses.response.run import Run
     from trt_responses.telemetry.metrics import Metrics
+    from trt_responses.telemetry.requests import RequestListener
     from trt_responses.web.headers import ReplyHeaders
 
 OPEN_METRICS = "application/openmetrics-text"
@@ -33,12 +37,15 @@ TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Counted:
-    """An ASGI layer that counts requests by what became of them, the one next to the routes. An
+    """An ASGI layer that tells what became of each request, the one next to the routes. An
     endpoint's name is its route's, never a request's path."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, listeners: Sequence[RequestListener], clock_ns: Callable[[], int]
+    ) -> None:
         self._app = app
-        self._metrics = metrics
+        self._listeners = listeners
+        self._clock_ns = clock_ns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,7 +54,7 @@ class Counted:
         try:
             await self._app(scope, receive, send)
         except HTTPException as error:  # no route answers: any method may have been sent
-            self._metrics.request_ended("any", UNKNOWN, error.status_code, "none")
+            self._tell(scope, "any", UNKNOWN, error.status_code)
             raise
         except BaseException:
             self._count(scope)
@@ -58,7 +65,20 @@ class Counted:
         state = scope["state"]
         route, status = scope.get("route"), state.get("status", CLIENT_LEFT)
         endpoint = route.path if route else state.get("endpoint", UNKNOWN)
-        self._metrics.request_ended(scope["method"], endpoint, status, _end(state.get("run")))
+        self._tell(scope, scope["method"], endpoint, status)
+
+    def _tell(self, scope: Scope, method: str, endpoint: str, status: int) -> None:
+        state = scope["state"]
+        facts = RequestFacts(
+            request_id=state["request_id"],
+            method=method,
+            endpoint=endpoint,
+            status=status,
+            end=_end(state.get("run")),
+            total_ns=self._clock_ns() - state["arrival_ns"],
+        )
+        for listener in self._listeners:
+            listener.request_ended(facts)
 
 
 def _end(run: Run | None) -> str:

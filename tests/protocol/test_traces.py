@@ -1,0 +1,112 @@
+"""Spans as a collector gets them, and lines of the log: whose they are, and no word of a text."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import orjson
+import pytest
+
+from tests.support.asgi import JSON, asked
+from tests.support.otlp import collecting, values
+from tests.support.served import STALLED, THOUGHT, served
+from trt_responses.telemetry.log import JsonLines, TextLines
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+BODY = orjson.dumps(asked(input="a secret word"))
+
+
+def test_a_response_is_a_span_of_its_callers_trace_with_its_parts_below() -> None:
+    headers = JSON | {
+        "traceparent": f"00-{TRACE}-{SPAN}-01",
+        "tracestate": "vendor=1",
+        "x-request-id": "caller-7",
+    }
+
+    async def story(endpoint: str) -> str:
+        async with served(THOUGHT, otlp_endpoint=endpoint) as s:
+            call = await s.client.send("POST", "/v1/responses", BODY, headers)
+            assert call.headers["x-request-id"] == "caller-7"
+            given = s.last.options.trace_headers
+            assert given == {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "vendor=1"}
+            response_id: str = call.json()["id"]
+            return response_id
+
+    with collecting() as collector:
+        response_id = asyncio.run(story(collector.endpoint))
+    assert collector.resource["service.name"] == "trt_responses"
+    (whole,) = [span for span in collector.spans if span.name == "chat demo"]
+    assert (whole.trace_id.hex(), whole.parent_span_id.hex()) == (TRACE, SPAN)
+    assert whole.kind == whole.SPAN_KIND_SERVER
+    told = values(whole.attributes)
+    assert told["gen_ai.operation.name"] == "chat"
+    assert told["gen_ai.response.id"] == response_id
+    assert told["gen_ai.response.finish_reasons"] == ["completed"]
+    assert told["gen_ai.usage.output_tokens"] > told["gen_ai.usage.reasoning.output_tokens"] > 0
+    assert told["trt_responses.request_id"] == "caller-7"
+    parts = {span.name: span for span in collector.spans if span is not whole}
+    assert set(parts) == {"queue", "prefill", "decode", "store"}
+    last_ns = whole.start_time_unix_nano
+    for name in ("queue", "prefill", "decode", "store"):
+        assert parts[name].parent_span_id == whole.span_id
+        assert abs(parts[name].start_time_unix_nano - last_ns) < 1_000_000, "each joins the last"
+        last_ns = parts[name].end_time_unix_nano
+    assert abs(last_ns - whole.end_time_unix_nano) < 1_000_000
+    assert b"secret" not in b"".join(span.SerializeToString() for span in collector.spans)
+
+
+def test_a_failed_response_is_an_error_and_our_own_names_are_enough() -> None:
+    async def story(endpoint: str) -> None:
+        async with served(STALLED, otlp_endpoint=endpoint, otlp_names="none") as s:
+            call = s.client.ask(stream=True)
+            await call.until(lambda call: b"output_text.delta" in call.body)
+            s.burn_out()
+            await call.done()
+
+    with collecting() as collector:
+        asyncio.run(story(collector.endpoint))
+    (whole,) = [span for span in collector.spans if span.name == "chat demo"]
+    assert whole.status.code == whole.status.STATUS_CODE_ERROR
+    assert not whole.parent_span_id
+    told = values(whole.attributes)
+    assert all(name.startswith("trt_responses.") for name in told)
+    assert told["trt_responses.error"] == "server_error"
+
+
+@pytest.mark.parametrize("given", ["", "x" * 200, "a b", "ä", "a\tb"])
+def test_an_id_that_cannot_be_told_is_replaced(given: str) -> None:
+    async def story() -> None:
+        async with served() as s:
+            headers = JSON | {"x-request-id": given, "traceparent": "00-zz-1-01"}
+            call = await s.client.send("POST", "/v1/responses", BODY, headers)
+            assert call.headers["x-request-id"].startswith("req_")
+            assert s.last.options.trace_headers == {}
+
+    asyncio.run(story())
+
+
+def test_each_request_has_one_line_as_text_or_json(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with served(THOUGHT) as s:
+            headers = JSON | {"x-request-id": "one"}
+            await s.client.send("POST", "/v1/responses", BODY, headers)
+            await s.client.send("GET", "/v1/responses/resp_none", headers=headers)
+            await s.client.send("GET", "/no/such", headers=headers)
+            await s.client.get("/health/ready")
+
+    caplog.set_level(logging.INFO, "trt_responses.requests")
+    asyncio.run(story())
+    records = [each for each in caplog.records if each.name == "trt_responses.requests"]
+    text = [TextLines().format(record) for record in records]
+    assert len(records) == 3, text
+    assert text[0].startswith("INFO resp_")
+    assert " completed request=one input=" in text[0]
+    assert text[1].startswith("INFO GET /v1/responses/{response_id} 404 request=one total_ms=")
+    assert text[2].startswith("INFO any unknown 404 request=one total_ms=")
+    lines = [orjson.loads(JsonLines().format(record)) for record in records]
+    assert [line["request"] for line in lines] == ["one"] * 3
+    assert lines[0]["output"] > 1
+    assert lines[0]["repairs"] is None
+    assert {"at", "level", "logger", "message", "total_ms"} <= set(lines[1])
+    assert "secret" not in "".join(text) + str(lines)

@@ -1,0 +1,24 @@
+"""Where a request came from: its id and the caller's trace.
+
+The layer that takes a request sets it, and a run that begins within the request reads it: a context
+variable, as tracing has everywhere, so that nobody between the two hands it on.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Origin(NamedTuple):
+    request_id: str = ""
+    trace_headers: Mapping[str, str] = MappingProxyType({})
+    """W3C `traceparent`, and `tracestate` with it; empty when the caller traces nothing."""
+
+
+NOWHERE = Origin()
+ORIGIN: ContextVar[Origin] = ContextVar("origin", default=NOWHERE)

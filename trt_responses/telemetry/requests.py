@@ -1,0 +1,23 @@
+"""What is told of an HTTP request when it is over, and to whom."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class RequestFacts(NamedTuple):
+    """What became of one request."""
+
+    request_id: str
+    method: str
+    endpoint: str
+    """Its route, never its path."""
+    status: int
+    end: str
+    """How the response ended that it asked for: `background` if it goes on, `none` if there is
+    none."""
+    total_ns: int
+
+
+class RequestListener(Protocol):
+    def request_ended(self, facts: RequestFacts) -> None: ...
