@@ -100,7 +100,7 @@ def create_app(
     *,
     engine: Engine | None = None,
     store: Store | None = None,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool] | None = None,
     engine_of: Callable[[Selection, Settings], Engine] = backends.engine_of,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
@@ -165,7 +165,7 @@ def _server(
     settings: Settings,
     engine: Engine | None,
     store: Store | None,
-    tools: Sequence[Tool],
+    tools: Sequence[Tool] | None,
     engine_of: Callable[[Selection, Settings], Engine],
     sleep: Callable[[float], Awaitable[None]],
 ) -> _Server:
@@ -179,6 +179,8 @@ def _server(
         engine = engine_of(selection, settings)
         kind, engine_version = selection.card.kind, selection.card.version
         card = {name: told for name, told in asdict(selection.card).items() if name in CARD_TOLD}
+    if tools is None:
+        tools = backends.tools_of(settings)
     if store is None:
         store = backends.store_of(settings, _spelled())
     keys = _keys(settings)

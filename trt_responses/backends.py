@@ -3,6 +3,8 @@ are."""
 
 from __future__ import annotations
 
+import sys
+import time
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,11 @@ from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.sqlite.store import SqliteStore
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.stand_ins import StandIns
+from trt_responses.tools.python.containers import Bounds as ContainerBounds
+from trt_responses.tools.python.containers import Containers
+from trt_responses.tools.python.directories import Usage
+from trt_responses.tools.python.process import Interpreter, readable_paths
+from trt_responses.tools.python.tool import PythonTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.store.base import Spell, Store
     from trt_responses.tokens.vocabulary import Vocabulary
+    from trt_responses.tools.base import Tool
 
 
 PROBE_S = 30.0
@@ -163,3 +171,42 @@ def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
             f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."
         ) from None
     return RedisStore(url, bounds, spell=spell)
+
+
+def tools_of(settings: Settings) -> list[Tool]:
+    """The tools that the settings switch on."""
+    return [] if settings.python == "off" else [python_tool(settings)]
+
+
+def python_tool(settings: Settings) -> PythonTool:
+    """`code_interpreter`. What code may read must not hold what the server keeps to itself."""
+    executable = str(settings.python_executable or sys.executable)
+    readable = readable_paths(executable)
+    kept = settings.data_dir.resolve()
+    for path in map(Path, readable):
+        if kept.is_relative_to(path.resolve()):
+            raise StartupError(
+                f"{PREFIX}DATA_DIR: {kept} stands in {path}, which the model's code may read: "
+                "choose another directory."
+            )
+    disk = Usage(settings.container_bytes, settings.container_files)
+    return PythonTool(
+        Containers(
+            settings.data_dir / "containers",
+            Interpreter(
+                executable,
+                readable,
+                memory_bytes=settings.python_bytes,
+                file_bytes=settings.container_bytes,
+                boxed=settings.python == "boxed",
+            ),
+            ContainerBounds(
+                settings.python_s,
+                disk,
+                settings.container_idle_s,
+                settings.containers,
+                settings.containers_per_owner,
+            ),
+            clock_s=time.time,
+        )
+    )

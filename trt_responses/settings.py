@@ -177,6 +177,27 @@ class Settings(BaseModel):
     max_tool_calls: Positive = Field(
         32, description="Calls of the server's own tools in one response, whatever it asks for."
     )
+    python: Literal["off", "boxed", "unboxed"] = Field(
+        "off",
+        description="Whether `code_interpreter` runs here: shut in a box, or, for who insists, "
+        "with all rights of the server.",
+    )
+    python_executable: Path | None = Field(
+        None, description="Interpreter for the model's code, 3.11 or newer; none: the server's own."
+    )
+    python_s: Seconds = Field(30.0, description="Seconds after which a call's code is ended.")
+    python_bytes: int = Field(
+        1024 * MIB, ge=256 * MIB, le=LARGEST, description="Memory of one interpreter, addressed."
+    )
+    container_bytes: int = Field(
+        256 * MIB, ge=MIB, le=LARGEST, description="Bytes of files in one container."
+    )
+    container_files: Positive = Field(10_000, description="Files and directories in one container.")
+    container_idle_s: Seconds = Field(
+        1200.0, description="Seconds after which a container that nobody uses is removed."
+    )
+    containers: Positive = Field(16, description="Containers at once, each with an interpreter.")
+    containers_per_owner: Positive = Field(4, description="Containers of one owner at once.")
     schema_s: float = Field(
         1.0,
         gt=0,

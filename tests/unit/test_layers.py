@@ -50,6 +50,7 @@ MAY_IMPORT = {
     "store.sqlite": f"{STORE} store.at_rest",
     "tools.base": LEAVES,
     "tools": f"{LEAVES} tools.base",
+    "tools.python": f"{LEAVES} tools.base",
     "harmony": HARMONY,
     "harmony.read": HARMONY,
     "harmony.write": f"{HARMONY} harmony",

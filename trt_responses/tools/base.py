@@ -34,6 +34,17 @@ class ToolAnswer(NamedTuple):
     ran and raised has not failed."""
 
 
+class ContainerFacts(NamedTuple):
+    """A container, as its owner is told of it."""
+
+    id: str
+    name: str
+    created_at: int
+    last_active_at: int
+    idle_s: float
+    """It ends when nobody has used it for so long."""
+
+
 class Session(Protocol):
     """One response's use of a tool. One call at a time."""
 

@@ -1,0 +1,130 @@
+"""Runs code in the box of another user: `python -m tests.support.boxed` reads what to run as JSON.
+
+Stands on the standard library and on the package's tools alone, so that the interpreter of the
+system can run it, which every user may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trt_responses.tools.python import box
+from trt_responses.tools.python.process import (
+    Ended,
+    Interpreter,
+    PythonProcess,
+    readable_paths,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[2]
+MIB = 2**20
+
+
+class Ran(NamedTuple):
+    """What a call gave, or how the interpreter ended."""
+
+    text: str
+    fine: bool
+
+
+def no_box() -> str | None:
+    """Why this machine has none; None where it has one."""
+    try:
+        box.landlock_abi()
+    except box.NoBox as fault:
+        return str(fault)
+    return None
+
+
+def interpreter(executable: str = sys.executable, abi: int = box.HIGHEST_ABI) -> Interpreter:
+    return Interpreter(
+        executable,
+        readable_paths(executable),
+        memory_bytes=1024 * MIB,
+        file_bytes=64 * MIB,
+        at_most_abi=abi,
+    )
+
+
+async def ran(directory: Path, how: Interpreter, codes: Sequence[str]) -> list[Ran]:
+    """Each code in the same interpreter, or in a new one where the last has ended."""
+    found: list[Ran] = []
+    process: PythonProcess | None = None
+    try:
+        for code in codes:
+            if process is None:
+                process = PythonProcess(directory, how)
+                await process.shut_in()
+            try:
+                async with asyncio.timeout(120):
+                    found.append(Ran(*await process.call(code)))
+            except Ended as ended:
+                found.append(Ran(str(ended), fine=False))
+                process.kill()
+                process = None
+    finally:
+        if process is not None:
+            process.kill()
+    return found
+
+
+def outsider() -> tuple[str, int] | None:
+    """An ordinary user, and an interpreter that it may run; None where a test cannot become one."""
+    system = shutil.which("python3", path="/usr/bin:/bin")
+    if os.getuid() != 0 or system is None:
+        return None
+    try:
+        user = pwd.getpwnam("nobody").pw_uid
+    except KeyError:
+        return None
+    tried = subprocess.run(
+        [system, "-c", "import sys, tests.support.boxed; assert sys.version_info >= (3, 11)"],
+        cwd=ROOT,
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+        user=user,
+        group=user,
+        extra_groups=[],
+        capture_output=True,
+        check=False,
+    )
+    return (system, user) if tried.returncode == 0 else None
+
+
+def ran_as(
+    user: int, executable: str, directory: Path, abi: int, codes: Sequence[str]
+) -> list[Ran]:
+    asked = {"directory": str(directory), "abi": abi, "codes": codes}
+    told = subprocess.run(
+        [executable, "-m", "tests.support.boxed"],
+        cwd=ROOT,
+        env={"PYTHONDONTWRITEBYTECODE": "1", "SERVER_SECRET": "hunter2"},
+        user=user,
+        group=user,
+        extra_groups=[],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [Ran(*each) for each in json.loads(told.stdout)]
+
+
+def main() -> None:
+    asked: dict[str, Any] = json.loads(sys.stdin.read())
+    how = interpreter(sys.executable, asked["abi"])
+    print(json.dumps(asyncio.run(ran(Path(asked["directory"]), how, asked["codes"]))))
+
+
+if __name__ == "__main__":
+    main()

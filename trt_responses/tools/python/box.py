@@ -1,0 +1,142 @@
+"""Shuts the process that it runs in into a box: what is done after `shut` can harm nobody.
+
+Landlock judges every file by its path, a seccomp allow-list what Landlock does not see, and limits
+bound memory and the size of a file. It needs no package and no privilege, and cannot be undone.
+Runs before any of the model's code: the standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.tools.python.syscalls import MACHINES, instructions, packed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
+SECCOMP_MODE_FILTER = 2
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+CAPSET = {"x86_64": 126, "aarch64": 91}
+CAPABILITIES_V3, CAPABILITIES = 0x20080522, 64
+
+EXECUTE, WRITE, READ, READ_DIRECTORY = 1, 2, 4, 8
+REFER, TRUNCATE, IOCTL = 1 << 13, 1 << 14, 1 << 15
+FIRST_ABI = (1 << 13) - 1
+"""What the first kernels with Landlock judge: reading, writing, and making and removing entries."""
+NETWORK, SCOPES = 0b11, 0b11
+"""TCP's bind and connect; signals, and UNIX sockets without a path."""
+IN_DIRECTORIES = READ_DIRECTORY | REFER | sum(1 << n for n in range(4, 13))
+"""What a rule for a file cannot say."""
+HIGHEST_ABI = 6
+DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+
+
+class Limits(NamedTuple):
+    """What one interpreter may take."""
+
+    memory_bytes: int
+    file_bytes: int
+    open_files: int = 256
+
+
+class NoBox(Exception):
+    """This machine cannot shut a process in; the message says why."""
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that the kernel has, or a `NoBox`."""
+    if platform.system() != "Linux" or platform.machine() not in MACHINES:
+        raise NoBox(f"{platform.system()} on {platform.machine()} has no box here")
+    abi = _libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    if abi < 1:
+        raise NoBox("the kernel has no Landlock, or `lsm=` of its command line leaves it out")
+    return int(abi)
+
+
+def shut(
+    directory: str, readable: Sequence[str], limits: Limits, *, at_most_abi: int = HIGHEST_ABI
+) -> int:
+    """Shut this process in, for ever: it writes in `directory` alone, and reads there and at
+    `readable`. The version of Landlock that holds it, or a `NoBox`. `at_most_abi` is for tests."""
+    abi = min(landlock_abi(), at_most_abi, HIGHEST_ABI)
+    for which, most in (
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(which, (most, most))
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+    _drop_capabilities()
+    _landlock(abi, directory, readable)
+    _filter_calls()
+    return abi
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the thread that began this process ends, were it this very moment."""
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _drop_capabilities() -> None:
+    for capability in range(CAPABILITIES):  # not for those who have none to drop
+        _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    head = struct.pack("=Ii", CAPABILITIES_V3, 0)
+    none = bytes(24)
+    _check(_libc.syscall(CAPSET[platform.machine()], head, none), "capset")
+
+
+def _landlock(abi: int, directory: str, readable: Sequence[str]) -> None:
+    files = FIRST_ABI
+    files |= REFER if abi >= 2 else 0
+    files |= TRUNCATE if abi >= 3 else 0
+    files |= IOCTL if abi >= 5 else 0
+    known = 8 if abi < 4 else 16 if abi < 6 else 24
+    attributes = struct.pack("=QQQ", files, NETWORK, SCOPES)[:known]
+    rules = _libc.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
+    _check(rules, "landlock_create_ruleset")
+    reads, devices = READ | READ_DIRECTORY, READ | WRITE
+    for path in readable:
+        _allow(rules, path, reads)
+    for path in DEVICES:
+        _allow(rules, path, devices)
+    _allow(rules, directory, files & ~EXECUTE & ~IOCTL)
+    _check(_libc.syscall(LANDLOCK_RESTRICT, rules, 0), "landlock_restrict_self")
+    os.close(rules)
+
+
+def _allow(rules: int, path: str, access: int) -> None:
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    if not os.path.isdir(path):
+        access &= ~IN_DIRECTORIES
+    rule = struct.pack("=Qi", access, place)
+    _check(_libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0), f"landlock_add_rule {path}")
+    os.close(place)
+
+
+def _filter_calls() -> None:
+    program = packed(instructions(platform.machine(), os.getpid()))
+    held = ctypes.create_string_buffer(program, len(program))
+    bpf = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
+    _check(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, bpf, 0, 0), "seccomp")
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        error = os.strerror(ctypes.get_errno())
+        raise NoBox(f"{what}: {error}")

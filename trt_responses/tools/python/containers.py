@@ -1,0 +1,248 @@
+"""Containers: a directory and an interpreter that an owner's responses come back to.
+
+They are known by ids that nobody can guess, bound to their owner, and end when nobody has used them
+for a while. Knows processes and directories; knows no HTTP and no model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.tools.base import ContainerFacts, ToolAnswer
+from trt_responses.tools.python.directories import ServerDirectory, Usage, remove_tree, usage
+from trt_responses.tools.python.process import Ended, PythonProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from trt_responses.tools.python.process import Interpreter
+
+logger = logging.getLogger(__name__)
+
+LOST = "Its variables are lost; its files are kept."
+LOOK_S = 0.2
+"""Between two looks at how much a running call has written to its directory."""
+EXPIRY_LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What containers may take."""
+
+    deadline_s: float
+    disk: Usage
+    idle_s: float
+    most: int
+    most_per_owner: int
+
+
+class Container:
+    """One container. Nothing of it exists before its first call."""
+
+    def __init__(self, owner: str, parent: Path, name: str, now_s: float, idle_s: float) -> None:
+        self.id = f"cntr_{secrets.token_hex(24)}"
+        self.owner = owner
+        self.name = name
+        self.created_at = self.last_active_at = now_s
+        self.idle_s = idle_s
+        self.directory = parent / self.id
+        self.process: PythonProcess | None = None
+        self.deleted = False
+        self.busy = asyncio.Lock()
+        """One call at a time."""
+
+    @property
+    def facts(self) -> ContainerFacts:
+        return ContainerFacts(
+            self.id, self.name, int(self.created_at), int(self.last_active_at), self.idle_s
+        )
+
+    async def run(self, code: str, how: Interpreter, bounds: Bounds) -> ToolAnswer:
+        """Run code in it. Whatever ends this early ends the interpreter, and all that it began."""
+        whole = False
+        try:
+            async with asyncio.timeout(bounds.deadline_s):
+                process = await self.begun(how)
+                watching = asyncio.create_task(self._watch(process, bounds.disk))
+                try:
+                    output = await process.call(code)
+                finally:
+                    watching.cancel()
+                    await asyncio.wait((watching,))
+            whole = True
+            return ToolAnswer(output.text)
+        except TimeoutError:
+            text = f"The code ran longer than {bounds.deadline_s:g} seconds and was ended. {LOST}"
+        except Ended as ended:
+            text = f"{ended} {LOST}"
+            if self._too_much(bounds.disk):
+                await asyncio.to_thread(self._empty)
+                text = (
+                    f"The files took more than {bounds.disk.size_bytes // 2**20} MiB, or were more "
+                    f"than {bounds.disk.entries}: the code was ended, and its variables and files "
+                    "are lost."
+                )
+        finally:
+            if not whole:
+                self.end_process()
+        return ToolAnswer(text, failed=True)
+
+    def end_process(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+
+    def remove(self) -> None:
+        self.end_process()
+        remove_tree(self.directory)
+
+    async def begun(self, how: Interpreter) -> PythonProcess:
+        """Its interpreter, begun where there is none that lives."""
+        if self.process is None or not self.process.alive:
+            self.end_process()
+            self.directory.mkdir(mode=0o700, exist_ok=True)
+            self.process = PythonProcess(self.directory, how)
+            await self.process.shut_in()
+        return self.process
+
+    async def _watch(self, process: PythonProcess, most: Usage) -> None:
+        """End a call that fills the disk: no limit of the kernel's counts a directory."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if await asyncio.to_thread(self._too_much, most):
+                process.kill_group()
+                return
+
+    def _too_much(self, most: Usage) -> bool:
+        used = usage(self.directory, most)
+        return used.size_bytes > most.size_bytes or used.entries > most.entries
+
+    def _empty(self) -> None:
+        remove_tree(self.directory)
+
+
+class Containers:
+    """All of one server's."""
+
+    def __init__(
+        self,
+        parent: Path,
+        how: Interpreter,
+        bounds: Bounds,
+        *,
+        clock_s: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.bounds = bounds
+        self.how = how
+        self._parent = parent
+        self._clock_s = clock_s
+        self._sleep = sleep
+        self._held: dict[str, Container] = {}
+        """By id, the one that was used last at the end."""
+        self._server: ServerDirectory | None = None
+        self._expiring: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.to_thread(ServerDirectory, self._parent)
+        self._expiring = asyncio.create_task(self._expire())
+
+    async def try_out(self) -> int | None:
+        """The version of Landlock that holds an interpreter here; None without a box. Raises
+        `Ended` with the reason why there can be none."""
+        container = self.fresh("")
+        try:
+            return (await container.begun(self.how)).box
+        finally:
+            await asyncio.to_thread(container.remove)
+
+    async def stop(self) -> None:
+        if self._expiring is not None:
+            self._expiring.cancel()
+            await asyncio.wait((self._expiring,))
+        for container in self._held.values():
+            container.end_process()
+        self._held.clear()
+        server, self._server = self._server, None
+        if server is not None:
+            await asyncio.to_thread(server.remove)
+
+    def fresh(self, owner: str, name: str = "", idle_s: float | None = None) -> Container:
+        """A container that nobody finds before it is kept."""
+        assert self._server is not None, "not started"
+        seconds = self.bounds.idle_s if idle_s is None else min(idle_s, self.bounds.idle_s)
+        return Container(owner, self._server.path, name, self._clock_s(), seconds)
+
+    async def keep(self, container: Container) -> None:
+        """Let its owner find it. The one that was idle longest makes room; without one that is
+        idle, an `InvalidRequest`."""
+        if container.deleted:
+            raise _not_found(container.id)
+        if container.id in self._held:
+            return
+        mine = [held for held in self._held.values() if held.owner == container.owner]
+        bounds = self.bounds
+        for some, most in ((mine, bounds.most_per_owner), (list(self._held.values()), bounds.most)):
+            if len(some) >= most:
+                idle = next((held for held in some if not held.busy.locked()), None)
+                if idle is None:
+                    raise InvalidRequest(
+                        f"{len(some)} containers are at work, which is all that there may be: try "
+                        "again later.",
+                        status=429,
+                        code="too_many_containers",
+                    )
+                await self._remove(idle)
+        self._held[container.id] = container
+
+    def find(self, owner: str, container_id: str) -> Container | None:
+        container = self._held.get(container_id)
+        return container if container is not None and container.owner == owner else None
+
+    def get(self, owner: str, container_id: str) -> Container:
+        """The same answer for an id that nobody has and for another owner's."""
+        container = self.find(owner, container_id)
+        if container is None:
+            raise _not_found(container_id)
+        return container
+
+    def of(self, owner: str) -> list[Container]:
+        return [held for held in self._held.values() if held.owner == owner]
+
+    async def delete(self, owner: str, container_id: str) -> None:
+        container = self.get(owner, container_id)
+        container.deleted = True
+        await self._remove(container)
+
+    def used(self, container: Container) -> None:
+        """Its idle time counts from now."""
+        container.last_active_at = self._clock_s()
+        if self._held.pop(container.id, None) is not None:
+            self._held[container.id] = container
+
+    async def _remove(self, container: Container) -> None:
+        self._held.pop(container.id, None)
+        await asyncio.to_thread(container.remove)
+
+    async def _expire(self) -> None:
+        while True:
+            await self._sleep(EXPIRY_LOOK_S)
+            now = self._clock_s()
+            for held in list(self._held.values()):
+                if not held.busy.locked() and now - held.last_active_at > held.idle_s:
+                    await self._remove(held)
+
+
+def _not_found(container_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Container with id '{container_id:.100}' not found: it has expired, was deleted, or was "
+        "never made.",
+        status=404,
+        code="container_not_found",
+    )
