@@ -47,12 +47,10 @@ from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.telemetry.traces import Traces, traces_to
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.admin import AdminActs
-from trt_responses.web.arrival import Arrival
 from trt_responses.web.chat import ChatCompletions
 from trt_responses.web.conversations import ConversationRoutes
-from trt_responses.web.cors import Preflights
 from trt_responses.web.docs import Docs, hot_routes
-from trt_responses.web.endpoint import Endpoint, RoutingErrors
+from trt_responses.web.endpoint import Endpoint
 from trt_responses.web.explain import Explain
 from trt_responses.web.fields import Fields
 from trt_responses.web.framework import App
@@ -62,7 +60,8 @@ from trt_responses.web.health import HealthChecks
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.kserve.endpoints import KServe
 from trt_responses.web.messages import Messages, messages_fault
-from trt_responses.web.metrics import Counted, MetricsPage
+from trt_responses.web.metrics import MetricsPage
+from trt_responses.web.middleware import Middleware
 from trt_responses.web.models import Models
 from trt_responses.web.playground import Playground
 from trt_responses.web.responses import Responses
@@ -121,11 +120,13 @@ def create_app(
     headers = ReplyHeaders(time.monotonic_ns, origins, server.lifecycle)
     _add_routes(app, server, headers)
     app.add_middleware(
-        Counted, listeners=(server.metrics, server.request_log), clock_ns=time.monotonic_ns
+        Middleware,
+        clock_ns=time.monotonic_ns,
+        mint=mint,
+        origins=origins,
+        headers=headers,
+        listeners=(server.metrics, server.request_log),
     )
-    app.add_middleware(RoutingErrors, headers=headers)
-    app.add_middleware(Preflights, origins=origins, headers=headers)
-    app.add_middleware(Arrival, clock_ns=time.monotonic_ns, mint=mint)
     return app
 
 

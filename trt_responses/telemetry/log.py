@@ -29,6 +29,8 @@ class RequestLog:
     """A listener of runs and of requests."""
 
     def run_ended(self, facts: RunFacts) -> None:
+        if not logger.isEnabledFor(logging.INFO):
+            return
         response, usage = facts.response, facts.response.usage
         _tell(
             logging.INFO,

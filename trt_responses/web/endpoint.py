@@ -56,25 +56,6 @@ class Endpoint:
         await reply(scope, receive, send)
 
 
-class RoutingErrors:
-    """An ASGI layer for what no route answers: unknown paths and wrong methods are told in the
-    API's shape, and a HEAD is routed as the GET that it stands for."""
-
-    def __init__(self, app: ASGIApp, *, headers: ReplyHeaders) -> None:
-        self._app = app
-        self._headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = scope
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}  # the server knows, and sends no body
-        try:
-            await self._app(scope, receive, send)
-        except HTTPException as error:  # the router's, which has sent nothing
-            request = Request(asked, receive)
-            await reply_of(error, request, self._headers(request))(scope, receive, send)
-
-
 def note_status(request: Request, reply: ASGIApp) -> None:
     """Where those look who count requests: nothing of ours stands between a reply and `send`."""
     request.scope.setdefault("state", {})["status"] = getattr(reply, "status_code", 200)

@@ -4,7 +4,8 @@ Most routes are FastAPI's own: routers, parameters, dependencies and their OpenA
 Those that may write a stream are described to FastAPI in the same way and run as raw ASGI apps
 (`HotRoute`), for a stream's `send` is called for every engine step, and each layer that wraps it
 costs 0.5 µs a token. For the same reason `App` has no layers of FastAPI's own: what they do for a
-request that breaks is done before its reply begins, by the routes and by `RoutingErrors`.
+request that breaks is done before its reply begins, by the routes and by our
+one layer (`middleware.py`).
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
+from starlette._utils import get_route_path
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 
 from trt_responses.web.endpoint import note_status, reply_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
+    from fastapi import APIRouter
     from fastapi.telemetry import TelemetryConfig
     from starlette.responses import Response
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
 """FastAPI's own would wrap each `send`, once a process sets a tracer for something else."""
@@ -58,7 +61,7 @@ class App(FastAPI):
         )
 
     def build_middleware_stack(self) -> ASGIApp:
-        app: ASGIApp = AsyncExitStackMiddleware(self.router)  # which FastAPI's routes ask for
+        app: ASGIApp = _HotFirst(self.router)
         for layer, args, kwargs in reversed(self.user_middleware):
             app = layer(app, *args, **kwargs)
         return app
@@ -77,6 +80,28 @@ class App(FastAPI):
             schemas["Error"] = ERROR
             components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         return self.openapi_schema or {}
+
+
+class _HotFirst:
+    """Finds hot routes by their path alone, since the router's search and what FastAPI's routes
+    need take 3 % of a short response. All other requests go on to the router."""
+
+    def __init__(self, router: APIRouter) -> None:
+        self._router = AsyncExitStackMiddleware(router)  # which FastAPI's routes ask for
+        self._hot = {
+            (method, route.path): route
+            for route in router.routes
+            if isinstance(route, HotRoute) and not route.param_convertors
+            for method in route.methods
+        }
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            route = self._hot.get((scope["method"], get_route_path(scope)))
+            if route is not None:
+                scope["route"] = route
+                return route.app(scope, receive, send)
+        return self._router(scope, receive, send)
 
 
 class ColdRoute(APIRoute):

@@ -6,86 +6,23 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
-from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import PlainTextResponse, Response
 
 from trt_responses.access.keys import digest_of
 from trt_responses.errors import Unauthorized
-from trt_responses.telemetry.requests import RequestFacts
 from trt_responses.web.framework import Anybody, ColdRoute, replies
 from trt_responses.web.guard import key_of
 from trt_responses.web.headers import header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     from trt_responses.access.keys import KeyRing
-    from trt_responses.response.run import Run
     from trt_responses.telemetry.metrics import Metrics
-    from trt_responses.telemetry.requests import RequestListener
     from trt_responses.web.headers import ReplyHeaders
 
 OPEN_METRICS = "application/openmetrics-text"
 OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
-UNKNOWN = "unknown"
-CLIENT_LEFT = 499
-"""The status of a request whose client left before any reply; nobody gets it. nginx calls it so."""
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Counted:
-    """An ASGI layer that tells what became of each request, the one next to the routes. An
-    endpoint's name is its route's, never a request's path."""
-
-    def __init__(
-        self, app: ASGIApp, *, listeners: Sequence[RequestListener], clock_ns: Callable[[], int]
-    ) -> None:
-        self._app = app
-        self._listeners = listeners
-        self._clock_ns = clock_ns
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        try:
-            await self._app(scope, receive, send)
-        except HTTPException as error:  # no route answers: any method may have been sent
-            self._tell(scope, "any", UNKNOWN, error.status_code)
-            raise
-        except BaseException:
-            self._count(scope)
-            raise
-        self._count(scope)
-
-    def _count(self, scope: Scope) -> None:
-        state = scope["state"]
-        route, status = scope.get("route"), state.get("status", CLIENT_LEFT)
-        endpoint = route.path if route else state.get("endpoint", UNKNOWN)
-        self._tell(scope, scope["method"], endpoint, status)
-
-    def _tell(self, scope: Scope, method: str, endpoint: str, status: int) -> None:
-        state = scope["state"]
-        facts = RequestFacts(
-            request_id=state["request_id"],
-            method=method,
-            endpoint=endpoint,
-            status=status,
-            end=_end(state.get("run")),
-            total_ns=self._clock_ns() - state["arrival_ns"],
-        )
-        for listener in self._listeners:
-            listener.request_ended(facts)
-
-
-def _end(run: Run | None) -> str:
-    """How the response ended that a request asked for; one in the background goes on."""
-    if run is None:
-        return "none"
-    return run.log.begun.status if run.log.closed else "background"
 
 
 class MetricsPage:

@@ -30,12 +30,13 @@ class RequestLimits:
 
     def check(self, sent: Mapping[str, Any]) -> None:
         """Raise an `InvalidRequest` for the first list or map of a body that is too long."""
-        _check("tools", sent.get("tools"), self.tools, "tools")
         _check("input", sent.get("input"), self.input, "input")
         _check("messages", sent.get("messages"), self.input, "input")
         if isinstance(pairs := sent.get("metadata"), dict) and len(pairs) <= API_METADATA:
             _check("metadata", pairs, self.metadata, "metadata")
-        if isinstance(tools := sent.get("tools"), list):
+        if tools := sent.get("tools"):
+            _check("tools", tools, self.tools, "tools")
+        if isinstance(tools, list):
             _check("tools", _flat(tools), self.tools, "tools")
         if isinstance(choice := sent.get("tool_choice"), dict):
             _check("tool_choice.tools", choice.get("tools"), self.tools, "tools")

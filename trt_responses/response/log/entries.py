@@ -70,17 +70,16 @@ class ResponsesSpelling:
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:
-        return b'%b,"sequence_number":%d}\n\n' % (self._begun(*self._spelled(event)), number)
+        if isinstance(event, Lifecycle):
+            name, snapshot = event.type, self.json_of(event.response)
+            body = b'{"response":%b,"type":"%b"}' % (snapshot, name.encode())
+        else:
+            name, body = self._dialect.spelled(event)
+        return b'%b,"sequence_number":%d}\n\n' % (self._begun(name, body), number)
 
     def _begun(self, name: str, body: bytes) -> bytes:
         """A frame up to where more keys may stand."""
         return b"event: %b\ndata: %b" % (name.encode(), body[:-1])
-
-    def _spelled(self, event: Event) -> tuple[str, bytes]:
-        if not isinstance(event, Lifecycle):
-            return self._dialect.spelled(event)
-        body = b'{"response":%b,"type":"%b"}'
-        return event.type, body % (self.json_of(event.response), event.type.encode())
 
     def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
         if scored:

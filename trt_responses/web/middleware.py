@@ -1,0 +1,114 @@
+"""The one ASGI layer around all routes: what is done for each request, whatever it asks for.
+
+It notes when a request arrived, its id and its trace, answers preflights, routes a HEAD as the GET
+that it stands for, and tells in the API's shape what no route answers. When a request is over, its
+listeners hear what became of it.
+One layer does it all, since each costs 1 % of a short response. `receive` and `send` are left
+untouched, for `send` is called for every engine step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from trt_responses.response.origin import ORIGIN, Origin
+from trt_responses.telemetry.requests import RequestFacts
+from trt_responses.web.arrival import given
+from trt_responses.web.cors import preflight_reply
+from trt_responses.web.endpoint import reply_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from trt_responses.response.run import Run
+    from trt_responses.telemetry.requests import RequestListener
+    from trt_responses.web.headers import Origins, ReplyHeaders
+
+UNKNOWN = "unknown"
+CLIENT_LEFT = 499
+"""The status of a request whose client left before any reply; nobody gets it. nginx calls it so."""
+
+
+class Middleware:
+    """Writes time and id into a copy of `scope["state"]`, before anything else sees a request. An
+    id that the client gives is kept, so that its log and ours can be laid side by side."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        clock_ns: Callable[[], int],
+        mint: Callable[[str], str],
+        origins: Origins,
+        headers: ReplyHeaders,
+        listeners: Sequence[RequestListener],
+    ) -> None:
+        self._app = app
+        self._clock_ns = clock_ns
+        self._mint = mint
+        self._origins = origins
+        self._headers = headers
+        self._listeners = listeners
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (kind := scope["type"]) in ("http", "websocket"):
+            arrival_ns = self._clock_ns()
+            own_id, traced = given(scope["headers"])
+            request_id = own_id or self._mint("req")
+            ORIGIN.set(Origin(request_id, traced))
+            noted = {"arrival_ns": arrival_ns, "request_id": request_id}
+            scope = {**scope, "state": {**scope.get("state", {}), **noted}}
+        if kind != "http":
+            await self._app(scope, receive, send)
+            return
+        if (method := scope["method"]) == "OPTIONS":
+            reply = preflight_reply(Request(scope), self._origins, self._headers)
+            if reply is not None:
+                await reply(scope, receive, send)
+                return
+        elif method == "HEAD":
+            scope["method"] = "GET"  # the server knows, and sends no body
+        try:
+            await self._app(scope, receive, send)
+        except HTTPException as error:  # the router's, which has sent nothing
+            # No route answers: any method may have been sent.
+            self._tell(scope, "any", UNKNOWN, error.status_code)
+            request = Request({**scope, "method": method})
+            await reply_of(error, request, self._headers(request))(scope, receive, send)
+        except BaseException:
+            self._count(scope)
+            raise
+        else:
+            self._count(scope)
+
+    def _count(self, scope: Scope) -> None:
+        """An endpoint's name is its route's, never a request's path."""
+        state = scope["state"]
+        route, status = scope.get("route"), state.get("status", CLIENT_LEFT)
+        endpoint = route.path if route else state.get("endpoint", UNKNOWN)
+        self._tell(scope, scope["method"], endpoint, status)
+
+    def _tell(self, scope: Scope, method: str, endpoint: str, status: int) -> None:
+        state = scope["state"]
+        facts = RequestFacts(
+            request_id=state["request_id"],
+            method=method,
+            endpoint=endpoint,
+            status=status,
+            end=_end(state.get("run")),
+            total_ns=self._clock_ns() - state["arrival_ns"],
+        )
+        for listener in self._listeners:
+            listener.request_ended(facts)
+
+
+def _end(run: Run | None) -> str:
+    """How the response ended that a request asked for; one in the background goes on."""
+    if run is None:
+        return "none"
+    return run.log.begun.status if run.log.closed else "background"
