@@ -60,7 +60,13 @@ def usage(
     Each id counts once, however many engine requests read it. `cached` is what the engine said at
     the beginning of each turn, `latency_ms` how long each tool took.
     """
-    answered = [span for span in reader.messages if span.answer_tokens]
+    told = zip(output, reader.messages, strict=False)
+    reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
+    answered = [span for span in reader.messages if span.answer_end]
+    if not answered:
+        into = r.InputTokensDetails(min((cached[0] if cached else 0) or 0, read))
+        written = len(reader.kept)
+        return r.Usage(read, written, read + written, into, r.OutputTokensDetails(reasoning))
     answers = [span.answer_tokens for span in answered]
     begins = [0, *(span.answer_end for span in answered)]
     ends = [*(span.end for span in answered), len(reader.kept)]
@@ -71,23 +77,18 @@ def usage(
         min(max((told or 0) - start, 0), size)
         for told, start, size in zip_longest(cached, before, inputs, fillvalue=0)
     ]
-    told = zip(output, reader.messages, strict=False)
-    reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
-    into = r.InputTokensDetails(sum(hits))
-    out = r.OutputTokensDetails(reasoning)
-    if answered:
-        into = r.InputTokensByTurn(
-            into.cached_tokens,
-            input_tokens_per_turn=tuple(inputs),
-            cached_tokens_per_turn=tuple(hits),
-        )
-        out = r.OutputTokensByTurn(
-            reasoning,
-            tool_output_tokens=sum(answers),
-            output_tokens_per_turn=tuple(outputs),
-            tool_output_tokens_per_turn=(0, *answers),
-            tool_latency_ms_per_turn=(0, *latency_ms),
-        )
+    into = r.InputTokensByTurn(
+        sum(hits),
+        input_tokens_per_turn=tuple(inputs),
+        cached_tokens_per_turn=tuple(hits),
+    )
+    out = r.OutputTokensByTurn(
+        reasoning,
+        tool_output_tokens=sum(answers),
+        output_tokens_per_turn=tuple(outputs),
+        tool_output_tokens_per_turn=(0, *answers),
+        tool_latency_ms_per_turn=(0, *latency_ms),
+    )
     return r.Usage(sum(inputs), sum(outputs), sum(inputs) + sum(outputs), into, out)
 
 

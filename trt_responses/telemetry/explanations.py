@@ -27,11 +27,12 @@ class Explanations:
         return len(self._kept)
 
     def run_ended(self, facts: RunFacts) -> None:
-        if not facts.response.store or facts.trace.size_bytes > self._max_bytes:
+        size_bytes = facts.trace.size_bytes
+        if not facts.response.store or size_bytes > self._max_bytes:
             return
         lean = replace(facts.response, tools=(), instructions=None, metadata={})
         self._kept[facts.response.id] = replace(facts, response=lean)
-        self._bytes += facts.trace.size_bytes
+        self._bytes += size_bytes
         while self._bytes > self._max_bytes:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.trace.size_bytes

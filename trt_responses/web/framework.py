@@ -92,7 +92,7 @@ class _HotFirst:
             (method, route.path): route
             for route in router.routes
             if isinstance(route, HotRoute) and not route.param_convertors
-            for method in route.methods
+            for method in route.methods or ()
         }
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

@@ -70,9 +70,9 @@ class ResponsesSpelling:
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:
+        name: str = event.type
         if isinstance(event, Lifecycle):
-            name, snapshot = event.type, self.json_of(event.response)
-            body = b'{"response":%b,"type":"%b"}' % (snapshot, name.encode())
+            body = b'{"response":%b,"type":"%b"}' % (self.json_of(event.response), name.encode())
         else:
             name, body = self._dialect.spelled(event)
         return b'%b,"sequence_number":%d}\n\n' % (self._begun(name, body), number)

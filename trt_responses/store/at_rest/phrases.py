@@ -58,7 +58,7 @@ def brief(data: bytes, phrases: Sequence[Phrase]) -> bytes | None:
     if len(data.translate(None, CODES)) != len(data):
         return None
     for code, phrase in phrases:
-        data = data.replace(phrase, code)
+        data = data.replace(phrase, code, 1)  # none is there twice
     return data
 
 
