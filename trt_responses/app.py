@@ -101,13 +101,15 @@ def create_app(
     store: Store | None = None,
     tools: Sequence[Tool] | None = None,
     engine_of: Callable[[Selection, Settings], Engine] = backends.engine_of,
+    elsewhere: Callable[[int], int] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
     """The server as an ASGI app. An engine, a store and tools that are passed in are started and
     stopped with it, as those named in the settings are. `engine_of` makes the engine that the
-    settings name; `sleep` is awaited for every wait of its own."""
+    settings name. `elsewhere` notes how many responses the engine makes for this app, and says how
+    many it makes for others; `sleep` is awaited for every wait of its own."""
     settings = settings or Settings.from_environment()
-    server = _server(settings, engine, store, tools, engine_of, sleep)
+    server = _server(settings, engine, store, tools, engine_of, elsewhere, sleep)
     app = App(
         title="trt_responses",
         version=__version__,
@@ -168,6 +170,7 @@ def _server(
     store: Store | None,
     tools: Sequence[Tool] | None,
     engine_of: Callable[[Selection, Settings], Engine],
+    elsewhere: Callable[[int], int] | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> _Server:
     model = settings.model or settings.engine or "demo"
@@ -211,7 +214,7 @@ def _server(
     ]
     if settings.explain != "off" and settings.explain_bytes:
         listeners.append(explanations)
-    admission = _admission(settings, engine, keys)
+    admission = _admission(settings, engine, keys, elsewhere)
     stall_watch = StallWatch(
         engine,
         admission,
@@ -477,7 +480,12 @@ def _keys(settings: Settings) -> KeyRing:
     )
 
 
-def _admission(settings: Settings, engine: Engine, keys: KeyRing) -> Admission:
+def _admission(
+    settings: Settings,
+    engine: Engine,
+    keys: KeyRing,
+    elsewhere: Callable[[int], int] | None,
+) -> Admission:
     def places() -> int:
         """Of the engine, now; nobody is sent to one that is mending itself."""
         health = engine.health()
@@ -490,6 +498,7 @@ def _admission(settings: Settings, engine: Engine, keys: KeyRing) -> Admission:
         Bounds(waiting=settings.max_waiting, waiting_tokens=settings.max_waiting_tokens),
         limits_of=keys.limits_of,
         clock_s=time.monotonic,
+        elsewhere=elsewhere,
     )
 
 

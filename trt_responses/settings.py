@@ -101,6 +101,9 @@ class Settings(BaseModel):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    frontends: int = Field(
+        1, ge=1, le=64, description="Processes that serve HTTP, on one port over one engine."
+    )
     engine: str | None = Field(None, description="Name of the prepared engine to serve.")
     engine_process: Literal["auto", "always", "never"] = Field(
         "auto",

@@ -16,7 +16,7 @@ from tests.support.dying_server import LEASE_S
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from tests.support.server_processes import Servers, asked
 from trt_responses.backends import store_of
-from trt_responses.serve.server import _lasting
+from trt_responses.serve.server import lasting
 from trt_responses.settings import Settings
 from trt_responses.store.base import says_nothing
 from trt_responses.store.limits import Bounds
@@ -411,13 +411,13 @@ def test_the_settings_choose_the_store_and_a_served_history_lasts(tmp_path: Path
     assert isinstance(store_of(Settings(), says_nothing), MemoryStore)
     assert isinstance(store_of(Settings(store="memory://"), says_nothing), MemoryStore)
     assert isinstance(store_of(Settings(store="redis://localhost"), says_nothing), RedisStore)
-    assert isinstance(store_of(_lasting(Settings(store="memory://")), says_nothing), MemoryStore)
+    assert isinstance(store_of(lasting(Settings(store="memory://")), says_nothing), MemoryStore)
     with pytest.raises(Exception, match="TRT_RESPONSES_STORE"):
         store_of(Settings(store="mysql://localhost"), says_nothing)
 
     async def story() -> None:
         for _ in range(2):
-            store = store_of(_lasting(Settings(data_dir=tmp_path / "mine")), says_nothing)
+            store = store_of(lasting(Settings(data_dir=tmp_path / "mine")), says_nothing)
             async with served(store=store) as s:
                 assert (await s.client.create()).status == 200
         assert (tmp_path / "mine" / "history.db").exists()

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from trt_responses.access.keys import OwnerLimits
 
 
+LOOK_S = 0.02
+"""So often one who waits looks for a place that others have left."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What waits at once, whoever it belongs to."""
@@ -45,12 +49,16 @@ class Admission:
         *,
         limits_of: Callable[[str], OwnerLimits] = lambda owner: NO_LIMITS,
         clock_s: Callable[[], float],
+        elsewhere: Callable[[int], int] | None = None,
     ) -> None:
-        """`places` are those of the engine, now; `limits_of` are an owner's own."""
+        """`places` are those of the engine, now; `limits_of` are an owner's own. `elsewhere` is
+        told how many run here, and says how many of the places others have."""
         self._places = places
         self._bounds = bounds or Bounds()
         self._limits_of = limits_of
         self._clock_s = clock_s
+        self._elsewhere = elsewhere
+        self._looking: asyncio.TimerHandle | None = None
         self._owners: dict[str, _Owner] = {}
         self._turns = itertools.count(1)
         self.running = 0
@@ -64,7 +72,7 @@ class Admission:
         held = self._owners.get(owner) or self._owners.setdefault(owner, _Owner())
         held.set_limits(limits, self._clock_s)
         self._check_owner(held)
-        free = max(0, self._places() - self.running)
+        free = max(0, self._free())
         if self.waiting >= self._bounds.waiting + free:
             raise ServerBusy(
                 f"{self.running} responses are being made and {self.waiting} wait, which is all "
@@ -78,10 +86,19 @@ class Admission:
 
     def look(self) -> None:
         """Give free places to those who wait. Called when a place may have become free."""
-        free = self._places() - self.running
-        while free > 0 and (owner := self._next_owner()) is not None:
+        while self._free() > 0 and (owner := self._next_owner()) is not None:
             self._grant(owner.line.popleft())
-            free -= 1
+        if self._elsewhere is not None and self.waiting and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        """Nobody tells when a place becomes free elsewhere."""
+        self._looking = None
+        self.look()
+
+    def _free(self) -> int:
+        others = 0 if self._elsewhere is None else self._elsewhere(self.running)
+        return self._places() - self.running - others
 
     def _next_owner(self) -> _Owner | None:
         able = [owner for owner in self._owners.values() if owner.line and owner.may_run]

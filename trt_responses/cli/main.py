@@ -76,14 +76,15 @@ def _add_serve(commands: Commands) -> None:
         description="Serve a prepared engine over HTTP. Without --engine: the only one there is, "
         "or the demo, which is prepared first if no engine is there.",
     )
-    for name in ("engine", "host", "port", "model", "engines-dir"):
+    for name in ("engine", "host", "port", "model", "engines-dir", "frontends"):
         field = Settings.model_fields[name.replace("-", "_")]
         serve.add_argument(f"--{name}", metavar=name.upper(), help=field.description)
     serve.set_defaults(run=_serve)
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from trt_responses.serve.server import serve  # only this command pays for loading the server
+    from trt_responses.serve.fleet import serve_fleet  # only this command pays for loading it
+    from trt_responses.serve.server import serve
 
     settings = Settings.from_environment(
         engine=options.engine,
@@ -91,6 +92,7 @@ def _serve(options: argparse.Namespace) -> int:
         port=options.port,
         model=options.model,
         engines_dir=options.engines_dir,
+        frontends=options.frontends,
     )
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
@@ -98,7 +100,7 @@ def _serve(options: argparse.Namespace) -> int:
         prepare_demo_onnx(settings)
     elif _serves_demo(settings):
         prepare_demo(settings)
-    return serve(settings)
+    return serve_fleet(settings) if settings.frontends > 1 else serve(settings)
 
 
 def _serves_demo(settings: Settings) -> bool:

@@ -160,8 +160,16 @@ def serve(settings: Settings) -> int:
 
 
 def _serve(settings: Settings, address: socket.socket) -> None:
-    _log_to_stderr(settings)
-    server = Server(create_app(_lasting(settings), engine_of=engine_of), settings, Notifier())
+    log_to_stderr(settings)
+    app = create_app(lasting(settings), engine_of=engine_of)
+    run_server(app, settings, address, Notifier())
+
+
+def run_server(
+    app: FastAPI, settings: Settings, address: socket.socket, notifier: Notifier | None = None
+) -> None:
+    """Serve an app until told to stop; raises `StartupError` when it could not go on."""
+    server = Server(app, settings, notifier)
     server.run(sockets=[address])
     if server.fault is not None:
         raise server.fault
@@ -169,22 +177,22 @@ def _serve(settings: Settings, address: socket.socket) -> None:
         raise StartupError(f"The engine is lost and the server has ended: {server.lost}")
 
 
-def _log_to_stderr(settings: Settings) -> None:
+def log_to_stderr(settings: Settings) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
 
 
-def _lasting(settings: Settings) -> Settings:
+def lasting(settings: Settings) -> Settings:
     """The settings with a store that outlives the server, unless they name another."""
     if settings.store is not None:
         return settings
     return settings.model_copy(update={"store": f"sqlite:///{settings.data_dir / 'history.db'}"})
 
 
-def bound(settings: Settings) -> socket.socket:
+def bound(settings: Settings, *, shared: bool = False) -> socket.socket:
     """A socket bound to the address, before an engine is loaded, for somebody may have the address.
-    Nobody can connect until the server listens."""
+    Nobody can connect until the server listens. A shared one lets others of ours be bound to it."""
     with ExitStack() as unless_bound:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
@@ -195,6 +203,8 @@ def bound(settings: Settings) -> socket.socket:
             )[0]
             taken = unless_bound.enter_context(socket.socket(family, kind, protocol))
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             taken.bind(address)
         except (OSError, UnicodeError) as error:  # the second of a name that no host can have
             why = error.strerror if isinstance(error, OSError) else "it is no host's name"

@@ -39,7 +39,7 @@ LAST_BYTES_S = 0.2
 def host(make: Callable[[Any], Engine]) -> None:
     """Host the engine that is made from what the parent has given. Never returns."""
     first = json.loads(sys.stdin.readline())
-    _die_with(first["parent"])
+    die_with(first["parent"])
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a package prints must not reach the parent's lines
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
@@ -121,9 +121,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _die_with(parent: int) -> None:
-    """Where Linux can, the kernel ends this process with its parent, even one that was killed."""
+def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Where Linux can, the kernel sends this process a signal when its parent ends, even one that
+    was killed."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it went before the line above
         os._exit(0)

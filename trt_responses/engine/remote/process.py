@@ -73,6 +73,7 @@ class EngineProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._last_words = ""
         self._fell = asyncio.Event()
+        self._lost = asyncio.Event()
 
     async def start(self) -> None:
         """Be up, or raise `StartupError` with the root cause in one sentence."""
@@ -106,6 +107,11 @@ class EngineProcess:
             await asyncio.wait_for(self._fell.wait(), deadline_s)
         return self.fault or "The engine's process has closed the connection."
 
+    async def lost(self) -> str:
+        """Wait until there is no other start; why."""
+        await self._lost.wait()
+        return self.fault or "the engine gave no reason"
+
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
         while self.alive:
@@ -124,6 +130,7 @@ class EngineProcess:
             logger.warning("%s It is failure %d in a row.", fault, self._failures)
             if self.alive:
                 await self._sleep(self._backoff_s())
+        self._lost.set()
 
     def _backoff_s(self) -> float:
         patience = self._patience

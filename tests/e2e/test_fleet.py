@@ -1,0 +1,95 @@
+"""Two front ends over one engine process, as `serve --frontends 2` makes them.
+
+Budget: 25 s on one core, most of it processes that load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+from tests.support.server_processes import asked
+from tests.support.serving import Address, Child, child
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FRONT_END, ENGINE = "trt_responses.serve.front_end", "trt_responses.serve.engine_process"
+WISH = {"model": "tiny", "input": "Hello!", "max_output_tokens": 16}
+
+
+def running(server: Child, program: str) -> list[int]:
+    """The process ids of its children that run a program."""
+    return [
+        pid
+        for pid in server.children()
+        if program in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    ]
+
+
+def lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def until(claim: Callable[[], bool]) -> None:
+    async with asyncio.timeout(300):
+        while not claim():  # noqa: ASYNC110  # what is waited for happens in other processes
+            await asyncio.sleep(0.05)
+
+
+async def ask(address: Address, method: str, path: str, **body: object) -> tuple[int, object]:
+    status, said = await asyncio.to_thread(asked, address.port, method, path, body or None)
+    return status, orjson.loads(said)
+
+
+@pytest.mark.xdist_group("embedded")
+def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
+    engines_dir: Path, tmp_path: Path
+) -> None:
+    arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
+    settings = {
+        "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",
+        "TRT_RESPONSES_DATA_DIR": str(tmp_path),
+        "TRT_RESPONSES_LINGER_S": "0",
+        "TRT_RESPONSES_CONTEXT_TOKENS": "512",
+    }
+
+    async def run() -> None:
+        async with child(*arguments, environment=settings) as server:
+            address = await server.ready()
+            fronts, engines = running(server, FRONT_END), running(server, ENGINE)
+            assert (len(fronts), len(engines)) == (2, 1)
+            status, made = await ask(address, "POST", "/v1/responses", **WISH)
+            assert status == 200
+            assert isinstance(made, dict)
+            for _ in range(8):  # whichever front end is asked
+                assert (await ask(address, "GET", f"/v1/responses/{made['id']}"))[0] == 200
+            os.kill(fronts[0], signal.SIGKILL)
+            await until(lambda: fronts[0] not in server.children())
+            assert (await ask(address, "POST", "/v1/responses", **WISH))[0] == 200
+            await until(lambda: len(running(server, FRONT_END)) == 2)
+            assert running(server, ENGINE) == engines
+            children = server.children()
+            server.signal(signal.SIGTERM)
+            status, _, said = await server.ended()
+            assert status == 0, said
+            assert not any(map(lives, children))
+
+    asyncio.run(run())
+
+
+def test_a_history_in_memory_is_refused(engines_dir: Path) -> None:
+    async def run() -> None:
+        arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
+        async with child(*arguments) as server:
+            status, _, said = await server.ended()
+            assert status == 1
+            assert "several front ends need a history that they share" in said
+
+    asyncio.run(run())

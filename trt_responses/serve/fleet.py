@@ -1,0 +1,180 @@
+"""Several front ends on one port over one engine process: started, watched, started again, drained.
+
+Each front end is a server of its own that listens on the same address (SO_REUSEPORT). One that dies
+costs its own connections. Knows processes; knows no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses import backends
+from trt_responses.errors import StartupError
+from trt_responses.serve.engine_process import process_of
+from trt_responses.serve.places import SharedPlaces, make_places
+from trt_responses.serve.server import bound, lasting, log_to_stderr
+from trt_responses.serve.systemd import Notifier
+from trt_responses.settings import PREFIX
+
+if TYPE_CHECKING:
+    from trt_responses.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = "trt_responses.serve.front_end"
+CLOSING_S = 15.0
+"""What front ends get to end, after their linger and their drain."""
+FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.2, 30.0
+
+
+def serve_fleet(settings: Settings) -> int:
+    """Serve until told to stop; the exit status."""
+    settings = lasting(settings)
+    if settings.store_place().kind == "memory":
+        raise StartupError(
+            f"{PREFIX}STORE: several front ends need a history that they share: expected "
+            "sqlite:///path or redis://host:port/number, got memory://."
+        )
+    log_to_stderr(settings)
+    with bound(settings) as free:  # so that somebody else's address is refused
+        host, port = free.getsockname()[:2]
+    settings = settings.model_copy(update={"host": host, "port": port})
+    with bound(settings, shared=True):  # which nobody listens on, and so keeps the port
+        asyncio.run(Fleet(settings).run())
+    return 0
+
+
+class Fleet:
+    """`frontends` processes, and the engine's."""
+
+    def __init__(self, settings: Settings) -> None:
+        selection = backends.chosen_engine(settings)
+        logger.info("%s", selection.reason)
+        card = selection.card
+        # All serve this very version, whatever is prepared meanwhile.
+        self._settings = settings.model_copy(
+            update={
+                "engine": f"{card.name}/{card.version}",
+                "model": settings.model or card.name,
+            }
+        )
+        self._engine = process_of(selection, settings)
+        self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
+        self._places = self._folder / "places"
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._ready: set[int] = set()
+        self._stopping = asyncio.Event()
+        self._signal = signal.SIGTERM
+        self._fault: str | None = None
+        self._notifier = Notifier()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        count = self._settings.frontends
+        make_places(self._places, count)
+        watching = asyncio.create_task(self._watch_engine())
+        await asyncio.sleep(0)  # so that the socket's path is known
+        keepers = [asyncio.create_task(self._keep(number)) for number in range(count)]
+        try:
+            await self._stopping.wait()
+            self._notifier.tell("STOPPING=1", "stopping")
+            patience_s = self._settings.linger_s + self._settings.drain_s + CLOSING_S
+            await asyncio.wait(keepers, timeout=patience_s)
+        finally:
+            for process in self._running.values():
+                process.kill()
+            await asyncio.gather(*keepers, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await self._engine.stop(CLOSING_S)
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._fault is not None:
+            raise StartupError(self._fault)
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Each front end drains; a second signal hurries them."""
+        self._signal = number
+        self._stopping.set()
+        for process in self._running.values():
+            process.send_signal(number)
+
+    def _fail(self, fault: str) -> None:
+        if self._fault is None:
+            self._fault = fault
+        self._stop(signal.SIGTERM)
+
+    async def _watch_engine(self) -> None:
+        try:
+            await self._engine.start()
+        except StartupError as error:
+            self._fail(str(error))
+            return
+        lost = await self._engine.lost()
+        self._fail(f"The engine is lost and the server has ended: {lost}")
+
+    async def _keep(self, number: int) -> None:
+        """One front end after the other in this place."""
+        failures = 0
+        while not self._stopping.is_set():
+            process = await self._begin(number)
+            if self._stopping.is_set():  # it was told so while this one began
+                process.send_signal(self._signal)
+            assert process.stdout is not None
+            if hello := await process.stdout.readline():
+                failures = 0
+                self._up(number, hello.decode())
+            status = await process.wait()
+            del self._running[number]
+            SharedPlaces(self._places, number)(0)  # what it made has ended with it
+            if self._stopping.is_set():
+                return
+            if status == 0:  # an admin has told it to stop, and means all of them
+                logger.warning("Front end %d was told to stop: so do all.", number + 1)
+                self._stop(signal.SIGTERM)
+                return
+            if number not in self._ready:
+                self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
+                return
+            failures += 1
+            logger.warning(
+                "Front end %d ended with status %d and is started again.", number + 1, status
+            )
+            await asyncio.sleep(min(MOST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures, 20)))
+
+    async def _begin(self, number: int) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", PROGRAM),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the fleet, which tells each
+        )
+        self._running[number] = process
+        first = {
+            "parent": os.getpid(),
+            "number": number,
+            "engine": self._engine.path,
+            "places": str(self._places),
+            "settings": self._settings.model_dump(mode="json"),
+        }
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(first).encode() + b"\n")
+        return process
+
+    def _up(self, number: int, hello: str) -> None:
+        """Say once that all are up, in the words of the last."""
+        was_up = len(self._ready) == self._settings.frontends
+        self._ready.add(number)
+        if not was_up and len(self._ready) == self._settings.frontends:
+            self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
+            print(hello, end="", flush=True)

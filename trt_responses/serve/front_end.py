@@ -1,0 +1,52 @@
+"""One front end of a fleet: a whole server over an engine that others serve from, too.
+
+`python -m trt_responses.serve.front_end` reads one line of JSON, which the fleet gives it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses import __version__
+from trt_responses.app import create_app
+from trt_responses.engine.remote.child import die_with
+from trt_responses.engine.remote.client import RemoteEngine
+from trt_responses.errors import StartupError
+from trt_responses.serve.places import SharedPlaces
+from trt_responses.serve.server import bound, log_to_stderr, run_server
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from trt_responses.engine.base import Engine
+    from trt_responses.prepare.shelf import Selection
+
+
+def main() -> int:
+    first = json.loads(sys.stdin.readline())
+    die_with(first["parent"], signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    settings = Settings(**first["settings"])
+
+    def engine_of(_: Selection, settings: Settings) -> Engine:
+        return RemoteEngine(__version__, path=first["engine"], start_s=settings.engine_start_s)
+
+    log_to_stderr(settings)
+    elsewhere = SharedPlaces(Path(first["places"]), first["number"])
+    try:
+        with bound(settings, shared=True) as address:
+            app = create_app(settings, engine_of=engine_of, elsewhere=elsewhere)
+            run_server(app, settings, address)
+    except StartupError as error:
+        print(f"trt-responses: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
