@@ -62,7 +62,7 @@ from trt_responses.web.kserve.endpoints import KServe
 from trt_responses.web.messages import Messages, messages_fault
 from trt_responses.web.metrics import MetricsPage
 from trt_responses.web.middleware import Middleware
-from trt_responses.web.models import Models
+from trt_responses.web.models import ModelNames, Models
 from trt_responses.web.playground import Playground
 from trt_responses.web.responses import Responses
 from trt_responses.web.stored import Stored
@@ -139,6 +139,7 @@ class _Server:
     settings: Settings
     engine: Engine
     model: str
+    names: ModelNames
     about: Mapping[str, Any]
     """What is served, as the health route tells it."""
     card: Mapping[str, Any]
@@ -234,6 +235,7 @@ def _server(
         settings=settings,
         engine=engine,
         model=model,
+        names=ModelNames(model, settings.model_aliases, settings.any_model),
         about={
             "model": model,
             "version": __version__,
@@ -256,7 +258,7 @@ def _server(
         stall_watch=stall_watch,
         health=health,
         background=Background(runs, store, max_per_owner=settings.max_background, sleep=sleep),
-        keep_alive=KeepAlive(settings.keep_alive_s, sleep),
+        keep_alive=KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, sleep),
         repeats=Repeats(
             max_keys=settings.idempotency_keys,
             ttl_s=settings.idempotency_ttl_s,
@@ -267,23 +269,31 @@ def _server(
 
 
 def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
-    settings, model, runs, keys = server.settings, server.model, server.runs, server.keys
+    settings, runs, keys = server.settings, server.runs, server.keys
     stream_limits = StreamLimits(server.keep_alive, settings.max_backlog_bytes)
     responses = Responses(
         runs,
         server.background,
         server.repeats,
-        model=model,
+        names=server.names,
         headers=headers,
         stream_limits=stream_limits,
         limits=_limits(settings),
         dialect=DIALECTS[settings.dialect],
     )
     chat = ChatCompletions(
-        runs, model=model, headers=headers, stream_limits=stream_limits, limits=_limits(settings)
+        runs,
+        names=server.names,
+        headers=headers,
+        stream_limits=stream_limits,
+        limits=_limits(settings),
     )
     messages = Messages(
-        runs, model=model, headers=headers, stream_limits=stream_limits, limits=_limits(settings)
+        runs,
+        names=server.names,
+        headers=headers,
+        stream_limits=stream_limits,
+        limits=_limits(settings),
     )
     stored = Stored(
         server.store,
@@ -304,7 +314,7 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
     app.state.anybody = Guard(hosts=("*",), origins=("*",), keys=KeyRing())
     raw = partial(Endpoint, guard=guard, headers=headers)
     app.router.routes += hot_routes(
-        model,
+        server.names,
         create=raw(responses.create),
         count=raw(responses.count),
         retrieve=raw(stored.retrieve),
@@ -337,7 +347,7 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
             limits=_limits(settings),
         ),
         Fields(headers),
-        Models(model, int(time.time()), headers),
+        Models(server.names, int(time.time()), headers),
         HealthChecks(server.health, headers, about=server.about),
         MetricsPage(server.metrics, headers, key=settings.metrics_key, keys=keys),
         AdminActs(
@@ -427,6 +437,7 @@ def _parts(
         max_calls=settings.max_calls,
         tools={tool.kind: tool for tool in tools},
         max_tool_calls=settings.max_tool_calls,
+        thought_summaries=settings.thought_summaries,
     )
 
 
@@ -435,7 +446,7 @@ def _sockets(server: _Server, guard: Guard, headers: ReplyHeaders) -> Sockets:
     parts = SocketParts(
         runs=server.runs,
         store=server.store,
-        model=server.model,
+        names=server.names,
         stream_limits=StreamLimits(server.keep_alive, settings.max_backlog_bytes),
         limits=_limits(settings),
         socket_limits=SocketLimits(

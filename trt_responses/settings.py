@@ -126,6 +126,10 @@ class Settings(BaseModel):
     )
     engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
     model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
+    model_aliases: Words = Field((), description="More names by which clients may ask for it.")
+    any_model: bool = Field(
+        False, description="Answer to every model's name; agents ask for small ones of their own."
+    )
     api_keys: Words = Field((), description="`owner:key,…`; none: no key is asked for.")
     keys_file: Path | None = Field(
         None, description="File of keys, beside API_KEYS; see `trt-responses keys`. It is watched."
@@ -211,6 +215,11 @@ class Settings(BaseModel):
     note_images: bool = Field(
         False,
         description="Let a line of text stand for images, files and sounds; else they are refused.",
+    )
+    thought_summaries: bool = Field(
+        False,
+        description="Give thoughts as reasoning summaries to clients that ask for those: some show "
+        "nothing else.",
     )
     dialect: Literal["openai", "open-responses"] = Field(
         "openai", description="How events are spelled unless `x-trt-dialect` says otherwise."
@@ -300,6 +309,11 @@ class Settings(BaseModel):
     )
     keep_alive_s: Seconds = Field(
         10.0, ge=0.1, description="Silence after which a stream gets a comment line."
+    )
+    keep_alive_event_s: Seconds = Field(
+        30.0,
+        ge=0.1,
+        description="Silence after which an event is repeated: some clients count nothing else.",
     )
     playground: bool = Field(
         True, description="Show browsers a page at `/` with which to try the server."

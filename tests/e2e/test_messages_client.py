@@ -10,7 +10,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from pydantic import BaseModel
 
-from tests.support.served import ANSWER, CALL, THOUGHT, script
+from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, script
 from tests.support.serving import listening
 from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import ScriptedEngine
@@ -32,7 +32,7 @@ def client_of(url: str, key: str = "none") -> AsyncAnthropic:
 
 def test_the_stream_helper_folds_a_thought_and_its_answer() -> None:
     async def story() -> None:
-        async with listening(ScriptedEngine([script(THOUGHT)])) as address:
+        async with listening(ScriptedEngine([script(THOUGHT)]), **KEYED) as address:
             async with (
                 client_of(address.url) as client,
                 client.messages.stream(
@@ -56,7 +56,7 @@ def test_the_stream_helper_folds_a_thought_and_its_answer() -> None:
 def test_a_tool_turn_carries_the_thought_and_the_call() -> None:
     async def story() -> None:
         engine = ScriptedEngine([script(CALL), script(ANSWER)])
-        async with listening(engine) as address, client_of(address.url) as client:
+        async with listening(engine, **KEYED) as address, client_of(address.url) as client:
             messages = list(HELLO)
             for _ in range(2):
                 async with client.messages.stream(
@@ -86,7 +86,7 @@ def test_a_tool_turn_carries_the_thought_and_the_call() -> None:
 def test_a_model_of_pydantic_is_parsed_and_tokens_are_counted() -> None:
     async def story() -> None:
         engine = ScriptedEngine([script('{"city":"Bern"}')], guides=GUIDES)
-        async with listening(engine) as address, client_of(address.url) as client:
+        async with listening(engine, **KEYED) as address, client_of(address.url) as client:
             answer = await client.messages.parse(
                 model="demo",
                 max_tokens=1000,
@@ -104,7 +104,7 @@ def test_a_model_of_pydantic_is_parsed_and_tokens_are_counted() -> None:
 def test_refusals_are_the_sdks_errors() -> None:
     async def story() -> None:
         engine = ScriptedEngine([script(ANSWER)])
-        async with listening(engine, api_keys="me:secret") as address:
+        async with listening(engine, api_keys="me:secret", **KEYED) as address:
             async with client_of(address.url, "wrong") as client:
                 with pytest.raises(anthropic.AuthenticationError):
                     await client.messages.create(model="demo", max_tokens=9, messages=HELLO)

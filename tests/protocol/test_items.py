@@ -324,3 +324,42 @@ def test_an_agents_own_ids_and_nulls_are_taken_and_missing_ones_are_filled_in() 
             assert all(item["status"] == "completed" for item in kept)
 
     asyncio.run(story())
+
+
+def output(text: str, **named: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "output": text} | named
+
+
+def test_an_output_without_an_id_is_of_the_first_call_that_waits() -> None:
+    calls = [CALL, CALL | {"call_id": "d", "name": "g"}, CALL | {"call_id": "e", "name": "f"}]
+    text = asyncio.run(shown(USER, *calls, output("of g", name="g"), output("one"), output("two")))
+    assert text.endswith(answered("g", "of g") + answered("f", "one") + answered("f", "two"))
+
+    async def refused(*items: Any) -> Any:
+        async with served() as s:
+            return (await s.client.create(input=list(items))).error
+
+    for items in ([USER, output("x")], [USER, CALL, output("x"), output("y")]):
+        error = asyncio.run(refused(*items))
+        assert error["code"] == "unknown_call_id"
+        assert error["param"] == f"input[{len(items) - 1}].call_id"
+
+
+def test_an_item_that_stands_in_the_conversation_is_not_said_twice() -> None:
+    """Some clients send the whole history beside `previous_response_id`."""
+
+    async def story() -> None:
+        async with served() as s:
+            first = (await s.client.create(input="Hello")).json()
+            listed = (await s.client.get(f"/v1/responses/{first['id']}/input_items")).json()
+            more: dict[str, Any] = {"previous_response_id": first["id"]}
+            await s.client.create(input=[USER], **more)
+            expected = s.prompt()
+            again = [*listed["data"], *first["output"], USER]
+            await s.client.create(input=again, **more)
+            assert s.prompt() == expected
+            other = listed["data"][0] | {"content": "Something else"}
+            await s.client.create(input=[other], **more)
+            assert "Something else" in s.prompt_text()
+
+    asyncio.run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import orjson
@@ -12,11 +13,14 @@ from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from tests.support.asgi import JSON, until
-from tests.support.served import ANSWER, CALL, THOUGHT, Served, ids, served
+from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, Served, ids
+from tests.support.served import served as served_app
 from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import Die, Script
 
 Json = dict[str, Any]
+
+served = partial(served_app, **KEYED)
 
 PATH = "/v1/messages"
 HELLO = [{"role": "user", "content": "Hello"}]

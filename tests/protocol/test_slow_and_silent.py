@@ -46,6 +46,57 @@ def test_a_silent_stream_gets_a_comment_after_its_time_and_no_sooner() -> None:
     asyncio.run(story())
 
 
+def test_an_event_is_repeated_for_clients_that_count_events_alone() -> None:
+    """It has the number of the last event, so that whoever goes on behind it misses nothing."""
+
+    async def story() -> None:
+        ticks = Ticks()
+        async with served(STALLED, manual=True, sleep=ticks.sleep) as s:
+            call = s.client.ask(stream=True, background=True)
+            await call.until(lambda c: len(c.heard) > 1)
+            await s.clock.step(4)
+            last = call.events[-1]
+            assert last["type"] == "response.output_text.delta"
+            await ticks.pass_(32.5)
+            repeated = call.events[-1]
+            assert repeated["type"] == "response.in_progress"
+            assert repeated["sequence_number"] == last["sequence_number"]
+            assert call.body.count(PING) == 2
+            call.hang_up()
+            await call.done()
+            number = repeated["sequence_number"]
+            path = f"/v1/responses/{repeated['response']['id']}?stream=true"
+            again = s.client.open("GET", f"{path}&starting_after={number}")
+            await s.clock.step(1)
+            s.burn_out()
+            await again.done()
+            numbers = [event["sequence_number"] for event in again.events]
+            assert numbers == list(range(number + 1, number + 1 + len(numbers)))
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("path", "sign"),
+    [("/v1/chat/completions", PING), ("/v1/messages", b'event: ping\ndata: {"type":"ping"}\n\n')],
+)
+def test_other_apis_have_their_own_sign_of_life(path: str, sign: bytes) -> None:
+    async def story() -> None:
+        ticks = Ticks()
+        async with served(STALLED, manual=True, sleep=ticks.sleep, keep_alive_event_s=10) as s:
+            hello = [{"role": "user", "content": "Hello"}]
+            body = {"model": "demo", "max_tokens": 99, "messages": hello, "stream": True}
+            call = s.client.open("POST", path, orjson.dumps(body))
+            await call.until(lambda c: len(c.heard) > 1)
+            opened = call.body
+            await ticks.pass_(12.5)
+            assert call.body == opened + sign
+            call.hang_up()
+            await call.done()
+
+    asyncio.run(story())
+
+
 def test_a_stream_that_is_busy_gets_none() -> None:
     async def story() -> None:
         ticks = Ticks()

@@ -89,6 +89,7 @@ def accept(
         parallel_calls=request.parallel_tool_calls is not False,
         truncates=request.truncation == "auto",
         seals=SEALED in (request.include or ()),
+        summarised=reasoning.summary is not None,
         included=[value for value in INCLUDED if value in (request.include or ())],
         store=echo.store,
         echo=echo,

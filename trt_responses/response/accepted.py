@@ -147,6 +147,8 @@ class Accepted:
     built_in: Sequence[BuiltInTool] = ()
     max_tool_calls: int | None = None
     """Calls of the server's tools."""
+    summarised: bool = False
+    """A summary of thoughts is wanted, which stands for them where the server gives any."""
     verifies: bool = False
     """Thoughts that are brought back must be the ones that were sealed."""
     stop: Sequence[str] = ()

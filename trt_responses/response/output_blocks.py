@@ -113,7 +113,7 @@ def _callee(item: o.OutputItem, span: Span) -> str:
 async def _rendered(item: o.OutputItem, span: Span, renderer: Renderer) -> array[int]:
     match item:
         case o.OutputReasoning():
-            message = c.reasoning_message("".join(part.text for part in item.content))
+            message = c.reasoning_message(item.text)
         case o.OutputMessage():
             message = c.answer_message(item.phase, "".join(part.text for part in item.content))
         case o.OutputFunctionCall():

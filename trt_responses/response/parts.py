@@ -54,6 +54,8 @@ class Parts:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Those that the operator has switched on, by kind."""
     max_tool_calls: int = 32
+    thought_summaries: bool = False
+    """Whether a thought is told as its summary to those who ask for one."""
     """Calls of such tools in one response, of those who do not ask for fewer."""
     note_media: bool = False
     """Whether a line stands for what a text model cannot read, or it is refused."""

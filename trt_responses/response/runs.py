@@ -186,7 +186,9 @@ class Runs:
             options=_options(accepted, owner, arrival_ns, response.id),
             engine=parts.engine,
             reader=reader,
-            machine=_machine(accepted, log, called, sealer, tools),
+            machine=_machine(
+                accepted, log, called, sealer, tools, summaries=parts.thought_summaries
+            ),
             log=log,
             clock_ns=parts.clock_ns,
             tools=tools,
@@ -356,6 +358,8 @@ def _machine(
     called: Mapping[str, Callee],
     sealer: TurnSealer,
     tools: ToolLoop | None,
+    *,
+    summaries: bool,
 ) -> Machine:
     """What makes events of the model's text and writes them to the log."""
     return Machine(
@@ -367,6 +371,7 @@ def _machine(
         answer_text=partial(StopText, accepted.stop) if accepted.stop else None,
         scored=accepted.scored,
         runners=tools.runners if tools is not None else None,
+        summarised=summaries and accepted.summarised,
     )
 
 

@@ -19,7 +19,6 @@ from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header, ignored_header
 from trt_responses.web.idempotency import HEADER
-from trt_responses.web.models import check_model
 from trt_responses.web.stream.sse import Stream, watched
 from trt_responses.wire.chat import ChatRequest
 from trt_responses.wire.chat_output import completion_of
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from trt_responses.response.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
 
@@ -41,13 +41,13 @@ class ChatCompletions:
         self,
         runs: Runs,
         *,
-        model: str,
+        names: ModelNames,
         headers: ReplyHeaders,
         stream_limits: StreamLimits,
         limits: RequestLimits,
     ) -> None:
         self._runs = runs
-        self._model = model
+        self._names = names
         self._headers = headers
         self._stream_limits = stream_limits
         self._limits = limits
@@ -57,7 +57,7 @@ class ChatCompletions:
         check_json(request)
         wanted = await self._read(request)
         accepted = await accept_chat(wanted)
-        check_model(wanted.model, self._model)
+        self._names.check(wanted.model)
         ignored = [*accepted.ignored, *(["idempotency-key"] if header(request, HEADER) else ())]
         told = ignored_header(ignored)
         thought = wanted.include_reasoning is not False

@@ -32,16 +32,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.models import ModelNames
     from trt_responses.wire.base import Options
 
 STREAM = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
 @cache
-def _body_model(name: str, parses: type[Options], model: str) -> type[Options]:
-    """The model that parses a body, as it is described: with the id of the one model that is
-    served."""
-    only = Field(json_schema_extra={"enum": [model]})
+def _body_model(name: str, parses: type[Options], models: tuple[str, ...]) -> type[Options]:
+    """The model that parses a body, as it is described: with the names that are served; none
+    when all are."""
+    only = Field(json_schema_extra={"enum": [*models]} if models else None)
     return create_model(name, __base__=parses, model=(str, only))
 
 
@@ -50,7 +51,7 @@ STREAMED = {"responses": {"200": STREAM}}
 
 
 def hot_routes(
-    model: str,
+    names: ModelNames,
     *,
     create: ASGIApp,
     count: ASGIApp,
@@ -60,10 +61,11 @@ def hot_routes(
     count_message: ASGIApp,
 ) -> list[HotRoute]:
     """The routes that are no functions of FastAPI's, with their descriptions."""
-    request = _taking(_body_model("CreateResponse", CreateRequest, model))
-    messages = _taking(_body_model("CreateChatCompletion", ChatRequest, model))
-    turns = _taking(_body_model("CreateMessage", MessagesRequest, model))
-    counted = _taking(_body_model("CountMessageTokens", CountMessages, model))
+    models = () if names.answers_any else names.known
+    request = _taking(_body_model("CreateResponse", CreateRequest, models))
+    messages = _taking(_body_model("CreateChatCompletion", ChatRequest, models))
+    turns = _taking(_body_model("CreateMessage", MessagesRequest, models))
+    counted = _taking(_body_model("CountMessageTokens", CountMessages, models))
     return [
         HotRoute(
             "/v1/responses",

@@ -22,7 +22,6 @@ from trt_responses.web.headers import (
     unfollowed_header,
 )
 from trt_responses.web.idempotency import HEADER
-from trt_responses.web.models import check_model
 from trt_responses.web.stream.sse import Stream, watched
 from trt_responses.wire.messages import CountRequest, MessagesRequest, NoThinking
 from trt_responses.wire.messages_output import OVERLOADED, error_of, message_of
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.response.accepted import Accepted
     from trt_responses.response.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
     from trt_responses.wire.messages_output import Thoughts
@@ -49,13 +49,13 @@ class Messages:
         self,
         runs: Runs,
         *,
-        model: str,
+        names: ModelNames,
         headers: ReplyHeaders,
         stream_limits: StreamLimits,
         limits: RequestLimits,
     ) -> None:
         self._runs = runs
-        self._model = model
+        self._names = names
         self._headers = headers
         self._stream_limits = stream_limits
         self._limits = limits
@@ -96,7 +96,7 @@ class Messages:
         body = await read_body(request, self._limits)
         wanted = await parsed(body, kind, self._limits)
         accepted = accept_messages(wanted)
-        check_model(wanted.model, self._model)
+        self._names.check(wanted.model)
         return wanted, accepted
 
     def _told(self, request: Request, accepted: Accepted) -> dict[str, str]:

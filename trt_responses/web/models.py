@@ -1,4 +1,4 @@
-"""`/v1/models`: the model that is served, and the refusal of every other one."""
+"""`/v1/models`: the model that is served, by each of its names, and the refusal of others."""
 
 from __future__ import annotations
 
@@ -10,19 +10,45 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import NotFound
+from trt_responses.frozen import dataclass
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trt_responses.web.headers import ReplyHeaders
 
 
-class Models:
-    """The model that this server serves, listed and by its name."""
+@dataclass(frozen=True, slots=True)
+class ModelNames:
+    """The names by which clients may ask for the one model. Answers say the served one."""
 
-    def __init__(self, model: str, created: int, headers: ReplyHeaders) -> None:
-        self._model = model
-        self._card = {"id": model, "object": "model", "created": created, "owned_by": "local"}
+    served: str
+    aliases: Sequence[str] = ()
+    answers_any: bool = False
+    """Whatever name is asked for is this model's: agents ask for small models of their own."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        return (self.served, *self.aliases)
+
+    def check(self, asked: str) -> None:
+        """Raise a `NotFound` for the name of another model."""
+        if asked not in self.known and not self.answers_any:
+            raise NotFound(
+                f"The model '{asked:.100}' does not exist: this server serves '{self.served}'.",
+                param="model",
+                code="model_not_found",
+            )
+
+
+class Models:
+    """The model that this server serves, listed and by its names."""
+
+    def __init__(self, names: ModelNames, created: int, headers: ReplyHeaders) -> None:
+        self._names = names
+        self._created = created
         self._headers = headers
 
     def router(self) -> APIRouter:
@@ -34,18 +60,14 @@ class Models:
         return router
 
     async def list(self, request: Request, owner: Owner) -> Response:
-        body = {"object": "list", "data": [self._card]}
+        body = {"object": "list", "data": [self._card(name) for name in self._names.known]}
         return json_reply(orjson.dumps(body), self._headers(request))
 
     async def retrieve(self, request: Request, model: str, owner: Owner) -> Response:
-        check_model(model, self._model)
-        return json_reply(orjson.dumps(self._card), self._headers(request))
+        self._names.check(model)
+        return json_reply(orjson.dumps(self._card(model)), self._headers(request))
 
-
-def check_model(asked: str, served: str) -> None:
-    if asked != served:
-        raise NotFound(
-            f"The model '{asked:.100}' does not exist: this server serves '{served}'.",
-            param="model",
-            code="model_not_found",
-        )
+    def _card(self, name: str) -> dict[str, object]:
+        """The model as the list has it: `root` says which one a name stands for."""
+        about = {"object": "model", "created": self._created, "owned_by": "local"}
+        return {"id": name, **about, "root": self._names.served}

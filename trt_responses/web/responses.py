@@ -24,7 +24,6 @@ from trt_responses.web.headers import (
     unfollowed_header,
 )
 from trt_responses.web.idempotency import HEADER
-from trt_responses.web.models import check_model
 from trt_responses.web.stream.sse import Follow, Stream, watched
 from trt_responses.wire.request import CountRequest
 from trt_responses.wire.request import Request as CreateRequest
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from trt_responses.response.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
+    from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.limits import RequestLimits
@@ -58,7 +58,7 @@ class Responses:
         background: Background,
         repeats: Repeats,
         *,
-        model: str,
+        names: ModelNames,
         headers: ReplyHeaders,
         stream_limits: StreamLimits,
         limits: RequestLimits,
@@ -67,7 +67,7 @@ class Responses:
         self._runs = runs
         self._background = background
         self._repeats = repeats
-        self._model = model
+        self._names = names
         self._headers = headers
         self._stream_limits = stream_limits
         self._limits = limits
@@ -79,7 +79,7 @@ class Responses:
         wanted = await parsed(body, CreateRequest, self._limits)
         dialect = dialect_of(request, self._dialect)
         accepted = accept(wanted, dialect, self._runs.built_in)
-        check_model(wanted.model, self._model)
+        self._names.check(wanted.model)
         extra = ignored_header(accepted.ignored) | dropped_header(accepted.unsupported_tools)
         key = header(request, HEADER)
         stream = bool(wanted.stream)
@@ -106,7 +106,7 @@ class Responses:
         wanted = await parsed(body, CountRequest, self._limits)
         accepted = accept(wanted, built_in=self._runs.built_in)
         if wanted.model:
-            check_model(wanted.model, self._model)
+            self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)
         extra = ignored_header(accepted.ignored)
         counted = {"object": "response.input_tokens", "input_tokens": tokens}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from trt_responses.wire.output import OutputItem, OutputPart, TokenLogprob
+    from trt_responses.wire.output import OutputItem, OutputPart, OutputSummaryText, TokenLogprob
     from trt_responses.wire.response import Response
 
 
@@ -124,6 +124,42 @@ class ReasoningTextDone:
 
 
 @dataclass(frozen=True)
+class ReasoningSummaryPartAdded:
+    item_id: str
+    output_index: int
+    summary_index: int
+    part: OutputSummaryText
+    type: Literal["response.reasoning_summary_part.added"] = "response.reasoning_summary_part.added"
+
+
+@dataclass(frozen=True)
+class ReasoningSummaryPartDone:
+    item_id: str
+    output_index: int
+    summary_index: int
+    part: OutputSummaryText
+    type: Literal["response.reasoning_summary_part.done"] = "response.reasoning_summary_part.done"
+
+
+@dataclass(frozen=True)
+class ReasoningSummaryTextDelta:
+    item_id: str
+    output_index: int
+    summary_index: int
+    delta: str
+    type: Literal["response.reasoning_summary_text.delta"] = "response.reasoning_summary_text.delta"
+
+
+@dataclass(frozen=True)
+class ReasoningSummaryTextDone:
+    item_id: str
+    output_index: int
+    summary_index: int
+    text: str
+    type: Literal["response.reasoning_summary_text.done"] = "response.reasoning_summary_text.done"
+
+
+@dataclass(frozen=True)
 class FunctionCallArgumentsDelta:
     item_id: str
     output_index: int
@@ -221,6 +257,7 @@ CodeCallStep = CodeCallInProgress | CodeCallInterpreting | CodeCallCompleted
 Delta = (
     OutputTextDelta
     | ReasoningTextDelta
+    | ReasoningSummaryTextDelta
     | FunctionCallArgumentsDelta
     | CustomToolCallInputDelta
     | CodeDelta
@@ -231,6 +268,9 @@ ItemEvent = (
     | Delta
     | OutputTextDone
     | ReasoningTextDone
+    | ReasoningSummaryPartAdded
+    | ReasoningSummaryPartDone
+    | ReasoningSummaryTextDone
     | FunctionCallArgumentsDone
     | CustomToolCallInputDone
     | CodeCallStep

@@ -90,11 +90,14 @@ class FunctionCall(ClientObject):
 
 
 class FunctionCallOutput(ClientObject):
-    """What a client's function gave."""
+    """What a client's function gave. Without a call's id, the first call is meant that has no
+    output yet, of those by the name where there is one."""
 
     type: Literal["function_call_output"]
-    call_id: str
+    call_id: str | None = None
     output: TextOrParts
+    name: str | None = None
+    namespace: str | None = None
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 

@@ -45,6 +45,12 @@ class OutputReasoningText:
 
 
 @dataclass(frozen=True)
+class OutputSummaryText:
+    text: str = ""
+    type: Literal["summary_text"] = "summary_text"
+
+
+@dataclass(frozen=True)
 class OutputMessage:
     id: str
     phase: Phase
@@ -56,11 +62,17 @@ class OutputMessage:
 
 @dataclass(frozen=True)
 class OutputReasoning:
+    """A thought, as its content or, for clients that show no other, as its summary."""
+
     id: str
     status: Status = "in_progress"
     content: tuple[OutputReasoningText, ...] = ()
-    summary: tuple[()] = ()
+    summary: tuple[OutputSummaryText, ...] = ()
     type: Literal["reasoning"] = "reasoning"
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content or self.summary)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ UNUSUAL: dict[str, Any] = {
     "stream_options.include_obfuscation": True,
     "prompt_cache_retention": "24h",
     "prompt_cache_options": {"mode": "x"},
+    "background_options": {"completion_window": "soonest"},
     "reasoning.mode": "pro",
     "reasoning.context": "all_turns",
     "access_programs": ["x"],

@@ -90,6 +90,7 @@ async def input_blocks(
     if isinstance(items, str):
         return [await _text_block(items, renderer, at_most)]
     callees = {b.call_id: b.callee for b in prior if b.call_id and b.callee}
+    waiting = _waiting(prior)
     blocks = []
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == ITEMS_AT_ONCE - 1:
@@ -97,14 +98,51 @@ async def input_blocks(
         place = i.ItemPlace(f"input[{number}]") if places is None else places[number]
         if not note_media:
             _refuse_media(item, place)
+        if isinstance(item, i.FunctionCallOutput):
+            item = _with_call(item, callees, waiting, place)
         said = _said(item, callees, place)
         if said.call_id and said.callee:
             callees[said.call_id] = said.callee
+            waiting[said.call_id] = None
         ids = b""
         for message in filter(None, (said.message, said.result)):
             ids += (await renderer.message(message, at_most=at_most)).tobytes()
         blocks.append(Block(said.kind, _as_json(item), ids, said.call_id, said.callee))
     return blocks
+
+
+def _waiting(prior: Sequence[Block]) -> dict[str, None]:
+    """The calls that have no result yet, in their order."""
+    waiting: dict[str, None] = {}
+    for block in prior:
+        if block.call_id:
+            waiting[block.call_id] = None
+        elif block.kind == "result" and waiting:
+            waiting.pop(orjson.loads(block.item).get("call_id"), None)
+    return waiting
+
+
+def _with_call(
+    item: i.FunctionCallOutput,
+    callees: dict[str, str],
+    waiting: dict[str, None],
+    place: i.ItemPlace,
+) -> i.FunctionCallOutput:
+    """The output with the id of its call, which waits no longer."""
+    call_id = item.call_id
+    if call_id is None:
+        named = None if item.name is None else callee_of(item.name, item.namespace)
+        meant = (one for one in waiting if named in (None, callees[one]))
+        if (call_id := next(meant, None)) is None:
+            raise InvalidRequest(
+                f"No call{'' if item.name is None else f' of {item.name!r:.100}'} without an "
+                "output stands before this output: send the call too.",
+                param=f"{place.item}.{place.call_id}",
+                code="unknown_call_id",
+            )
+        item = item.model_copy(update={"call_id": call_id})
+    waiting.pop(call_id, None)
+    return item
 
 
 async def _text_block(text: str, renderer: Renderer, at_most: int) -> Block:
@@ -125,7 +163,8 @@ def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sai
             callee = callee_of(item.name, item.namespace)
             return Said("call", call_message(callee, wrapped(item.input)), item.call_id, callee)
         case i.FunctionCallOutput() | i.CustomToolCallOutput():
-            return Said("result", _result(item.call_id, joined(item.output), callees, place))
+            call_id = item.call_id or ""
+            return Said("result", _result(call_id, joined(item.output), callees, place))
         case i.Reasoning():
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)

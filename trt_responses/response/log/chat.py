@@ -43,6 +43,9 @@ class ChatSpelling:
         self._shared = b"data: " + orjson.dumps(shared)[:-1]
         self._head = self._shared + (b',"usage":null' if usage else b"") + b',"choices":['
 
+    def repeated(self, response: Response, number: int) -> bytes:
+        return b""
+
     def json_of(self, response: Response) -> bytes:
         return orjson.dumps(response)
 

@@ -12,7 +12,14 @@ import orjson
 
 from trt_responses.frozen import replace
 from trt_responses.wire.dialect import OPENAI
-from trt_responses.wire.events import Created, Error, Lifecycle, OutputTextDelta
+from trt_responses.wire.events import (
+    Created,
+    Error,
+    InProgress,
+    Lifecycle,
+    OutputTextDelta,
+    Queued,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +55,10 @@ class Spelling(Protocol):
         """A run of deltas that begins."""
         ...
 
+    def repeated(self, response: Response, number: int, /) -> bytes:
+        """An event that says again what was said; empty where the API has none."""
+        ...
+
     def json_of(self, response: Response, /) -> bytes:
         """A snapshot, as the store keeps it."""
         ...
@@ -76,6 +87,10 @@ class ResponsesSpelling:
         else:
             name, body = self._dialect.spelled(event)
         return b'%b,"sequence_number":%d}\n\n' % (self._begun(name, body), number)
+
+    def repeated(self, response: Response, number: int) -> bytes:
+        kind = Queued if response.status == "queued" else InProgress
+        return self.frame(kind(response), number)
 
     def _begun(self, name: str, body: bytes) -> bytes:
         """A frame up to where more keys may stand."""

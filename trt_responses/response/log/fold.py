@@ -16,6 +16,7 @@ from trt_responses.wire.output import (
     OutputFunctionCall,
     OutputMessage,
     OutputReasoning,
+    OutputSummaryText,
     OutputText,
 )
 
@@ -68,6 +69,16 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             if part.text is event.text:  # the machine's, which has read it here: nothing is copied
                 return item
             return _with_part(item, event.content_index, replace(part, text=event.text))
+        case e.ReasoningSummaryPartAdded():
+            thought = _reasoning(item)
+            return replace(thought, summary=(*thought.summary, event.part))
+        case e.ReasoningSummaryPartDone():
+            return item
+        case e.ReasoningSummaryTextDelta():
+            thought = _reasoning(item)
+            return _summarised(thought, thought.summary[-1].text + event.delta)
+        case e.ReasoningSummaryTextDone():
+            return _summarised(_reasoning(item), event.text)
         case e.FunctionCallArgumentsDelta():
             call = _call(item)
             return replace(call, arguments=call.arguments + event.delta)
@@ -98,6 +109,16 @@ def _said(part: OutputPart, event: e.OutputTextDelta | e.ReasoningTextDelta) -> 
     if isinstance(longer, OutputText) and isinstance(event, e.OutputTextDelta) and event.logprobs:
         return replace(longer, logprobs=longer.logprobs + event.logprobs)
     return longer
+
+
+def _summarised(thought: OutputReasoning, text: str) -> OutputReasoning:
+    return replace(thought, summary=(*thought.summary[:-1], OutputSummaryText(text)))
+
+
+def _reasoning(item: OutputItem) -> OutputReasoning:
+    if not isinstance(item, OutputReasoning):
+        raise TypeError(f"a {item.type} has no summary")
+    return item
 
 
 def _with_item(output: Output, index: int, item: OutputItem) -> Output:

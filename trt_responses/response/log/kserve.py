@@ -26,6 +26,9 @@ class KServeSpelling:
     def __init__(self, shared: bytes) -> None:
         self._head = b'data: %b,"text_output":"' % shared[:-1]
 
+    def repeated(self, response: Response, number: int) -> bytes:
+        return b""
+
     def json_of(self, response: Response) -> bytes:
         return orjson.dumps(response)
 

@@ -119,6 +119,12 @@ class Log:
         """A snapshot as JSON: the same bytes for the record and for the event that tells of it."""
         return self._spelling.json_of(response)
 
+    def repeated(self, after: int) -> bytes:
+        """A frame that tells nothing new, for a reader of what comes after this number: it has the
+        number of the last event, so that whoever goes on from there misses nothing and gets
+        nothing twice. Empty where the API has no such event."""
+        return self._spelling.repeated(self._folded, max(self.next_number - 1, after))
+
     @property
     def begun(self) -> Response:
         """The response as its last event of the whole of it said: its items may have gone on."""

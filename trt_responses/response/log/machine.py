@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
 from trt_responses.response.log.entries import ScoredDeltas
-from trt_responses.response.log.item_events import Call, CodeCall, CustomCall, Message, Reasoning
+from trt_responses.response.log.item_events import (
+    Call,
+    CodeCall,
+    CustomCall,
+    Message,
+    Reasoning,
+    Summary,
+)
 from trt_responses.response.log.item_events import Callee as Callee
 from trt_responses.wire.output import OutputCodeCall
 
@@ -65,8 +72,11 @@ class Machine:
         answer_text: Callable[[], TextFilter] | None = None,
         scored: bool = False,
         runners: Mapping[str, Runner] | None = None,
+        summarised: bool = False,
     ) -> None:
-        """`runners` are the tools that are run here, by the recipients of their calls."""
+        """`runners` are the tools that are run here, by the recipients of their calls; with
+        `summarised`, thoughts are told as their summaries."""
+        self._new_thought = Summary if summarised else Reasoning
         self._log = log
         self._runners = runners or {}
         self._scored = scored
@@ -124,7 +134,7 @@ class Machine:
             self.repairs["unknown_recipient"] += 1
         opens = OPENS.get(opened.channel, "final_answer")
         if opens == "reasoning":
-            return Reasoning(self._mint("rs"), index, self._seal)
+            return self._new_thought(self._mint("rs"), index, self._seal)
         return Message(self._mint("msg"), index, opens)
 
     def _begin(self, shape: Shape) -> None:

@@ -47,6 +47,9 @@ class MessagesSpelling:
         self._blocks: dict[str, int] = {}
         """The place of each block among the blocks, by its item's id."""
 
+    def repeated(self, response: Response, number: int) -> bytes:
+        return _frame("ping")
+
     def json_of(self, response: Response) -> bytes:
         return orjson.dumps(response)
 

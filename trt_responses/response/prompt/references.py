@@ -14,6 +14,8 @@ from pydantic import TypeAdapter
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
+from trt_responses.harmony.write.conversation import joined
+from trt_responses.response.seal.turn import digest
 from trt_responses.store.base import Record
 from trt_responses.wire import items as i
 
@@ -82,7 +84,7 @@ async def resolved(
     if isinstance(items, str):
         return Resolved(items)
     plain: list[i.InputItem] = [item for item in items if not isinstance(item, i.ItemReference)]
-    if len(plain) == len(items):
+    if len(plain) == len(items) and not (prior and any(item.id for item in plain)):
         return Resolved(plain)
     plain.clear()
     here = {_id(block): block for block in prior}
@@ -92,6 +94,8 @@ async def resolved(
     for place, item in enumerate(items):
         if not isinstance(item, i.ItemReference):
             plain.append(item)
+            if item.id in here and _repeats(item, here[item.id]):
+                standing.add(place)
             continue
         if item.id in here:
             block = here[item.id]
@@ -100,6 +104,25 @@ async def resolved(
             block = found[place] = await _stored(item.id, stored, records, owner, place)
         plain.append(ITEM.validate_json(block.item))
     return Resolved(plain, found, frozenset(standing))
+
+
+def _repeats(item: i.InputItem, block: Block) -> bool:
+    """Whether a client has sent an item again that the conversation holds."""
+    held = ITEM.validate_json(block.item)
+    if (told := digest(item)) is not None:
+        return told == digest(held)
+    return _words(item) == _words(held)
+
+
+def _words(item: i.InputItem) -> Mapping[str, object]:
+    """What an item says, in either form of its text."""
+    match item:
+        case i.InputMessage():
+            return {"role": item.role, "text": joined(item.content)}
+        case i.FunctionCallOutput() | i.CustomToolCallOutput():
+            return {"call_id": item.call_id, "text": joined(item.output)}
+        case _:
+            return item.model_dump(exclude={"id", "status"}, exclude_none=True)
 
 
 async def _stored(

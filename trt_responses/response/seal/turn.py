@@ -63,7 +63,7 @@ def digest(item: i.InputItem | o.OutputItem) -> bytes | None:
 def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
     match item:
         case i.Reasoning() | o.OutputReasoning():
-            return ("reasoning", *(part.text for part in item.content or ()))
+            return ("reasoning", *(part.text for part in item.content or item.summary))
         case i.FunctionCall() | o.OutputFunctionCall():
             return ("function_call", item.call_id, item.name, _canonical(item.arguments))
         case i.CustomToolCall() | o.OutputCustomCall():

@@ -1,4 +1,5 @@
-"""Comment lines in streams that have been silent, so that no proxy closes them.
+"""Comment lines in streams that have been silent, so that no proxy closes them; and events, for
+clients that count nothing else and begin anew.
 
 One task for all streams: a token costs nothing here. Knows writers; knows no log and no clock but
 the `sleep` it is given.
@@ -23,7 +24,9 @@ class Silent(Protocol):
         """A number that changes whenever something was written."""
         ...
 
-    def ping(self) -> None: ...
+    def ping(self, *, event: bool) -> None:
+        """Show that the connection lives: by a comment, or by an event."""
+        ...
 
 
 class _Over(NamedTuple):
@@ -41,12 +44,16 @@ class _Over(NamedTuple):
 
 class KeepAlive:
     """Looks at all writers four times in `every_s`, and pings those that were silent for so
-    long."""
+    long; by an event, once their silence has lasted `event_s`."""
 
     def __init__(
-        self, every_s: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        every_s: float,
+        event_s: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.every_s = every_s
+        self._pings_to_event = max(1, round(event_s / every_s))
         self._look_s = every_s / LOOKS
         self._sleep = sleep
         self._writers: dict[Silent, tuple[int, int]] = {}
@@ -69,8 +76,8 @@ class KeepAlive:
             for writer, (place, looks) in tuple(self._writers.items()):
                 now = writer.place()
                 silent = looks + 1 if now == place else 0
-                if silent == LOOKS:
-                    writer.ping()
-                    silent = 0
+                pings, left = divmod(silent, LOOKS)
+                if pings > 0 and not left:
+                    writer.ping(event=pings % self._pings_to_event == 0)
                 if writer in self._writers:
                     self._writers[writer] = (now, silent)

@@ -124,6 +124,7 @@ class Writer:
         self._log = run.log
         self._leave = leave or run.cancel
         self._max_backlog_bytes = max_backlog_bytes
+        self._after = after
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._calls = calls(send)
@@ -158,10 +159,10 @@ class Writer:
         """The number of the log's next event: it changes whenever something was written."""
         return self._log.next_number
 
-    def ping(self) -> None:
+    def ping(self, *, event: bool) -> None:
         """Show that the connection lives; a client that has not taken what it got knows it."""
         if self._free:
-            self._write(COMMENT)
+            self._write((self._log.repeated(self._after) if event else b"") or COMMENT)
 
     def _write(self, frames: bytes | None) -> None:
         """Send what a step has brought, or hold it while the server makes us wait; None is the

@@ -20,7 +20,6 @@ from trt_responses.web.headers import (
     truncated_header,
     unfollowed_header,
 )
-from trt_responses.web.models import check_model
 from trt_responses.web.websocket.frames import STEER, client_event, error_frame, steer_refused
 from trt_responses.web.websocket.lanes import Lanes, Waiting
 from trt_responses.web.websocket.writer import FrameWriter
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.store.base import Store
+    from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.web.websocket.frames import ClientEvent
     from trt_responses.web.websocket.lanes import Lane
@@ -75,7 +75,7 @@ class SocketParts:
 
     runs: Runs
     store: Store
-    model: str
+    names: ModelNames
     stream_limits: StreamLimits
     limits: RequestLimits
     socket_limits: SocketLimits
@@ -214,7 +214,7 @@ class Connection:
         owner = self._owner()
         wanted = await in_pieces(steps_of(fields, size, SocketRequest, parts.limits))
         accepted = accept(wanted, self._dialect, parts.runs.built_in)
-        check_model(wanted.model, parts.model)
+        parts.names.check(wanted.model)
         lane.stores = accepted.store
         told = ignored_header(accepted.ignored) | dropped_header(accepted.unsupported_tools)
         run = await parts.runs.start(

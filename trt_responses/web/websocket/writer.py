@@ -11,23 +11,16 @@ if TYPE_CHECKING:
 
     from trt_responses.response.run import Run
 
-PINGS = 3
-"""Silent spells between two repeated events: a snapshot may be large."""
-
 
 class FrameWriter(Writer):
-    """Writes a run's events, each as a frame. In a long silence it repeats one, for clients count
-    events and not pings."""
+    """Writes a run's events, each as a frame. There are no comments between frames."""
 
     def __init__(self, run: Run, send: Send, max_backlog_bytes: int) -> None:
-        self._silent = 0
         super().__init__(run, _as_text(send), max_backlog_bytes=max_backlog_bytes)
 
-    def ping(self) -> None:
-        self._silent += 1
-        entries = self._log.entries
-        if self._free and self._silent % PINGS == 0 and len(entries) > 1:
-            self._write(b"".join(entries[1].frames(0)))  # `response.in_progress`, as it was
+    def ping(self, *, event: bool) -> None:
+        if event:
+            super().ping(event=True)
 
 
 def _as_text(send: Send) -> Send:

@@ -304,13 +304,13 @@ def test_a_ping_goes_only_where_nothing_else_is_on_its_way() -> None:
             await gate.wait()
 
         writer = Writer(run, send)  # type: ignore[arg-type]
-        writer.ping()
-        writer.ping()  # the server has not taken the first
+        writer.ping(event=False)
+        writer.ping(event=False)  # the server has not taken the first
         assert sent == [b": keep-alive\n\n"]
         gate.set()
         run.log.close()
         assert await writer.written()
-        writer.ping()
+        writer.ping(event=False)
         assert sent == [b": keep-alive\n\n"]
 
     asyncio.run(story())

@@ -24,20 +24,21 @@ class Quiet:
     """A writer of which a test says what it wrote."""
 
     def __init__(self) -> None:
-        self.written = self.pings = 0
+        self.written = self.pings = self.events = 0
 
     def place(self) -> int:
         return self.written
 
-    def ping(self) -> None:
+    def ping(self, *, event: bool) -> None:
         self.pings += 1
+        self.events += event
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.3, 1.2, 2.4])
 def test_silence_is_broken_between_its_time_and_a_quarter_more(offset: float) -> None:
     async def story() -> None:
         ticks, writer = Ticks(), Quiet()
-        alive = KeepAlive(10, ticks.sleep)
+        alive = KeepAlive(10, 30, ticks.sleep)
         async with alive.life():
             await ticks.pass_(offset)
             with alive.over(writer):
@@ -50,8 +51,13 @@ def test_silence_is_broken_between_its_time_and_a_quarter_more(offset: float) ->
                 assert writer.pings == 1
                 await ticks.pass_(2.51)
                 assert writer.pings == 2
+                await ticks.pass_(20)
+                assert (writer.pings, writer.events) == (4, 1)
+                writer.written += 1
+                await ticks.pass_(29.9)
+                assert writer.events == 1, "what was written counts"
             await ticks.pass_(100)
-            assert writer.pings == 2, "a stream that is over is left alone"
+            assert writer.events == 1, "a stream that is over is left alone"
 
     asyncio.run(story())
 
