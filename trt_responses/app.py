@@ -117,6 +117,7 @@ def create_app(
         lifespan=_lifespan(server),
     )
     app.state.runs, app.state.model = server.runs, server.model
+    app.state.metrics = server.metrics
     app.state.health, app.state.lifecycle = server.health, server.lifecycle
     origins = Origins(server.settings.allowed_origins)
     headers = ReplyHeaders(time.monotonic_ns, origins, server.lifecycle)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +71,9 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
             assert isinstance(made, dict)
             for _ in range(8):  # whichever front end is asked
                 assert (await ask(address, "GET", f"/v1/responses/{made['id']}"))[0] == 200
+            for _ in range(4):
+                _, page = await asyncio.to_thread(asked, address.port, "GET", "/metrics")
+                assert sum(map(int, re.findall(rb"responses_total\{end=.*\} (\d+)", page))) == 1
             os.kill(fronts[0], signal.SIGKILL)
             await until(lambda: fronts[0] not in server.children())
             assert (await ask(address, "POST", "/v1/responses", **WISH))[0] == 200

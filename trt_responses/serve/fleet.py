@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from trt_responses import backends
 from trt_responses.errors import StartupError
 from trt_responses.serve.engine_process import process_of
-from trt_responses.serve.places import SharedPlaces, make_places
+from trt_responses.serve.places import PLACES, SharedPlaces, make_places
 from trt_responses.serve.server import bound, lasting, log_to_stderr
 from trt_responses.serve.systemd import Notifier
 from trt_responses.settings import PREFIX
@@ -69,7 +69,7 @@ class Fleet:
         )
         self._engine = process_of(selection, settings)
         self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
-        self._places = self._folder / "places"
+        self._places = self._folder / PLACES
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._ready: set[int] = set()
         self._stopping = asyncio.Event()
@@ -164,7 +164,7 @@ class Fleet:
             "parent": os.getpid(),
             "number": number,
             "engine": self._engine.path,
-            "places": str(self._places),
+            "folder": str(self._folder),
             "settings": self._settings.model_dump(mode="json"),
         }
         assert process.stdin is not None

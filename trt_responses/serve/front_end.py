@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,16 @@ from trt_responses.app import create_app
 from trt_responses.engine.remote.child import die_with
 from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.errors import StartupError
-from trt_responses.serve.places import SharedPlaces
+from trt_responses.serve.places import PLACES, SharedPlaces
 from trt_responses.serve.server import bound, log_to_stderr, run_server
+from trt_responses.serve.siblings import Siblings
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fastapi import FastAPI
+
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.shelf import Selection
 
@@ -35,10 +41,12 @@ def main() -> int:
         return RemoteEngine(__version__, path=first["engine"], start_s=settings.engine_start_s)
 
     log_to_stderr(settings)
-    elsewhere = SharedPlaces(Path(first["places"]), first["number"])
+    folder, number = Path(first["folder"]), first["number"]
+    elsewhere = SharedPlaces(folder / PLACES, number)
     try:
         with bound(settings, shared=True) as address:
             app = create_app(settings, engine_of=engine_of, elsewhere=elsewhere)
+            join(app, Siblings(folder, number, settings.frontends, app.state.metrics))
             run_server(app, settings, address)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
@@ -46,6 +54,19 @@ def main() -> int:
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         pass
     return 0
+
+
+def join(app: FastAPI, siblings: Siblings) -> None:
+    """Let its metrics speak for all of them while the app lives."""
+    own_life = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        async with siblings.life(), own_life(app):
+            yield
+
+    app.state.metrics.others = siblings.others
+    app.router.lifespan_context = life
 
 
 if __name__ == "__main__":

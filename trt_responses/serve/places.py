@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+PLACES = "places"
+"""The file's name in a fleet's folder."""
 WORD = struct.Struct("=I")
 
 

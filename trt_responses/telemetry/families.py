@@ -8,15 +8,21 @@ loop's thread alone, so nothing is locked. Knows no metric's meaning.
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Mapping
+from itertools import accumulate, chain
+from operator import add
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 Labels = tuple[str, ...]
 """The values of a sample's labels, in the order of their names."""
 Kind = Literal["counter", "gauge", "histogram", "info"]
+More = Mapping[int, Mapping[Labels, Any]]
+"""Numbers that are added to a family's own, by its identity."""
+NOTHING_MORE: More = MappingProxyType({})
 
 
 class Family(Protocol):
@@ -108,9 +114,12 @@ class Shown:
         self.open_head = f"# HELP {name} {said}\n# TYPE {name} {family.kind}\n"
         self._sample = name + suffix
 
-    def lines(self) -> Iterable[str]:
+    def lines(self, more: More) -> Iterable[str]:
         forms = self._forms
-        for labels, value in self._family.samples():
+        samples = self._family.samples()
+        if added := more.get(id(self._family)):
+            samples = summed(samples, added.items()).items()
+        for labels, value in samples:
             if self._renamed is not None:
                 if labels not in self._renamed:
                     continue
@@ -145,20 +154,35 @@ def _escaped(value: str) -> str:
     return value.replace("%", "%%")
 
 
-def text(shown: Iterable[Shown]) -> bytes:
+def summed(
+    *samples: Iterable[tuple[Labels, object]],
+) -> dict[Labels, Any]:
+    """Numbers added up, and those of histograms one by one."""
+    total: dict[Labels, Any] = {}
+    for labels, value in chain(*samples):
+        if labels not in total:
+            total[labels] = value
+        elif isinstance(value, (tuple, list)):
+            total[labels] = tuple(map(add, total[labels], value))
+        else:
+            total[labels] += value
+    return total
+
+
+def text(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
     """Prometheus text, version 0.0.4."""
     parts: list[str] = []
     for each in shown:
         parts.append(each.text_head)
-        parts.extend(each.lines())
+        parts.extend(each.lines(more))
     return "".join(parts).encode()
 
 
-def open_metrics(shown: Iterable[Shown]) -> bytes:
+def open_metrics(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
     """OpenMetrics, version 1.0.0."""
     parts: list[str] = []
     for each in shown:
         parts.append(each.open_head)
-        parts.extend(each.lines())
+        parts.extend(each.lines(more))
     parts.append("# EOF\n")
     return "".join(parts).encode()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import resource
 import time
-from typing import TYPE_CHECKING, Literal
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.telemetry.aliases import aliases
 from trt_responses.telemetry.families import (
@@ -18,14 +19,23 @@ from trt_responses.telemetry.families import (
     Reading,
     Shown,
     open_metrics,
+    summed,
     text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from trt_responses.response.run import RunFacts
-    from trt_responses.telemetry.families import Family, Kind, Labels
+    from trt_responses.telemetry.families import Family, Kind, Labels, More
     from trt_responses.telemetry.requests import RequestFacts
 
 PREFIX = "trt_responses_"
@@ -44,6 +54,11 @@ WHOLE_S = (
     *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0),
     *(240.0, 480.0, 960.0, 1920.0, 7680.0),
 )
+ADDED_KINDS: frozenset[Kind] = frozenset({"counter", "histogram", "gauge"})
+ADDED_GAUGES = frozenset({"responses_running", "responses_waiting", "resident_bytes"})
+"""Of several front ends, these are added up; the others are the same for all, or of one process."""
+Samples = dict[str, list[Any]]
+"""By a family's name: the labels of each sample, and its number or numbers."""
 PROMPT, CACHED, GENERATED = ("prompt",), ("cached",), ("generated",)
 
 
@@ -61,6 +76,8 @@ class Metrics:
     ) -> None:
         """`live_tokens` are those that running responses have generated so far."""
         self._live_tokens = live_tokens
+        self.others: Callable[[], Awaitable[Sequence[Samples]]] = nobody
+        """The numbers of processes that serve together with this one."""
         self._tokens: dict[Labels, int] = dict.fromkeys((PROMPT, CACHED, GENERATED), 0)
         self._requests = Counter("method", "endpoint", "status", "end")
         self._responses = Counter("end")
@@ -160,11 +177,48 @@ class Metrics:
 
     # --- a scrape -----------------------------------------------------------------------------
 
-    def text(self) -> bytes:
-        return text(self._shown)
+    def text(self, others: Iterable[Samples] = ()) -> bytes:
+        """With the numbers of other processes added to these."""
+        return text(self._shown, self._more(others))
 
-    def open_metrics(self) -> bytes:
-        return open_metrics(self._shown)
+    def open_metrics(self, others: Iterable[Samples] = ()) -> bytes:
+        return open_metrics(self._shown, self._more(others))
+
+    def samples(self, kinds: Collection[Kind] = ADDED_KINDS) -> Samples:
+        """What may be added to the like of other processes."""
+        return {
+            name: [(labels, value) for labels, value in family.samples()]
+            for name, family in self._families.items()
+            if family.kind in kinds and (family.kind != "gauge" or name in ADDED_GAUGES)
+        }
+
+    def _more(self, others: Iterable[Samples]) -> More:
+        nothing: Samples = {}
+        total = reduce(added, others, nothing)
+        return {
+            id(family): dict(_as_kept(total[name]))
+            for name, family in self._families.items()
+            if name in total
+        }
+
+
+async def nobody() -> Sequence[Samples]:
+    """A process that is alone has nobody's numbers to add."""
+    return ()
+
+
+def added(one: Samples, other: Samples) -> Samples:
+    """The numbers of two processes, added up."""
+    return {
+        name: list(summed(_as_kept(one.get(name, ())), _as_kept(other.get(name, ()))).items())
+        for name in one | other
+    }
+
+
+def _as_kept(samples: Iterable[Sequence[Any]]) -> Iterator[tuple[Labels, Any]]:
+    """Samples with tuples where JSON has lists."""
+    for labels, value in samples:
+        yield tuple(labels), tuple(value) if isinstance(value, list) else value
 
 
 def _cpu_s() -> float:

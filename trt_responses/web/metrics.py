@@ -48,10 +48,11 @@ class MetricsPage:
 
     async def scrape(self, request: Request) -> Response:
         self._check_key(request)
+        others = await self._metrics.others()
         if OPEN_METRICS in (header(request, b"accept") or "").lower():
-            body, content_type = self._metrics.open_metrics(), OPEN_METRICS_TYPE
+            body, content_type = self._metrics.open_metrics(others), OPEN_METRICS_TYPE
         else:
-            body, content_type = self._metrics.text(), TEXT_TYPE
+            body, content_type = self._metrics.text(others), TEXT_TYPE
         return Response(body, headers=self._headers(request) | {"content-type": content_type})
 
     def _check_key(self, request: Request) -> None:
