@@ -18,7 +18,7 @@ from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     Json = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Server:
         told: Json = json.loads(self.get(path))
         return told
 
-    def events(self, path: str, body: Json) -> Iterator[Json]:
+    def events(self, path: str, body: Json) -> Generator[Json, None, None]:
         """The events of a stream, each as it comes. Closing the iterator hangs up."""
         with self._open("POST", path, json.dumps(body | {"stream": True}).encode()) as reply:
             try:

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from trt_responses import __version__, doctor
+from trt_responses.cli.chat import add_chat
 from trt_responses.cli.drain import add_drain
 from trt_responses.cli.engine import add_engine, prepare_demo
 from trt_responses.cli.explain import add_explain
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     add_engine(engine.add_subparsers(required=True, metavar="COMMAND"))
     keys = commands.add_parser("keys", help="make, list and revoke API keys")
     add_keys(keys.add_subparsers(required=True, metavar="COMMAND"))
+    add_chat(commands)
     add_explain(commands)
     text = "ask a running server to stop, as a SIGTERM does"
     add_drain(commands.add_parser("drain", help=text, description=text[0].upper() + text[1:] + "."))

@@ -1,0 +1,285 @@
+"""`trt-responses chat`: a chat in the terminal, over any server of the Responses API.
+
+Ctrl-C stops an answer and not the program; Ctrl-D ends it. What is piped in is one question.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from trt_responses.cli.chat_view import AnswerView, Terminal
+from trt_responses.cli.client import Server, ServerFault, add_server, server_of
+from trt_responses.cli.conversation import Conversation, result_of, user_message
+from trt_responses.cli.explain import show
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+
+    Json = dict[str, Any]
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FENCE = '"""'
+HISTORY_LINES = 1000
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+HELP = f"""\
+/effort LEVEL        how long it thinks: {", ".join(EFFORTS)}, or off
+/instructions TEXT   who the model is; off
+/temperature NUMBER  0 to 2, or off
+/schema FILE         the JSON schema that answers follow, or off
+/tools FILE          a JSON list of function tools, or off; you answer their calls
+/explain             what the last response was made of
+/save FILE           the conversation: as Markdown, or as items where FILE ends in .json
+/new                 forget the conversation
+/quit                leave, as Ctrl-D does
+A line that ends in \\ goes on in the next; {FENCE} begins and ends a text of many lines.
+Ctrl-C stops an answer."""
+
+
+def add_chat(commands: Commands) -> None:
+    text = "chat with a model in the terminal, over any server of the Responses API"
+    parser = commands.add_parser("chat", help=text, description=text.capitalize() + ".")
+    parser.add_argument("question", nargs="*", help="one question, instead of a chat")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the answer's text alone")
+    parser.add_argument("--model", help="the model's id; the server's first one without it")
+    add_server(parser)
+    parser.set_defaults(run=_chat)
+
+
+def _chat(options: argparse.Namespace) -> int:
+    chat = Chat(
+        server_of(options), Terminal(sys.stdout, sys.stderr, quiet=options.quiet), options.model
+    )
+    piped = "" if sys.stdin.isatty() else sys.stdin.read()
+    question = "\n\n".join(filter(None, (" ".join(options.question), piped.strip())))
+    if question:
+        return 0 if chat.ask([user_message(question)]) else 1
+    if not sys.stdin.isatty():
+        raise StartupError("There is no question: standard input is empty.")
+    return chat.loop()
+
+
+class Chat:
+    """One conversation, and the settings of its next request."""
+
+    def __init__(self, server: Server, terminal: Terminal, model: str | None) -> None:
+        self._server = server
+        self._terminal = terminal
+        self._model = model
+        self._settings: Json = {}
+        self._conversation = Conversation()
+        self._commands: dict[str, Callable[[str], None]] = {
+            "effort": self._effort,
+            "instructions": lambda text: self._set("instructions", text),
+            "temperature": self._temperature,
+            "schema": self._schema,
+            "tools": self._tools,
+            "explain": self._explain,
+            "save": self._save,
+            "new": self._new,
+            "help": lambda _: self._terminal.note(HELP),
+        }
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def ask(self, items: Sequence[Json]) -> bool:
+        """Ask, and show the answer as it comes. Whether there was one."""
+        view = AnswerView(self._terminal)
+        try:
+            body = self._settings | self._conversation.request(items) | {"model": self._named()}
+            with closing(self._server.events("/responses", body)) as events:
+                for event in events:
+                    view.take(event)
+        except KeyboardInterrupt:
+            view.close()
+            self._terminal.note("(stopped)")
+            self._conversation.stopped(items, view.text)
+            return False
+        except ServerFault as fault:
+            view.error = str(fault)
+        view.close()
+        if view.last is not None:
+            self._conversation.ended(items, view.last)
+        elif view.error is None:
+            view.error = "The stream ended before the answer did."
+        if view.error:
+            self._terminal.fault(view.error)
+        return view.error is None
+
+    def _named(self) -> str:
+        if self._model is None:
+            listed = self._server.get_json("/models")["data"]
+            if not listed:
+                raise ServerFault("The server has no model.")
+            self._model = str(listed[0]["id"])
+        return self._model
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def loop(self) -> int:
+        """Until Ctrl-D or /quit."""
+        self._greet()
+        with _history():
+            while (text := self._read()) is not None:
+                try:
+                    if not self._heard(text):
+                        break
+                except KeyboardInterrupt:  # between two answers: there is nothing to stop
+                    self._terminal.aside("\n")
+        return 0
+
+    def _heard(self, text: str) -> bool:
+        """Do what a person has written; False to leave."""
+        name, _, rest = text.removeprefix("/").partition(" ")
+        if text.startswith("/") and name == "quit":
+            return False
+        if text.startswith("/") and name in self._commands:
+            self._obey(name, rest.strip())
+        elif text.startswith("/") and name.isalpha():
+            self._terminal.fault(f"There is no /{name}: /help lists what there is.")
+        elif text.strip() and self.ask([user_message(text)]):
+            self._answer_calls()
+        return True
+
+    def _greet(self) -> None:
+        with suppress(ServerFault):
+            self._terminal.note(f"{self._named()} at {self._server.base_url}. /help, Ctrl-D ends.")
+
+    def _read(self) -> str | None:
+        """What a person writes: a line, several that end in a backslash, or a fenced text."""
+        lines: list[str] = []
+        fenced = False
+        while True:
+            try:
+                line = input("… " if lines or fenced else "> ")
+            except KeyboardInterrupt:
+                self._terminal.aside("\n")
+                lines, fenced = [], False
+                continue
+            except EOFError:
+                self._terminal.aside("\n")
+                return None
+            if line.strip() == FENCE:
+                if fenced:
+                    return "\n".join(lines)
+                fenced = True
+            elif not fenced and line.endswith("\\"):
+                lines.append(line[:-1])
+            elif fenced:
+                lines.append(line)
+            else:
+                return "\n".join((*lines, line))
+
+    def _answer_calls(self) -> None:
+        """By hand, as long as the model calls; an empty line leaves a call open."""
+        while calls := self._conversation.open_calls():
+            results = []
+            for call in calls:
+                try:
+                    output = input(f"result of {call['name']}> ")
+                except (KeyboardInterrupt, EOFError):
+                    output = ""
+                if not output:
+                    self._terminal.note("\n(left open)")
+                    return
+                results.append(result_of(call, output))
+            if not self.ask(results):
+                return
+
+    def _obey(self, name: str, rest: str) -> None:
+        try:
+            self._commands[name](rest)
+        except (ServerFault, ValueError) as fault:
+            self._terminal.fault(str(fault))
+        except OSError as error:
+            self._terminal.fault(f"{error.filename}: {error.strerror}.")
+
+    # --- its commands -----------------------------------------------------------------------
+
+    def _set(self, name: str, value: Any) -> None:
+        if value in ("", "off"):
+            self._settings.pop(name, None)
+            self._terminal.note(f"{name}: off")
+        else:
+            self._settings[name] = value
+            self._terminal.note(f"{name}: set")
+
+    def _effort(self, level: str) -> None:
+        if level not in (*EFFORTS, "off", ""):
+            raise ValueError(f"{level!r} is no effort: {', '.join(EFFORTS)}, or off.")
+        self._set("reasoning", {"effort": level} if level in EFFORTS else "")
+
+    def _temperature(self, text: str) -> None:
+        self._set("temperature", float(text) if text not in ("", "off") else "")
+
+    def _schema(self, path: str) -> None:
+        schema = _json_of(path)
+        form = {"type": "json_schema", "name": "answer", "schema": schema}
+        self._set("text", {"format": form} if schema else "")
+
+    def _tools(self, path: str) -> None:
+        tools = _json_of(path)
+        if tools and not isinstance(tools, list):
+            raise ValueError(f"{path}: expected a JSON list of tools.")
+        self._set("tools", tools or "")
+
+    def _explain(self, _: str) -> None:
+        last = self._conversation.last
+        if last is None:
+            raise ValueError("There is no response yet.")
+        told = self._server.get_json(f"/responses/{last['id']}/explain")
+        show(told, Console(soft_wrap=True, no_color=not self._terminal.colours))
+
+    def _save(self, path: str) -> None:
+        if not path:
+            raise ValueError("Where to? /save FILE")
+        said = self._conversation
+        told = said.as_json() if path.endswith(".json") else said.as_markdown()
+        Path(path).expanduser().write_text(told, "utf-8")
+        self._terminal.note(f"saved {path}")
+
+    def _new(self, _: str) -> None:
+        self._conversation = Conversation()
+        self._terminal.note("A new conversation.")
+
+
+def _json_of(path: str) -> Any:
+    """What a file holds; nothing for `off`."""
+    if path in ("", "off"):
+        return None
+    name = shlex.split(path)[0]
+    try:
+        return json.loads(Path(name).expanduser().read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{name} is no JSON: {error}.") from None
+
+
+@contextmanager
+def _history() -> Iterator[None]:
+    """What was typed is known again in the next chat, where the terminal has readline."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    path = Path(state) / "trt_responses" / "chat_history"
+    try:
+        import readline  # not on every platform; to import it gives `input` its line editing
+    except ImportError:
+        yield
+        return
+    with suppress(OSError):
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            readline.set_history_length(HISTORY_LINES)
+            readline.write_history_file(path)
+            path.chmod(0o600)

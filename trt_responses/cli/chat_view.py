@@ -1,0 +1,130 @@
+"""A response as a terminal shows it while it comes: thought dimmed, calls named, then figures.
+
+Colours only where a terminal reads them. Knows events; asks nobody for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+from trt_responses.cli.client import printable
+
+if TYPE_CHECKING:
+    Json = dict[str, Any]
+
+RESET, BOLD, DIM, RED, CYAN = "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[36m"
+STYLES = {"reasoning": DIM, "function_call": CYAN, "custom_tool_call": CYAN}
+TEXTS = {
+    "response.output_text.delta",
+    "response.refusal.delta",
+    "response.reasoning_text.delta",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning.delta",
+    "response.function_call_arguments.delta",
+    "response.custom_tool_call_input.delta",
+}
+
+
+class Terminal:
+    """Where a chat is written to."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, quiet: bool = False) -> None:
+        """Where `out` is no terminal, it gets answers alone, and `err` all else; `quiet`: nobody
+        does."""
+        self._out = out
+        self._aside = out if out.isatty() else err
+        self._quiet = quiet
+        self.colours = out.isatty() and not os.environ.get("NO_COLOR")
+
+    def answer(self, text: str) -> None:
+        _write(self._out, printable(text))
+
+    def aside(self, text: str, style: str = "") -> None:
+        """What is not the answer's text."""
+        if not self._quiet:
+            self._styled(text, style)
+
+    def note(self, text: str) -> None:
+        self.aside(f"{text}\n", DIM)
+
+    def fault(self, text: str) -> None:
+        self._styled(f"{text}\n", RED)
+
+    def _styled(self, text: str, style: str) -> None:
+        text = printable(text)
+        _write(self._aside, f"{style}{text}{RESET}" if style and self.colours else text)
+
+
+def _write(out: TextIO, text: str) -> None:
+    out.write(text)
+    out.flush()
+
+
+class AnswerView:
+    """One response. `text` is what the client may repeat of it, if it is stopped."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.text = ""
+        self.last: Json | None = None
+        self.error: str | None = None
+        self._terminal = terminal
+        self._kind = ""
+        self._begun_s = time.monotonic()
+        self._first_s: float | None = None
+
+    def take(self, event: Json) -> None:
+        kind = event["type"]
+        if kind == "response.output_item.added":
+            self._begin(event["item"])
+        elif kind in TEXTS:
+            self._say(event["delta"])
+        elif kind == "response.output_item.done":
+            self._end()
+        elif kind == "error":
+            self.error = event.get("message") or event.get("error", {}).get("message")
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            self.last = event["response"]
+
+    def _begin(self, item: Json) -> None:
+        self._kind = item["type"]
+        if self._kind in ("function_call", "custom_tool_call"):
+            self._terminal.aside(f"calls {item['name']} ", CYAN + BOLD)
+
+    def _say(self, delta: str) -> None:
+        self._first_s = self._first_s or time.monotonic()
+        if self._kind == "message":
+            self.text += delta
+            self._terminal.answer(delta)
+        else:
+            self._terminal.aside(delta, STYLES.get(self._kind, ""))
+
+    def _end(self) -> None:
+        if self._kind == "message":
+            self._terminal.answer("\n")
+        else:
+            self._terminal.aside("\n")
+        self._kind = ""
+
+    def close(self) -> None:
+        """When nothing more comes of it: how it ended, and what it took."""
+        if self._kind:
+            self._end()
+        if self.last is None:
+            return
+        if self.last["status"] == "incomplete":
+            self._terminal.note("(cut: its tokens ran out)")
+        if usage := self.last.get("usage"):
+            self._terminal.note(self._figures(usage))
+
+    def _figures(self, usage: Json) -> str:
+        read, written = usage["input_tokens"], usage["output_tokens"]
+        cached = (usage.get("input_tokens_details") or {}).get("cached_tokens", 0)
+        figures = [f"{read} in ({100 * cached // max(1, read)} % cached)", f"{written} out"]
+        if self._first_s is not None:
+            figures.append(f"first token {1000 * (self._first_s - self._begun_s):.0f} ms")
+            spent = time.monotonic() - self._first_s
+            if written > 1 and spent > 0:
+                figures.append(f"{(written - 1) / spent:.0f} tokens/s")
+        return ", ".join(figures)

@@ -1,0 +1,92 @@
+"""A chat's conversation: what the next request has to bring, and what has been said.
+
+Knows the API's items; knows no terminal and no HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Json = dict[str, Any]
+
+CALLS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+}
+
+
+def user_message(text: str) -> Json:
+    return {"type": "message", "role": "user", "content": text}
+
+
+def result_of(call: Json, output: str) -> Json:
+    return {"type": CALLS[call["type"]], "call_id": call["call_id"], "output": output}
+
+
+def text_of(item: Json) -> str:
+    return "".join(part.get("text", "") for part in item.get("content") or ())
+
+
+class Conversation:
+    """It goes on from the last stored response; what came after that is brought along."""
+
+    def __init__(self) -> None:
+        self.last: Json | None = None
+        """The last snapshot of a response that has ended."""
+        self.said: list[Json] = []
+        """Every item, in order."""
+        self._previous: str | None = None
+        self._unstored: list[Json] = []
+
+    def request(self, items: Sequence[Json]) -> Json:
+        """The fields of a request that goes on with these items."""
+        request: Json = {"input": [*self._unstored, *items]}
+        if self._previous is not None:
+            request["previous_response_id"] = self._previous
+        return request
+
+    def ended(self, items: Sequence[Json], response: Json) -> None:
+        """A response to these items has ended by itself."""
+        self.last = response
+        if response["status"] in ("completed", "incomplete"):
+            self._previous, self._unstored = response["id"], []
+            self.said += [*items, *response["output"]]
+
+    def stopped(self, items: Sequence[Json], text: str) -> None:
+        """It was stopped, and is stored nowhere: the next request tells what was heard of it."""
+        heard = [{"type": "message", "role": "assistant", "content": text}] if text else []
+        self._unstored += [*items, *heard]
+        self.said += [*items, *heard]
+
+    def open_calls(self) -> list[Json]:
+        """Calls of the last response, which wait for results."""
+        output: Iterable[Json] = self.last["output"] if self.last else ()
+        return [item for item in output if item["type"] in CALLS]
+
+    def as_json(self) -> str:
+        return json.dumps(self.said, indent=2, ensure_ascii=False) + "\n"
+
+    def as_markdown(self) -> str:
+        """For people; thoughts are quoted."""
+        return "\n".join(map(_markdown, self.said))
+
+
+def _markdown(item: Json) -> str:
+    match item["type"]:
+        case "message":
+            content = item["content"]
+            text = content if isinstance(content, str) else text_of(item)
+            return f"**{item['role']}**\n\n{text}\n"
+        case "reasoning":
+            return "\n".join(f"> {line}" for line in text_of(item).splitlines()) + "\n"
+        case "function_call" | "custom_tool_call":
+            said = item.get("arguments", item.get("input"))
+            return f"**calls {item['name']}**\n\n```\n{said}\n```\n"
+        case "function_call_output" | "custom_tool_call_output":
+            return f"**result**\n\n```\n{item['output']}\n```\n"
+        case kind:
+            return f"*{kind}*\n"
