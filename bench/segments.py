@@ -1,4 +1,5 @@
-"""What a segment adds: a prompt of 2,000 tokens on the embedded engine, free and steered.
+"""What a segment adds: a prompt of 2,000 tokens on the embedded engine, free and steered; and what
+it costs to follow a guided token, without an engine.
 
 `python -m bench.segments MODEL.gguf`. Both ask for the same number of tokens after the prompt; the
 steered one is cut into two segments, so the second must find the prompt in the engine's cache.
@@ -7,6 +8,7 @@ steered one is cut into two segments, so the second must find the prompt in the 
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
 import sys
 import time
@@ -16,11 +18,16 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.response.steering.steering import PIECES
+from trt_responses.schema.compile import Forms
+from trt_responses.schema.matching import Pieces
+from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.engine.base import Engine
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 PROMPT_TOKENS = 2000
 HALF = 16
@@ -28,6 +35,19 @@ REPEATS = 7
 LEAST_CACHED = 0.95
 NUMBER = Guide("regex", "[0-9]{64}")
 """Longer than is asked for: both halves have the same number of tokens in either way."""
+
+
+PERSON: dict[str, object] = {
+    **{"name": "Johann Sebastian Bach", "age": 65, "city": "Leipzig in Saxony"},
+    "tags": ["music", "organ", "counterpoint", "baroque and later"],
+}
+VALUES: dict[str, dict[str, object]] = {
+    "a person": PERSON,
+    "a long text": {"text": "Lorem ipsum dolor sit amet, consectetur elit. " * 40},
+    "a list of people": {"people": [PERSON] * 20},
+    "1,000 properties": {f"property_{n}": "some value" for n in range(1000)},
+}
+FOLLOWED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +58,8 @@ class Figures:
     halves_ms: float
     guided_ms: float
     cached: float
+    follow_us: Mapping[str, float]
+    """Of processor time, per token, by the schema that is followed."""
 
     @property
     def segment_ms(self) -> float:
@@ -56,6 +78,8 @@ class Figures:
             f"  the second one guided     {self.guided_ms:8.1f} ms",
             f"a segment adds {self.segment_ms:.1f} ms, its guide {self.guide_ms:.1f} ms; "
             f"{self.cached:.1%} of {PROMPT_TOKENS + HALF} prompt tokens cached",
+            "to follow a guided token: "
+            + ", ".join(f"{name} {us:.1f} µs" for name, us in self.follow_us.items()),
         ]
 
 
@@ -98,7 +122,42 @@ async def _measure(engine: Engine) -> Figures:
     whole_ms, halves_ms, guided_ms = (
         1000 * statistics.median(times) for times in (whole, halves, guided)
     )
-    return Figures(whole_ms, halves_ms, guided_ms, min(cached))
+    return Figures(whole_ms, halves_ms, guided_ms, min(cached), followed())
+
+
+def followed() -> dict[str, float]:
+    """The cost of a token by schema, the least of several tries each."""
+    vocabulary = vocabularies.load()
+    forms = Forms(pieces=Pieces(vocabulary.token_bytes[:PIECES]))
+    return {name: _follow_us(forms, vocabulary, value) for name, value in VALUES.items()}
+
+
+def _follow_us(forms: Forms, vocabulary: Vocabulary, value: dict[str, object]) -> float:
+    form = forms.form(_schema_of(value), "text.format.schema")
+    text = json.dumps(value, separators=(",", ":"))
+    pieces = [vocabulary.token_bytes[n] for n in vocabulary.encode_plain(text)]
+    spent = []
+    for _ in range(FOLLOWED):
+        follower = form.follow()
+        begun = time.thread_time()
+        for piece in pieces:
+            follower.feed(piece)
+        spent.append(time.thread_time() - begun)
+        assert follower.whole
+    return min(spent) / len(pieces) * 1e6
+
+
+def _schema_of(value: object) -> dict[str, object]:
+    match value:
+        case dict():
+            properties = {name: _schema_of(inner) for name, inner in value.items()}
+            closed = {"required": list(value), "additionalProperties": False}
+            return {"type": "object", "properties": properties, **closed}
+        case list():
+            return {"type": "array", "items": _schema_of(value[0])}
+        case int():
+            return {"type": "integer"}
+    return {"type": "string"}
 
 
 async def _timed(

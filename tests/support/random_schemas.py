@@ -52,6 +52,24 @@ def schema(random: Random) -> Json:
     return root
 
 
+def numbers(random: Random) -> Json:
+    """Bounds whole and fractional, exclusive and not, tiny and huge; steps; values."""
+
+    def draw() -> float:
+        kinds = [0, 1, -1, 0.5, 1e-6, 1e16, -1e16, 2**53, 2**63, 0.1, 99.99, -3.25, 1e-12]
+        return random.choice([random.choice(kinds), random.randint(-50, 50), random.random()])
+
+    if random.random() < 0.15:
+        return {"enum": [draw() for _ in range(random.randint(1, 4))]}
+    schema: Json = {"type": random.choice(["integer", "number", ["number", "null"]])}
+    names = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"]
+    for name in random.sample(names, random.randint(0, 3)):
+        schema[name] = draw()
+    if random.random() < 0.2:
+        schema["multipleOf"] = random.choice([1, 2, 5, 0.5, 0.01, 0.1, 25])
+    return schema
+
+
 def _node(random: Random) -> Json:
     """A list that names itself."""
     node: Json = {

@@ -9,7 +9,7 @@ import numpy as np
 from llguidance import LLMatcher
 
 from trt_responses.schema.compile import Forms
-from trt_responses.schema.matching import LIMITS, _tokeniser, json_grammar
+from trt_responses.schema.matching import LIMITS, json_grammar, single_bytes
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,7 +42,9 @@ def compact(value: Any) -> str:
 
 def walk(form: Form, random: Random, most: int = 300) -> str | None:
     """A text of random allowed bytes, as an engine writes it; None when it comes to no end."""
-    guide = LLMatcher(_tokeniser(), json_grammar(json.loads(form.source)), limits=LIMITS)
+    guide = LLMatcher(
+        single_bytes().tokeniser, json_grammar(json.loads(form.source)), limits=LIMITS
+    )
     text = bytearray()
     for count in range(most):
         bits = np.unpackbits(np.frombuffer(guide.compute_bitmask(), np.uint8), bitorder="little")

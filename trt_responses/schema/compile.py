@@ -20,14 +20,20 @@ from trt_responses.frozen import dataclass
 from trt_responses.schema.documents import parts
 from trt_responses.schema.follow import Follower
 from trt_responses.schema.judge import Judge
-from trt_responses.schema.matching import Expressions, GrammarFault, json_grammar, matcher
+from trt_responses.schema.matching import (
+    LARK_LIMITS,
+    Expressions,
+    GrammarFault,
+    json_grammar,
+    matcher,
+)
 from trt_responses.schema.normalise import FOR_STRICT, Left, Normal, Normaliser
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trt_responses.schema.matching import Matcher
+    from trt_responses.schema.matching import Matcher, Pieces
 
 MAX_BYTES = 1_048_576
 """Of one schema: OpenAI's own limits, with room for descriptions."""
@@ -87,8 +93,9 @@ class Allowance:
 class Forms:
     """Compiles schemas, each distinct one once. May be used by several threads."""
 
-    def __init__(self, kept: int = CACHED) -> None:
+    def __init__(self, kept: int = CACHED, pieces: Pieces | None = None) -> None:
         self._kept = kept
+        self._pieces = pieces
         self._known: OrderedDict[bytes, Form] = OrderedDict()
         self._lock = Lock()
 
@@ -105,7 +112,7 @@ class Forms:
         form = self._found(key)
         if form is None:
             check_time = (allowance or Allowance()).check
-            form = _compiled(dict(schema), place, check_time, strict=strict)
+            form = _compiled(dict(schema), place, check_time, self._pieces, strict=strict)
             self._keep(key, form)
         return form
 
@@ -114,7 +121,7 @@ class Forms:
         key = b"lark:" + grammar.encode()
         form = self._found(key)
         if form is None:
-            form = _grammar(grammar, place)
+            form = _grammar(grammar, place, self._pieces)
             (allowance or Allowance()).check(place)
             self._keep(key, form)
         return form
@@ -151,37 +158,42 @@ def _key(schema: Mapping[str, object], place: str, strict: bool) -> bytes:
 
 
 def _compiled(
-    schema: dict[str, Any], place: str, check_time: Callable[[str], None], *, strict: bool
+    schema: dict[str, Any],
+    place: str,
+    check_time: Callable[[str], None],
+    pieces: Pieces | None,
+    *,
+    strict: bool,
 ) -> Form:
     expressions = Expressions()
     normal = Normaliser(schema, place, expressions, strict=strict, check_time=check_time).normal()
     try:
-        form = _form(normal, expressions)
+        form = _form(normal, expressions, pieces)
     except GrammarFault as fault:
         if strict:
             where = _culprit(normal, place)
             raise refused(where, f"cannot be guided: {fault}; {FOR_STRICT}") from None
-        form = _plainer(normal, expressions, Left(place, f"is too much for a guide ({fault})"))
+        left = Left(place, f"is too much for a guide ({fault})")
+        form = _plainer(normal, expressions, pieces, left)
     check_time(place)
     return form
 
 
-def _form(normal: Normal, expressions: Expressions) -> Form:
-    made = matcher(json_grammar(normal.guide))
+def _form(normal: Normal, expressions: Expressions, pieces: Pieces | None) -> Form:
+    made = matcher(json_grammar(normal.guide), pieces)
     if not made.may_begin():
         raise GrammarFault("it has too many beginnings")
     source = orjson.dumps(normal.guide).decode()
     return Form("json_schema", source, made, Judge(normal.judged, expressions), normal.left)
 
 
-def _plainer(normal: Normal, expressions: Expressions, left: Left) -> Form:
+def _plainer(normal: Normal, expressions: Expressions, pieces: Pieces | None, left: Left) -> Form:
     """The same without what is deep: its form is all that is promised."""
     for depth in PLAIN_DEPTHS:
         guide = _cut(normal.guide, depth)
         with suppress(GrammarFault):
-            return _form(
-                replace(normal, guide=guide, judged=guide, left=(*normal.left, left)), expressions
-            )
+            cut = replace(normal, guide=guide, judged=guide, left=(*normal.left, left))
+            return _form(cut, expressions, pieces)
     raise refused(left.place, left.why)
 
 
@@ -221,7 +233,7 @@ def _culprit(normal: Normal, place: str) -> str:
             return place
 
 
-def _grammar(grammar: str, place: str) -> Form:
+def _grammar(grammar: str, place: str, pieces: Pieces | None) -> Form:
     if len(grammar) > MAX_GRAMMAR:
         raise refused(place, f"has more than {MAX_GRAMMAR} characters")
     plain = _LITERALS.sub("", grammar)
@@ -229,6 +241,6 @@ def _grammar(grammar: str, place: str) -> Form:
         if word in plain:
             raise refused(place, f"holds '{word}', {what}")
     try:
-        return Form("lark", grammar, matcher(f"%llguidance {{}}\n{grammar}"))
+        return Form("lark", grammar, matcher(f"%llguidance {{}}\n{grammar}", pieces, LARK_LIMITS))
     except GrammarFault as fault:
         raise refused(place, f"is no grammar that can be followed: {fault}") from None

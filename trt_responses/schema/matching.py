@@ -1,4 +1,4 @@
-"""llguidance over single bytes: grammars that text is matched with, byte by byte.
+"""llguidance over bytes: grammars that text is matched with, as far as each byte of it.
 
 The only file of this room that names llguidance. A grammar is made here, or it is not: its row of
 limits keeps one that is too large from being made.
@@ -17,42 +17,66 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from trt_responses.schema.patterns import PatternFault, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trt_responses.schema.patterns import Translated
 
 BLANKS = 32
 """White space in a row between two marks. Our own guides write none, other engines' may."""
 
-_END = 256
-LIMITS = LLParserLimits(
-    max_items_in_row=2_000,
-    initial_lexer_fuel=500_000,
-    step_lexer_fuel=100_000,
-    step_max_items=20_000,
-    max_lexer_states=20_000,
-    max_grammar_size=500_000,
-    precompute_large_lexemes=False,
-    verbose_errors=False,
-)
-"""Half a second at most for a step, and some 40 MB for a text; see docs/structured-output.md."""
+
+def _limits(items_in_row: int) -> LLParserLimits:
+    """Some milliseconds at most for a step, and some 40 MB for a text."""
+    return LLParserLimits(
+        max_items_in_row=items_in_row,
+        initial_lexer_fuel=500_000,
+        step_lexer_fuel=20_000,
+        step_max_items=5_000,
+        max_lexer_states=20_000,
+        max_grammar_size=500_000,
+        precompute_large_lexemes=False,
+        verbose_errors=False,
+    )
 
 
-class _Bytes:
-    """A vocabulary of single bytes, as llguidance asks for one."""
+LIMITS = _limits(2_000)
+"""400 members that may be left out take 1,600 items."""
+LARK_LIMITS = _limits(250)
+"""Of a client's own grammar, which may be as ambiguous as can be."""
 
-    eos_token_id = _END
+
+class _Table:
+    """A vocabulary as llguidance asks for one."""
+
     bos_token_id = None
-    special_token_ids = (_END,)
-    tokens = (*(bytes([n]) for n in range(256)), b"<end>")
+
+    def __init__(self, tokens: Sequence[bytes]) -> None:
+        self.tokens = tokens
+        self.eos_token_id = len(tokens) - 1
+        self.special_token_ids = (self.eos_token_id,)
 
     def __call__(self, text: bytes | str) -> list[int]:
         return list(text if isinstance(text, bytes) else text.encode())
 
 
+class Pieces:
+    """What matchers take in one step: each byte, and `longer` pieces that come often. A step costs
+    much the same whatever its length; 100,000 pieces cost 20 MB and a quarter of a second."""
+
+    def __init__(self, longer: Iterable[bytes] = ()) -> None:
+        pieces = [*(bytes([n]) for n in range(256)), *(piece for piece in longer if len(piece) > 1)]
+        self.ids = {piece: n for n, piece in enumerate(pieces)}
+        self.tokeniser = LLTokenizer(
+            TokenizerWrapper(_Table((*pieces, b"<end>"))),
+            n_vocab=len(pieces) + 1,
+            eos_token=len(pieces),
+            slices=[],
+        )
+
+
 @cache
-def _tokeniser() -> LLTokenizer:
-    return LLTokenizer(TokenizerWrapper(_Bytes()), n_vocab=257, eos_token=_END, slices=[])
+def single_bytes() -> Pieces:
+    return Pieces()
 
 
 class GrammarFault(ValueError):
@@ -62,18 +86,21 @@ class GrammarFault(ValueError):
 class Matcher:
     """A text so far."""
 
-    __slots__ = ("_inner",)
+    __slots__ = ("_ids", "_inner")
 
-    def __init__(self, inner: LLMatcher) -> None:
+    def __init__(self, inner: LLMatcher, ids: Mapping[bytes, int]) -> None:
         self._inner = inner
+        self._ids = ids
 
     def copy(self) -> Matcher:
-        return Matcher(self._inner.deep_copy())
+        return Matcher(self._inner.deep_copy(), self._ids)
 
     def take(self, piece: bytes) -> bool:
         """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
-        taken = self._inner.try_consume_tokens([*piece])
-        if taken == len(piece):
+        known = self._ids.get(piece)
+        steps = [*piece] if known is None else [known]
+        taken = self._inner.try_consume_tokens(steps)
+        if taken == len(steps):
             return True
         self._inner.rollback(taken)
         return False
@@ -94,12 +121,13 @@ class Matcher:
         return not self._inner.is_error()
 
 
-def matcher(grammar: str) -> Matcher:
+def matcher(grammar: str, pieces: Pieces | None = None, limits: LLParserLimits = LIMITS) -> Matcher:
     """Takes a while: for large grammars in a thread, where it lets the loop go on."""
-    inner = LLMatcher(_tokeniser(), grammar, log_level=0, limits=LIMITS)
+    pieces = pieces or single_bytes()
+    inner = LLMatcher(pieces.tokeniser, grammar, log_level=0, limits=limits)
     if inner.is_error():
         raise GrammarFault(inner.get_error().split("\n", 1)[0])
-    return Matcher(inner)
+    return Matcher(inner, pieces.ids)
 
 
 def json_grammar(schema: Mapping[str, object]) -> str:

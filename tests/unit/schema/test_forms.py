@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.support import random_schemas
 from tests.support.schemas import PLACE, compact, form, verdict, walk
 from trt_responses.schema.compile import Allowance, Forms
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
@@ -177,31 +178,13 @@ def numbers(value: Any) -> list[float]:
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
-def number_schema(random: Random) -> dict[str, Any]:
-    """Bounds whole and fractional, exclusive and not, tiny and huge; steps; values."""
-
-    def draw() -> float:
-        kinds = [0, 1, -1, 0.5, 1e-6, 1e16, -1e16, 2**53, 2**63, 0.1, 99.99, -3.25, 1e-12]
-        return random.choice([random.choice(kinds), random.randint(-50, 50), random.random()])
-
-    if random.random() < 0.15:
-        return {"enum": [draw() for _ in range(random.randint(1, 4))]}
-    schema: dict[str, Any] = {"type": random.choice(["integer", "number", ["number", "null"]])}
-    names = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"]
-    for name in random.sample(names, random.randint(0, 3)):
-        schema[name] = draw()
-    if random.random() < 0.2:
-        schema["multipleOf"] = random.choice([1, 2, 5, 0.5, 0.01, 0.1, 25])
-    return schema
-
-
 def test_every_number_that_a_guide_writes_is_one_that_the_schema_allows() -> None:
     """300 random schemas, two walks each: not one that the guide lets through is refused, but for
     exponents that no reader takes."""
     random = Random(16)
     taken = wrong = 0
     for _ in range(300):
-        schema = number_schema(random)
+        schema = random_schemas.numbers(random)
         try:
             found = form(schema)
         except InvalidSchema:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
@@ -27,8 +27,9 @@ from trt_responses.harmony.steer.plans import (
 )
 from trt_responses.response.accepted import ToolChoice
 from trt_responses.response.steering.compiling import Turns
-from trt_responses.response.steering.tools import is_raw, schema_of, wrapped
+from trt_responses.response.steering.tools import is_raw, schema_of
 from trt_responses.schema.compile import Allowance, Forms
+from trt_responses.schema.matching import Pieces
 from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
 from trt_responses.tokens.control import CONTROL
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
 
     Guides = Mapping[GuideKind, frozenset[int]]
 
-WRAPPED_TEXT = Forms().form(wrapped(), "input")
-"""The call of a tool that takes a free text."""
-ANY_OBJECT = Forms().form({"type": "object"}, "text.format")
+ANY_OBJECT = {"type": "object"}
 AT_ONCE_BYTES = 512
 """Schemas that are compiled where they are read, in a millisecond or so; larger ones elsewhere."""
 
@@ -97,6 +96,15 @@ class SteeringRequest:
         return Free(tokens, self.begun)
 
 
+PIECES = 100_000
+"""Tokens of the vocabulary that a matcher takes in one step, the most frequent."""
+
+
+@lru_cache(maxsize=1)
+def _pieces(vocabulary: Vocabulary) -> Pieces:
+    return Pieces(vocabulary.token_bytes[:PIECES])
+
+
 class Steering:
     """Makes steering requests. Holds what is compiled once."""
 
@@ -109,7 +117,7 @@ class Steering:
     ) -> None:
         """`schema_s` is what the schemas of one request may take, on the clock of its thread."""
         self._language = Language(vocabulary)
-        self._forms = Forms()
+        self._forms = Forms(pieces=_pieces(vocabulary))
         self._schema_s = schema_s
         self._clock_s = clock_s
         self._turns = Turns()
@@ -166,9 +174,8 @@ class Steering:
         answer = None
         if (asked := accepted.answer) is not None:
             place = f"{asked.place}.schema"
-            answer = ANY_OBJECT
-            if asked.schema is not None:
-                answer = compiled(asked.schema, place, strict=asked.strict)
+            schema = ANY_OBJECT if asked.schema is None else asked.schema
+            answer = compiled(schema, place, strict=asked.strict)
         calls = {}
         for tool in accepted.tools:
             form = None
@@ -180,7 +187,7 @@ class Steering:
             elif tool.promise is not None:
                 form = self._promised(tool, compiled)
             elif _helps(tool, accepted) and "json_schema" in guides:
-                form = WRAPPED_TEXT if tool.callee.custom else _as_far(tool, compiled)
+                form = _as_far(tool, compiled)
             what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
             calls[tool.name] = Body(opening, CONTROL.call, form, what)
         return answer, calls
@@ -262,7 +269,7 @@ def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
     except SlowSchema:
         raise
     except InvalidRequest:
-        return ANY_OBJECT
+        return compiled(ANY_OBJECT, tool.place)
 
 
 def _unfollowed(place: str, why: str) -> Unsupported:
