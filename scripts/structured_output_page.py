@@ -73,6 +73,15 @@ the answer at '$.items[2].price': 0 is not more than 0`), its `code` is
 `output_departs_from_format` and its `param` the place. A number that readers of JSON cannot hold,
 such as `1e9999`, is such a departure. A text that was cut is `incomplete`, with its reason.
 
+A stream ends with `error` and `response.failed`; a background response reads as failed. A plain
+request gets the same error with status 500, as for any run that fails once it has begun: the SDKs
+raise it with its `code` and `param` after their `max_retries`, each of which is a new sample. A
+response of status 200 would be parsed by `responses.parse`, which would raise for the text instead.
+
+On the embedded engine a guide that kills its process is refused the second time. Requests beside it
+go on in the next process, except guided ones that have already written: they end `failed`, since no
+guide can begin in the middle of its text.
+
 ## Tools that take text
 
 A custom tool's grammar of `syntax: regex` holds as a strict tool's schema does. One of
@@ -102,7 +111,10 @@ request it was made of: the ids that were forced, the tokens it might have, the 
 ## Bounds
 
 The schemas of one request are compiled within `TRT_RESPONSES_SCHEMA_S` seconds of a processor's
-time, in a thread, and owners take turns: nobody waits for another owner's line.
+time, in a thread, and owners take turns: nobody waits for another owner's line. A step of a text
+takes some milliseconds at most, whatever the schema; what is too much for the follower's own limits
+is left to the engine's guide and to the judge. A compiled form takes some 40 MB at most, and the
+100,000 tokens that are followed in one step take 20 MB for all.
 
 """
 
