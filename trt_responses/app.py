@@ -178,6 +178,10 @@ def _server(
     model = settings.model or settings.engine or "demo"
     kind, engine_version = "given", ""  # by the program that embeds this one
     card: dict[str, Any] = {"kind": kind}
+    if engine is None and settings.triton is not None:
+        engine, kind = backends.triton_at(settings.triton), "triton"
+        model = settings.model or settings.triton.partition("/")[2]
+        card = {"kind": kind, "name": settings.triton}
     if engine is None:
         selection = backends.chosen_engine(settings)
         logger.info("%s", selection.reason)

@@ -16,6 +16,7 @@ from trt_responses.engine.tensorrt.cuda import Cuda, runtime
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
 from trt_responses.engine.tensorrt.onnx import OnnxExecutor
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
+from trt_responses.engine.triton.engine import TritonEngine, address_of
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
 from trt_responses.prepare import shelf
@@ -79,6 +80,11 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     if card.kind in ("tensorrt", "onnx"):
         return tensorrt_over(directory, card, settings)
     return llamacpp_over(directory / MODEL, settings)
+
+
+def triton_at(place: str) -> Engine:
+    """The engine that a Triton serves at `host:port/model`."""
+    return TritonEngine(address_of(place))
 
 
 def trtllm_over(

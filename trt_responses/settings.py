@@ -124,6 +124,11 @@ class Settings(BaseModel):
         description="Deaths in a row of an engine's own process that are followed by another "
         "start; then the server ends.",
     )
+    triton: str | None = Field(
+        None,
+        description="host:port/model of a Triton that serves what `trt-responses export triton` "
+        "wrote, in place of an engine of this machine.",
+    )
     engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
     model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
     model_aliases: Words = Field((), description="More names by which clients may ask for it.")

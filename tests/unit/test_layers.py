@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "engine.remote": ENGINE,
     "engine.scripted": ENGINE,
     "engine.tensorrt": ENGINE,
+    "engine.triton": ENGINE,
     "engine.trtllm": ENGINE,
     "store.base": LEAVES,
     "store": f"{LEAVES} store.base",
@@ -72,6 +73,7 @@ MAY_IMPORT = {
     "prepare.graph": f"{LEAVES} tokens engine.base prepare prepare.checkpoint",
     "prepare.llamacpp": TARGET,
     "prepare.tensorrt": TARGET,
+    "prepare.triton": TARGET,
     "prepare.trtllm": TARGET,
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
     "backends": f"{LEAVES} settings tokens engine.* store.* tools.* prepare.*",
@@ -80,8 +82,8 @@ MAY_IMPORT = {
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
-    "serve": f"{SEAMS} settings response app backends engine.remote prepare serve.protocol"
-    " serve.silence serve.websocket telemetry",
+    "serve": f"{SEAMS} settings response app backends engine.remote engine.triton prepare"
+    " serve.protocol serve.silence serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",

@@ -15,6 +15,7 @@ from trt_responses.cli.chat import add_chat
 from trt_responses.cli.drain import add_drain
 from trt_responses.cli.engine import add_engine, prepare_demo
 from trt_responses.cli.explain import add_explain
+from trt_responses.cli.export import add_export
 from trt_responses.cli.graph import DEMO_ONNX, prepare_demo_onnx
 from trt_responses.cli.keys import add_keys
 from trt_responses.doctor.check import Check
@@ -61,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     keys = commands.add_parser("keys", help="make, list and revoke API keys")
     add_keys(keys.add_subparsers(required=True, metavar="COMMAND"))
     add_chat(commands)
+    export = commands.add_parser("export", help="write a prepared engine for another server")
+    add_export(export.add_subparsers(required=True, metavar="COMMAND"))
     add_explain(commands)
     text = "ask a running server to stop, as a SIGTERM does"
     add_drain(commands.add_parser("drain", help=text, description=text[0].upper() + text[1:] + "."))

@@ -33,6 +33,8 @@ ELSEWHERE = {
     "graph/",
     "flashinfer/",
     "triton/",
+    # in a Triton's model repository
+    "model.py",
 }
 
 

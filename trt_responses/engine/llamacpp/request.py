@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk
+from trt_responses.engine.http_stream import Stream
 from trt_responses.engine.llamacpp import body
-from trt_responses.engine.llamacpp.stream import Stream
+from trt_responses.engine.llamacpp.events import Events, fault
 
 if TYPE_CHECKING:
     import asyncio
@@ -89,8 +90,10 @@ class Request:
         self.silent = True
         self._before = len(self.ids)
         words = body.resumed(self._words, self.ids) if self.ids else self._words
-        self._stream = Stream(self.options, self._push, self._break, self._now_ns)
-        return self._stream.connect(child, body.body(words, slot))
+        events = Events(self.options)
+        self._stream = Stream(events.feed, fault, self._push, self._break, self._now_ns)
+        content, key = body.body(words, slot), f"Authorization: Bearer {child.api_key}"
+        return self._stream.connect(child.host, child.port, child.path, content, key)
 
     def abort(self) -> None:
         if not self.over:

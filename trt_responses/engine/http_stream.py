@@ -1,6 +1,6 @@
-"""One connection to the child: made, read and cut.
+"""One HTTP request whose reply is a stream of events: sent, read and cut.
 
-Knows bytes on a socket and when to stop; what the events mean is read in `events`.
+Knows bytes on a socket and when to stop; what the events mean, each engine reads itself.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from trt_responses.engine.base import Chunk
-from trt_responses.engine.llamacpp.events import Events, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.llamacpp.process import Child
-
-BROKEN = "The engine's process broke the connection before the answer was complete."
+BROKEN = "The engine broke the connection before the answer was complete."
 
 
 class Stream(asyncio.Protocol):
     """Each read of the socket is at most one call of `on_chunk`. The last call is of `on_chunk`
-    with a finish, or of `on_break` with a reason; after `leave` there is none."""
+    with a finish, or of `on_break` with a reason; after `leave` there is none.
+
+    `read` makes a chunk of the bytes that came, or nothing; `fault` a sentence of a refusal's body
+    and status."""
 
     def __init__(
         self,
-        options: GenerateOptions,
+        read: Callable[[bytes], Chunk | None],
+        fault: Callable[[bytes, int], str],
         on_chunk: Callable[[Chunk], None],
         on_break: Callable[[str], None],
         now_ns: Callable[[], int],
@@ -38,26 +38,32 @@ class Stream(asyncio.Protocol):
         self._on_break = on_break
         self._now_ns = now_ns
         self._over = False
-        self._events = Events(options)
+        self._read = read
+        self._fault = fault
         self._parser = httptools.HttpResponseParser(self)
         self._request = b""
         self._body = bytearray()
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
 
-    def connect(self, child: Child, content: bytes) -> asyncio.Task[None]:
-        """Send this body to the child."""
-        head = (
-            f"POST {child.path} HTTP/1.1\r\nHost: {child.host}:{child.port}\r\n"
-            f"Authorization: Bearer {child.api_key}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+    def connect(
+        self, host: str, port: int, path: str, content: bytes, *headers: str
+    ) -> asyncio.Task[None]:
+        """Send this JSON there; `headers` stand beside those that every request has."""
+        lines = (
+            f"POST {path} HTTP/1.1",
+            f"Host: {host}:{port}",
+            *headers,
+            "Content-Type: application/json",
+            f"Content-Length: {len(content)}",
+            "Connection: close",
         )
-        self._request = head.encode() + content
-        self._task = asyncio.create_task(self._open(child.host, child.port))
+        self._request = "\r\n".join((*lines, "", "")).encode() + content
+        self._task = asyncio.create_task(self._open(host, port))
         return self._task
 
     def leave(self) -> None:
-        """Cut the connection, which frees the child's slot. Idempotent."""
+        """Cut the connection, which frees the engine's place. Idempotent."""
         self._over = True
         if self._transport is not None:
             self._transport.abort()
@@ -80,7 +86,7 @@ class Stream(asyncio.Protocol):
             return self._break(BROKEN)
         if self._over or self._parser.get_status_code() != 200:
             return None
-        chunk = self._events.feed(bytes(self._body))
+        chunk = self._read(bytes(self._body))
         self._body.clear()
         if chunk is None:
             return None
@@ -95,13 +101,13 @@ class Stream(asyncio.Protocol):
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
         if status != 200 and not self._over:
-            self._on_chunk(Chunk(finish="error", error=fault(bytes(self._body), status)))
+            self._on_chunk(Chunk(finish="error", error=self._fault(bytes(self._body), status)))
 
     async def _open(self, host: str, port: int) -> None:
         try:
             await asyncio.get_running_loop().create_connection(lambda: self, host, port)
         except OSError as error:
-            self._break(f"The engine's process does not answer: {error.strerror or error}.")
+            self._break(f"The engine does not answer: {error.strerror or error}.")
 
     def _break(self, reason: str) -> None:
         if not self._over:

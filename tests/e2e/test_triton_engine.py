@@ -1,0 +1,185 @@
+"""What `export triton` writes, run by a stand-in for Triton, and served again through its HTTP: the
+seam's promises hold over the whole way, and the ids are those of the engine asked directly.
+
+Budget: 30 s on one core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+import pytest
+
+from tests.support.asgi import until
+from tests.support.engine_claims import CLAIMS, CONTEXT, PROMPT, SLOTS, Bench, greedy, sampled
+from tests.support.gather import begin, generated
+from tests.support.served import SETTINGS
+from tests.support.serving import serving
+from tests.support.triton_stand_in import StandIn, backend_module
+from trt_responses.app import create_app
+from trt_responses.cli.main import main
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.triton.engine import Address, TritonEngine, address_of
+from trt_responses.errors import EngineUnavailable, StartupError
+from trt_responses.prepare import shelf
+from trt_responses.prepare.files import MODEL
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fastapi import FastAPI
+
+    from trt_responses.engine.base import Engine
+
+
+@pytest.fixture(scope="module")
+def repository(engines_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRT_RESPONSES_CONTEXT_TOKENS", str(CONTEXT))
+        patch.setenv("TRT_RESPONSES_SLOTS", str(SLOTS))
+        patch.setenv("TRT_RESPONSES_THREADS", "1")
+        told = ["export", "triton", "tiny", str(directory), "--engines-dir", str(engines_dir)]
+        assert main(told) == 0
+    with backend_module():
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def bench(repository: Path) -> Iterator[Bench]:
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        stand_in = StandIn(repository / "tiny", "1")
+
+        async def begun() -> TritonEngine:
+            await stand_in.load()
+            address = await stack.enter_async_context(serving(stand_in.app()))
+            return TritonEngine(Address(address.host, address.port, "tiny"))
+
+        engine = runner.run(begun())
+        address = engine.address
+
+        def make() -> Engine:
+            return TritonEngine(address)
+
+        runner.run(engine.start())
+        yield Bench("triton", engine, make, runner)
+        runner.run(engine.stop(5))
+        runner.run(stack.aclose())
+        runner.run(stand_in.unload())
+        assert all(request.sender.finals == 1 for request in stand_in.requests)
+
+
+globals().update(CLAIMS)
+
+
+def test_the_ids_are_those_of_the_engine_asked_directly(bench: Bench, engines_dir: Path) -> None:
+    async def claim() -> None:
+        direct = LlamaCppEngine(
+            shelf.find(engines_dir, "tiny") / MODEL, context_tokens=CONTEXT, slots=SLOTS, threads=1
+        )
+        await direct.start()
+        try:
+            for options in (greedy(24, logprobs=2), sampled(7)):
+                for _ in range(2):  # the first fills the cache
+                    here = await generated(direct, PROMPT, options)
+                    there = await generated(bench.engine, PROMPT, options)
+                assert there.token_ids == here.token_ids
+                assert [one.token_id for one in there.logprobs] == [
+                    one.token_id for one in here.logprobs
+                ]
+        finally:
+            await direct.stop(5)
+
+    bench.run(claim())
+
+
+def test_a_client_gets_the_same_ids_over_a_triton_and_without_one(
+    bench: Bench, engines_dir: Path
+) -> None:
+    async def ids_of(app: FastAPI) -> list[int]:
+        async with serving(app) as address, httpx.AsyncClient() as client:
+            body = {"input_ids": PROMPT, "max_tokens": 24, "temperature": 0}
+            for _ in range(2):  # the first fills the cache
+                reply = await client.post(
+                    f"{address.url}/v2/models/demo/generate", json=body, timeout=None
+                )
+            ids: list[int] = reply.json()["output_ids"]
+            return ids
+
+    async def claim() -> None:
+        assert isinstance(bench.engine, TritonEngine)
+        over = create_app(Settings(**SETTINGS, triton=str(bench.engine.address)))
+        direct = LlamaCppEngine(
+            shelf.find(engines_dir, "tiny") / MODEL, context_tokens=CONTEXT, slots=SLOTS, threads=1
+        )
+        here = await ids_of(create_app(Settings(**SETTINGS), engine=direct))
+        assert len(here) == 24
+        assert await ids_of(over) == here
+
+    bench.run(claim())
+
+
+def test_versions_are_numbered_and_never_change(
+    repository: Path, engines_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["export", "triton", "tiny", str(repository), "--engines-dir", str(engines_dir)]
+    assert main(told) == 0
+    assert (repository / "tiny" / "2" / "model.py").exists()
+    assert main([*told, "--version", "2"]) == 1
+    assert "version 2 already" in capsys.readouterr().err
+    assert main(["export", "triton", "nobody", str(repository)]) == 1
+
+
+def test_a_model_that_is_away_takes_no_work_and_then_does() -> None:
+    async def scenario() -> None:
+        looks: asyncio.Queue[None] = asyncio.Queue()
+
+        async def sleep(_: float) -> None:
+            await looks.get()
+
+        engine = TritonEngine(Address("127.0.0.1", 9, "demo"), sleep=sleep)
+        with pytest.raises(StartupError, match="does not answer"):
+            await engine.start()
+        with pytest.raises(EngineUnavailable):
+            begin(engine, PROMPT, greedy())
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("wrong", ["", "host", "host:port/model", "host:8000", "host:8000/"])
+def test_a_place_is_a_host_a_port_and_a_model(wrong: str) -> None:
+    with pytest.raises(StartupError, match="host:port/model"):
+        address_of(wrong)
+    assert address_of("triton:8000/openai/gpt-oss") == ("triton", 8000, "openai/gpt-oss")
+
+
+def test_senders_that_raise_end_their_request_alone(repository: Path) -> None:
+    async def scenario() -> None:
+        stand_in = StandIn(repository / "tiny", "1")
+        await stand_in.load()
+        try:
+            rows = {"input_ids": PROMPT}
+            broken, good, odd = (
+                stand_in.ask(rows, parameters)
+                for parameters in ({"max_tokens": 5}, {"max_tokens": 5}, {"max_tokens": 5, "n": 2})
+            )
+            broken.sender.raises = True
+            gone = stand_in.ask(rows, {"max_tokens": 400})
+            gone.sender.cancelled = True
+            await until(lambda: good.sender.finals == 1)
+            await until(lambda: odd.sender.finals == 1)
+            await until(lambda: gone.sender.finals == 1)
+            told = await odd.sender.told.get()
+            assert told is not None
+            assert "unknown parameters: n" in str(told.error_told)
+            assert broken.sender.finals == 0
+        finally:
+            await stand_in.unload()
+
+    asyncio.run(scenario())

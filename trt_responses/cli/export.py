@@ -1,0 +1,50 @@
+"""`trt-responses export triton`. Parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+from trt_responses.prepare import shelf
+from trt_responses.prepare.triton.repository import write_repository
+from trt_responses.serve.triton_model import INPUTS, OUTPUTS
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    import argparse
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_export(commands: Commands) -> None:
+    text = "write a model repository for Triton's Python backend"
+    triton = commands.add_parser("triton", help=text, description=text.capitalize() + ".")
+    triton.add_argument("engine", help="name of a prepared engine")
+    triton.add_argument("directory", type=Path, help="the model repository")
+    triton.add_argument("--name", help="name of the model; without: the engine's")
+    triton.add_argument("--version", type=int, help="its number; without: the next one")
+    triton.add_argument("--engines-dir", type=Path, help="Where prepared engines are.")
+    triton.set_defaults(run=_triton)
+
+
+def _triton(options: argparse.Namespace) -> int:
+    settings = Settings.from_environment(engines_dir=options.engines_dir)
+    selection = shelf.select(settings.engines_dir, options.engine)
+    if options.version is not None and options.version < 1:
+        raise StartupError(f"A version is a number from 1 on, not {options.version}.")
+    made = write_repository(
+        options.directory,
+        options.name or options.engine,
+        engine=selection.card.name,
+        engines_dir=settings.engines_dir,
+        version=options.version,
+        settings=settings.model_dump(include={"context_tokens", "slots", "threads"}),
+        inputs=INPUTS,
+        outputs=OUTPUTS,
+    )
+    print(
+        f"{made} serves {selection.card.name}. Triton's Python needs the package trt_responses, "
+        f"and the engines at {settings.engines_dir.resolve()}; docs/triton.md says the rest."
+    )
+    return 0

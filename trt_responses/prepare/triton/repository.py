@@ -1,0 +1,70 @@
+"""A model repository for Triton's Python backend; each version serves a prepared engine."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+from trt_responses.prepare.files import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MODEL = '''"""By `trt-responses export triton`. Triton's Python needs the package trt_responses."""
+
+from trt_responses.serve.triton_model import TritonPythonModel
+
+__all__ = ["TritonPythonModel"]
+'''
+
+
+def write_repository(
+    directory: Path,
+    name: str,
+    *,
+    engine: str,
+    engines_dir: Path,
+    version: int | None,
+    settings: Mapping[str, object],
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+) -> Path:
+    """Add a version to the model `name` in this repository, the next one unless it is given;
+    returns its directory. Triton loads it without touching those that are there."""
+    model = directory / name
+    file = model / "settings.json"
+    told = json.loads(file.read_text("utf-8")) if file.exists() else {"versions": {}}
+    known = told["versions"]
+    number = str(version or max(map(int, known), default=0) + 1)
+    if number in known:
+        raise StartupError(
+            f"{model} has a version {number} already, of the engine {known[number]!r}: versions "
+            "never change."
+        )
+    (model / number).mkdir(parents=True, exist_ok=True)
+    write_whole(model / number / "model.py", MODEL)
+    write_whole(model / "config.pbtxt", config(name, inputs, outputs))
+    known[number] = engine
+    told |= {"engines_dir": str(engines_dir.resolve()), "settings": dict(settings)}
+    write_whole(file, json.dumps(told, indent=2) + "\n")
+    return model / number
+
+
+def config(name: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+    """The model's `config.pbtxt`. The first input is the one that every request has."""
+    lines = [
+        f'name: "{name}"',
+        'backend: "python"',
+        "max_batch_size: 0",
+        "model_transaction_policy { decoupled: true }",
+        "version_policy: { latest { num_versions: 2 } }",
+        "instance_group [ { count: 1 kind: KIND_CPU } ]",
+    ]
+    for number, (tensor, kind) in enumerate(inputs.items()):
+        optional = " optional: true" if number else ""
+        lines.append(f'input [ {{ name: "{tensor}" data_type: {kind} dims: [ -1 ]{optional} }} ]')
+    for tensor, kind in outputs.items():
+        lines.append(f'output [ {{ name: "{tensor}" data_type: {kind} dims: [ -1 ] }} ]')
+    return "\n".join(lines) + "\n"
