@@ -6,6 +6,7 @@ Knows items, spans of ids and the renderer; knows no store and no HTTP.
 from __future__ import annotations
 
 from array import array
+from itertools import zip_longest
 from typing import TYPE_CHECKING, assert_never
 
 import orjson
@@ -36,7 +37,10 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
     slip, nor find a header in a text. A call that was cut is dropped, for nobody can answer it.
     """
     blocks = []
-    for item, span in zip(response.output, reader.messages, strict=True):
+    for item, span in zip_longest(response.output, reader.messages):
+        if span is None:  # a thought that says nothing, and carries what tools have answered
+            blocks.append(Block("reasoning", orjson.dumps(item), b""))
+            continue
         if not lasting(item):
             continue
         ids = (

@@ -119,6 +119,8 @@ class Run:
         self._open()
         try:
             end = await self._generation.end()
+            if end.status in ("completed", "incomplete"):
+                self._generation.machine.add_carrier()
             last = self._last(end)
             for added in self._additions:
                 last = await added(last, self)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
 from trt_responses.response.log.entries import ScoredDeltas
 from trt_responses.response.log.item_events import (
@@ -21,7 +22,8 @@ from trt_responses.response.log.item_events import (
     Summary,
 )
 from trt_responses.response.log.item_events import Callee as Callee
-from trt_responses.wire.output import OutputCodeCall
+from trt_responses.wire.events import OutputItemAdded, OutputItemDone
+from trt_responses.wire.output import OutputCodeCall, OutputReasoning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -159,6 +161,16 @@ class Machine:
         if call is not None:
             for event in call.answer(self._log.settled()[call.index], text, status):
                 self._log.append(event)
+
+    def add_carrier(self) -> None:
+        """A thought that says nothing, where there is none to carry what a tool has answered: the
+        client brings it back with the seal that the last snapshot gives it."""
+        kinds = {item.type for item in self._log.output}
+        if self._seal is None or "reasoning" in kinds or "code_interpreter_call" not in kinds:
+            return
+        index, item = len(self._log.output), OutputReasoning(self._mint("rs"))
+        self._log.append(OutputItemAdded(index, item))
+        self._log.append(OutputItemDone(index, replace(item, status="completed")))
 
     @property
     def call_text(self) -> str:

@@ -18,6 +18,7 @@ from trt_responses.harmony.write.conversation import joined
 from trt_responses.response.seal.turn import digest
 from trt_responses.store.base import Record
 from trt_responses.wire import items as i
+from trt_responses.wire.hosted_items import CodeInterpreterCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -71,7 +72,10 @@ class Resolved:
             elif not isinstance(self.items, str) and (
                 written := turns.at(place, self.items[place])
             ):
-                exact.append(replace(block, ids=written.ids))
+                ours = isinstance(self.items[place], CodeInterpreterCall)
+                # What the server ran within a thought leaves the prompt with the thought.
+                kind = "reasoning" if ours else block.kind
+                exact.append(replace(block, ids=written.ids, kind=kind))
             else:
                 exact.append(block)
         return exact
