@@ -48,6 +48,7 @@ from trt_responses.telemetry.traces import Traces, traces_to
 from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.admin import AdminActs
 from trt_responses.web.chat import ChatCompletions
+from trt_responses.web.containers import ContainerRoutes
 from trt_responses.web.conversations import ConversationRoutes
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.endpoint import Endpoint
@@ -342,6 +343,10 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
     app.state.sockets = _sockets(server, guard, headers) if settings.websockets else None
     if app.state.sockets is not None:
         app.router.routes.append(WebSocketRoute(Sockets.path, app.state.sockets))
+    for tool in server.tools:
+        if tool.containers is not None:
+            routes = ContainerRoutes(tool.containers, headers, _limits(settings))
+            app.include_router(routes.router())
     for cold in (
         stored,
         Explain(server.explanations, _explainer(settings, server.card), headers=headers),

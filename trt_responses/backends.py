@@ -32,6 +32,8 @@ from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.sqlite.store import SqliteStore
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.stand_ins import StandIns
+from trt_responses.tools.python.box import NoBox as NoBox
+from trt_responses.tools.python.box import landlock_abi as landlock_abi
 from trt_responses.tools.python.containers import Bounds as ContainerBounds
 from trt_responses.tools.python.containers import Containers
 from trt_responses.tools.python.directories import Usage

@@ -27,6 +27,7 @@ class ScriptedTool:
 
     kind = "code_interpreter"
     name = "python"
+    containers = None
     description = "Runs Python.\n\nIt is scripted."
 
     def __init__(

@@ -105,7 +105,7 @@ async def served(
     max_logprobs: int = 20,
     guides: Mapping[GuideKind, frozenset[int]] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool] | None = None,
     **settings: object,
 ) -> AsyncIterator[Served]:
     """An app whose engine replays what is written, the last of it for ever."""

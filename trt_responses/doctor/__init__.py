@@ -24,6 +24,7 @@ from trt_responses.doctor.machine import (
 from trt_responses.doctor.server import server_checks
 from trt_responses.doctor.store import store_check
 from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
+from trt_responses.doctor.tools import python_tool_check
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.machine import this_machine
 
@@ -48,5 +49,6 @@ def checks(settings: Settings) -> list[Check]:
         *numpy_checks(),
         *model_checks(),
         *engine_checks(settings.engines_dir, this_machine()),
+        python_tool_check(settings),
         *server_checks(settings),
     ]

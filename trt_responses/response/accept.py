@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.chat import ChatRequest
     from trt_responses.wire.choice import Mode
     from trt_responses.wire.choice import ToolChoice as AskedChoice
+    from trt_responses.wire.containers import ContainerRequest
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.items import SentItem
     from trt_responses.wire.kserve import Parameters
@@ -234,6 +235,11 @@ def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
         )
     if isinstance(asked, str):
         return
+    check_container_options(asked, f"{place}.")
+
+
+def check_container_options(asked: t.AutoContainer | ContainerRequest, place: str) -> None:
+    """Refuse by name what is not built."""
     policy = asked.network_policy
     for name, wanted, why in (
         ("file_ids", asked.file_ids, "there are no files to put into a container"),
@@ -246,8 +252,8 @@ def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
     ):
         if wanted:
             raise Unsupported(
-                f"Unsupported value for '{place}.{name}': {why}. Leave the field out.",
-                param=f"{place}.{name}",
+                f"Unsupported value for '{place}{name}': {why}. Leave the field out.",
+                param=f"{place}{name}",
             )
 
 

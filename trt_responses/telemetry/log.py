@@ -41,6 +41,7 @@ class RequestLog:
             first_token_ms=_ms(facts.arrival_ns, facts.first_token_ns),
             total_ms=_ms(facts.arrival_ns, facts.end_ns),
             repairs=dict(facts.repairs) or None,
+            **({"tools": _tools(facts)} if facts.tool_runs else {}),
         )
 
     def request_ended(self, facts: RequestFacts) -> None:
@@ -80,6 +81,14 @@ class TextLines(logging.Formatter):
         )
         line = f"{record.levelname} {record.getMessage()}{values}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _tools(facts: RunFacts) -> str:
+    """Each call that was run here: the tool, how long it took, and the size of its answer."""
+    return ",".join(
+        f"{run.tool}:{run.duration_ns // 1_000_000}ms:{run.answer_bytes}B{':failed' * run.failed}"
+        for run in facts.tool_runs
+    )
 
 
 def _tell(level: int, message: str, **values: object) -> None:

@@ -85,6 +85,9 @@ class Metrics:
             self._responses.add(end, by=0)
         self._repairs = Counter("kind")
         self._calls = Counter("kind")
+        self._tool_runs = Counter("tool", "outcome")
+        self._tool_bytes = Counter("tool")
+        self._tool_s = Histogram(WHOLE_S)
         tokens = Reading("counter", ("kind",), self._tokens_so_far)
         self._queue_s, self._prefill_s, self._decode_s = (Histogram(WHOLE_S) for _ in range(3))
         self._whole_s = Histogram(WHOLE_S)
@@ -103,6 +106,9 @@ class Metrics:
             ("responses", self._responses, "Responses made, by how they ended."),
             ("tokens", tokens, "Tokens; those from a cache are prompt tokens too."),
             ("tool_calls", self._calls, "Calls that models wrote, by the kind of item."),
+            ("tool_runs", self._tool_runs, "Calls that the server ran, by tool and outcome."),
+            ("tool_answer_bytes", self._tool_bytes, "Bytes that tools answered, by tool."),
+            ("tool_seconds", self._tool_s, "How long a call ran that the server ran."),
             ("repairs", self._repairs, "Mended token sequences, by kind."),
             ("queue_seconds", self._queue_s, "From arrival until the engine was asked."),
             ("prefill_seconds", self._prefill_s, "From asking the engine to its first token."),
@@ -145,6 +151,10 @@ class Metrics:
     def run_ended(self, facts: RunFacts) -> None:
         response, usage = facts.response, facts.response.usage
         self._responses.add(response.status)
+        for run in facts.tool_runs:
+            self._tool_runs.add(run.tool, "failed" if run.failed else "completed")
+            self._tool_bytes.add(run.tool, by=run.answer_bytes)
+            self._tool_s.observe(run.duration_ns / 1e9)
         for kind, count in facts.repairs.items():
             self._repairs.add(kind, by=count)
         for item in response.output:

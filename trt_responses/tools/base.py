@@ -45,6 +45,21 @@ class ContainerFacts(NamedTuple):
     """It ends when nobody has used it for so long."""
 
 
+class ContainerStore(Protocol):
+    """The containers of a tool, for their owners to see and to end. A container that an owner does
+    not have is an `InvalidRequest` of status 404, whoever else has it."""
+
+    async def create(self, owner: str, name: str, idle_s: float | None) -> ContainerFacts: ...
+
+    def facts_of(self, owner: str) -> list[ContainerFacts]:
+        """The oldest first."""
+        ...
+
+    def facts(self, owner: str, container_id: str) -> ContainerFacts: ...
+
+    async def delete(self, owner: str, container_id: str) -> None: ...
+
+
 class Session(Protocol):
     """One response's use of a tool. One call at a time."""
 
@@ -81,6 +96,11 @@ class Tool(Protocol):
     @property
     def deadline_s(self) -> float:
         """When a call is broken off by the loop, should the tool not have done so itself."""
+        ...
+
+    @property
+    def containers(self) -> ContainerStore | None:
+        """Where its calls run, for a tool that keeps such places."""
         ...
 
     async def start(self) -> None:

@@ -212,6 +212,21 @@ class Containers:
             raise _not_found(container_id)
         return container
 
+    async def create(self, owner: str, name: str, idle_s: float | None) -> ContainerFacts:
+        """A container that its owner finds from now on. Its interpreter begins with a call."""
+        container = self.fresh(owner, name, idle_s)
+        await self.keep(container)
+        return container.facts
+
+    def facts_of(self, owner: str) -> list[ContainerFacts]:
+        return sorted(
+            (container.facts for container in self.of(owner)),
+            key=lambda facts: (facts.created_at, facts.id),
+        )
+
+    def facts(self, owner: str, container_id: str) -> ContainerFacts:
+        return self.get(owner, container_id).facts
+
     def of(self, owner: str) -> list[Container]:
         return [held for held in self._held.values() if held.owner == owner]
 

@@ -1,0 +1,44 @@
+"""The API's words for containers: what is asked of them, and how one is told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from trt_responses.wire.base import ListOf, NonEmpty, Options
+from trt_responses.wire.tools import NetworkPolicy
+
+
+class ExpiresAfter(Options):
+    """When a container ends that nobody uses."""
+
+    anchor: Literal["last_active_at"]
+    minutes: Annotated[int, Field(ge=1, le=20)]
+
+
+class ContainerRequest(Options):
+    """A request for a container."""
+
+    name: NonEmpty
+    expires_after: ExpiresAfter | None = None
+    file_ids: ListOf[str] | None = None
+    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
+    network_policy: NetworkPolicy | None = None
+
+
+def told(
+    container_id: str, name: str, created_at: int, last_active_at: int, idle_s: float
+) -> dict[str, Any]:
+    """A container as the API gives it."""
+    minutes = max(1, round(idle_s / 60))
+    return {
+        "id": container_id,
+        "object": "container",
+        "created_at": created_at,
+        "name": name,
+        "status": "running",
+        "last_active_at": last_active_at,
+        "expires_after": {"anchor": "last_active_at", "minutes": minutes},
+        "network_policy": {"type": "disabled"},
+    }
