@@ -10,9 +10,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 HEAD = f"""# Settings
 
+For those who run the server.
+
 Each is an environment variable, `{PREFIX}<NAME>`; the common ones are options of
 `trt-responses serve` too. A value that will not parse stops the start with the setting's name.
-Lists are written with commas. This page is made from the code (`python -m scripts.settings_page`).
+Lists are written with commas. `trt-responses serve --print-settings` prints those in force, and
+where each came from. This page is made from the code (`python -m scripts.settings_page`).
 
 | name | default | what it does |
 |---|---|---|

@@ -18,6 +18,7 @@ from trt_responses.cli.explain import add_explain
 from trt_responses.cli.export import add_export
 from trt_responses.cli.graph import DEMO_ONNX, prepare_demo_onnx
 from trt_responses.cli.keys import add_keys
+from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.numeric import NAME, deep_check
 from trt_responses.errors import StartupError
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+SERVE_OPTIONS = ("engine", "host", "port", "model", "engines-dir", "frontends")
+"""Settings that are options of `serve` too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,10 +85,14 @@ def _add_serve(commands: Commands) -> None:
         help="serve a prepared engine",
         description="Serve a prepared engine over HTTP. Without --engine: the only one there is, "
         "or the demo, which is prepared first if no engine is there.",
+        epilog=settings_help().replace("%", "%%"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for name in ("engine", "host", "port", "model", "engines-dir", "frontends"):
+    for name in SERVE_OPTIONS:
         field = Settings.model_fields[name.replace("-", "_")]
         serve.add_argument(f"--{name}", metavar=name.upper(), help=field.description)
+    text = "print every setting with where it came from, and end"
+    serve.add_argument("--print-settings", action="store_true", help=text)
     serve.set_defaults(run=_serve)
 
 
@@ -91,14 +100,12 @@ def _serve(options: argparse.Namespace) -> int:
     from trt_responses.serve.fleet import serve_fleet  # only this command pays for loading it
     from trt_responses.serve.server import serve
 
-    settings = Settings.from_environment(
-        engine=options.engine,
-        host=options.host,
-        port=options.port,
-        model=options.model,
-        engines_dir=options.engines_dir,
-        frontends=options.frontends,
-    )
+    names = (name.replace("-", "_") for name in SERVE_OPTIONS)
+    given = {name: getattr(options, name) for name in names}
+    settings = Settings.from_environment(**given)
+    if options.print_settings:
+        print(settings_in_force(settings, given))
+        return 0
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
     if settings.engine == DEMO_ONNX:

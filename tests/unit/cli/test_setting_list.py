@@ -1,0 +1,70 @@
+"""The settings as `serve --help` and `serve --print-settings` list them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trt_responses.cli.main import main
+from trt_responses.cli.setting_list import FIRST_OF_GROUP, SECRET, groups
+from trt_responses.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    Output = pytest.CaptureFixture[str]
+
+
+def printed(capsys: Output) -> dict[str, tuple[str, str]]:
+    """Each setting's value and source, as `--print-settings` has told them."""
+    rows = re.findall(rf"^{PREFIX}(\w+)=(.*)  # (.*)$", capsys.readouterr().out, re.MULTILINE)
+    return {name.lower(): (value, source) for name, value, source in rows}
+
+
+def test_every_setting_is_in_one_group() -> None:
+    assert [name for _, names in groups() for name in names] == list(Settings.model_fields)
+    assert set(FIRST_OF_GROUP) <= set(Settings.model_fields)
+    assert set(Settings.model_fields) >= SECRET
+
+
+def test_help_has_every_setting_with_its_default(capsys: Output) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    out = capsys.readouterr().out
+    for name in Settings.model_fields:
+        assert re.search(rf"^  {name.upper()}( \[.*\])?$", out, re.MULTILINE), name
+    assert "\nHistory:\n" in out
+    assert "  MAX_TOOLS [1024]\n" in out
+
+
+def test_what_is_in_force_is_told_with_where_it_came_from(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRT_RESPONSES_MAX_TOOLS", "7")
+    monkeypatch.setenv("TRT_RESPONSES_PORT", "9")
+    assert main(["serve", "--port", "8001", "--print-settings"]) == 0
+    shown = printed(capsys)
+    assert list(shown) == list(Settings.model_fields)
+    assert shown["max_tools"] == ("7", "environment")
+    assert shown["port"] == ("8001", "option --port")
+    assert shown["host"] == ("127.0.0.1", "default")
+
+
+def test_keys_and_passwords_are_not_printed(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRT_RESPONSES_API_KEYS", "ann:hush")
+    monkeypatch.setenv("TRT_RESPONSES_METRICS_KEY", "hush")
+    monkeypatch.setenv("TRT_RESPONSES_STORE", "redis://me:hush@127.0.0.1:6379/0")
+    assert main(["serve", "--print-settings"]) == 0
+    out = capsys.readouterr().out
+    assert "hush" not in out
+    assert "redis://…@127.0.0.1:6379/0" in out
+
+
+def test_what_cannot_be_used_is_told_instead(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRT_RESPONSES_MAX_TOOLS", "many")
+    assert main(["serve", "--print-settings"]) == 1
+    assert "TRT_RESPONSES_MAX_TOOLS" in capsys.readouterr().err

@@ -1,0 +1,101 @@
+"""The settings as the command line lists them: by group, and with where each came from."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FIRST_OF_GROUP = {
+    "host": "Where it listens, and what it serves",
+    "api_keys": "Who is let in",
+    "max_body_bytes": "What a request may be",
+    "python": "Tools that the server runs",
+    "schema_s": "What is written",
+    "websockets": "WebSockets",
+    "max_running": "How much at once",
+    "store": "History",
+    "max_background": "Background runs and streams",
+    "playground": "The page, and explanations",
+    "idempotency_keys": "Repeats, and sealed reasoning",
+    "stall_s": "Start and stop",
+    "context_tokens": "Engines in this process",
+    "identity": "The system message",
+    "log_format": "Logs and traces",
+}
+"""A group begins with the setting that it is named at, and goes on to the next."""
+SECRET = {"api_keys", "admin_key", "metrics_key", "seal_keys"}
+USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def groups() -> Iterator[tuple[str, list[str]]]:
+    """Each group's title and its settings, as they stand in the code."""
+    title, names = "", list[str]()
+    for name in Settings.model_fields:
+        if name in FIRST_OF_GROUP:
+            if names:
+                yield title, names
+            title, names = FIRST_OF_GROUP[name], []
+        names.append(name)
+    yield title, names
+
+
+def settings_help() -> str:
+    """Every setting with its default, for the end of a help text."""
+    lines = [f"Settings, as variables of the environment named {PREFIX}<NAME>:"]
+    for title, names in groups():
+        lines += ["", f"{title}:"]
+        for name in names:
+            field = Settings.model_fields[name]
+            given = "" if field.default in (None, (), "") else f" [{_shown(field.default)}]"
+            lines.append(f"  {name.upper()}{given}")
+            lines += textwrap.wrap(
+                field.description or "", 92, initial_indent=" " * 6, subsequent_indent=" " * 6
+            )
+    return "\n".join(lines)
+
+
+def settings_in_force(
+    settings: Settings, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> str:
+    """Every setting as it is, and whether an option, a variable or the default says so. Keys and
+    passwords are not shown."""
+    lines = []
+    for title, names in groups():
+        lines.append(f"# {title}")
+        for name in names:
+            variable = PREFIX + name.upper()
+            source = "default"
+            if given.get(name) is not None:
+                source = f"option --{name.replace('_', '-')}"
+            elif environment.get(variable):
+                source = "environment"
+            lines.append(f"{variable}={_safe(name, getattr(settings, name))}  # {source}")
+    return "\n".join(lines)
+
+
+def _safe(name: str, value: Any) -> str:
+    if name in SECRET:
+        return "(set, and not shown)" if value else ""
+    return USER_INFO.sub("…@", _shown(value))
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(int(value))
+        case tuple():
+            return ",".join(map(str, value))
+        case dict():
+            return json.dumps(value)
+        case _:
+            return str(value)
