@@ -363,3 +363,16 @@ def test_an_item_that_stands_in_the_conversation_is_not_said_twice() -> None:
             assert "Something else" in s.prompt_text()
 
     asyncio.run(story())
+
+
+def test_a_message_of_an_agent_is_shown_with_its_name() -> None:
+    parts = [
+        {"type": "input_text", "text": "I am done."},
+        {"type": "encrypted_content", "encrypted_content": "gAAAA"},
+    ]
+    message = {"type": "agent_message", "author": "/root/a", "recipient": "/root", "content": parts}
+    text = asyncio.run(shown(USER, message))
+    assert text.endswith(
+        "<|start|>user<|message|>Message from /root/a to /root:\nI am done.\n"
+        "[Here was a part that cannot be read.]<|end|>"
+    )

@@ -132,6 +132,7 @@ KINDS: tuple[Field, ...] = (
     *_rows("input[].type=", "honoured", "", "message", "function_call", "function_call_output"),
     *_rows("input[].type=", "honoured", "", "reasoning", "item_reference"),
     *_rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
+    Field("input[].type=agent_message", "honoured", "of one of Codex's agents", ours=True),
     *_rows(
         "input[].type=",
         "honoured",

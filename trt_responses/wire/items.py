@@ -124,6 +124,29 @@ class CustomToolCallOutput(ClientObject):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
+class SealedPart(ClientObject):
+    """A part that only the server which made it can read."""
+
+    type: Literal["encrypted_content"]
+    encrypted_content: str
+
+
+class AgentMessage(ClientObject):
+    """What one of a client's agents says to another."""
+
+    type: Literal["agent_message"]
+    author: str
+    recipient: str
+    content: ListOf[
+        Annotated[
+            Annotated[TextPart, Tag("~input_text")]
+            | Annotated[SealedPart, Tag("~encrypted_content")],
+            by_type("input_text", "encrypted_content"),
+        ]
+    ]
+    id: str | None = None
+
+
 class SummaryText(ClientObject):
     """A part of a thought's summary."""
 
@@ -154,6 +177,7 @@ InputItem = Annotated[
     | Annotated[FunctionCall, Tag("~function_call")]
     | Annotated[FunctionCallOutput, Tag("~function_call_output")]
     | Annotated[Reasoning, Tag("~reasoning")]
+    | Annotated[AgentMessage, Tag("~agent_message")]
     | Annotated[CustomToolCall, Tag("~custom_tool_call")]
     | Annotated[CustomToolCallOutput, Tag("~custom_tool_call_output")]
     | Annotated[hosted_items.WebSearchCall, Tag("~web_search_call")]

@@ -91,6 +91,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "function_call": {"call_id": "c", "name": "f", "arguments": "{}"},
     "function_call_output": {"call_id": "c", "output": "x"},
     "reasoning": {"summary": []},
+    "agent_message": {"author": "a", "recipient": "b", "content": []},
     "item_reference": {"id": "x"},
     "custom_tool_call": {"call_id": "c", "name": "f", "input": "x"},
     "custom_tool_call_output": {"call_id": "c", "output": "x"},

@@ -34,6 +34,7 @@ ID_PREFIXES = {
     "function_call": "fc",
     "function_call_output": "fco",
     "reasoning": "rs",
+    "agent_message": "agm",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "web_search_call": "ws",
@@ -165,6 +166,8 @@ def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sai
         case i.FunctionCallOutput() | i.CustomToolCallOutput():
             call_id = item.call_id or ""
             return Said("result", _result(call_id, joined(item.output), callees, place))
+        case i.AgentMessage():
+            return Said("user", Message("user", _agent_text(item)))
         case i.Reasoning():
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
@@ -240,6 +243,15 @@ def _result(call_id: str, text: str, callees: dict[str, str], place: i.ItemPlace
             code="unknown_call_id",
         )
     return result_message(callee, text)
+
+
+def _agent_text(item: i.AgentMessage) -> str:
+    """An agent's words behind its name, for the model has no role for one."""
+    texts = [
+        part.text if isinstance(part, i.TextPart) else "[Here was a part that cannot be read.]"
+        for part in item.content
+    ]
+    return "\n".join((f"Message from {item.author} to {item.recipient}:", *texts))
 
 
 def answer_message(phase: o.Phase, text: str) -> Message:
