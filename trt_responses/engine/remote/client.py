@@ -239,17 +239,14 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        steps: list[bytes] = []
+        steps: list[tuple[int, bytes]] = []
         for kind, body in self._splitter.feed(data):
-            if kind == Kind.IDS:
-                steps.append(body)
+            if kind in (Kind.IDS, Kind.RUNS):
+                steps.append((kind, body))
                 continue
             self._take_steps(steps)
             steps = []
-            if kind == Kind.RUNS:
-                for number, ids in frames.read_runs(body):
-                    self._push(number, Chunk(ids))
-            elif kind == Kind.CHUNKS:
+            if kind == Kind.CHUNKS:
                 for number, chunk in frames.read_chunks(body):
                     self._push(number, chunk)
             elif kind == Kind.STATE:
@@ -257,18 +254,20 @@ class Connection(asyncio.Protocol):
                 self.told.set()
         self._take_steps(steps)
 
-    def _take_steps(self, steps: list[bytes]) -> None:
-        """Steps of one id for each stream. Several have come together when this process is behind
-        the engine: then each stream gets its ids in one chunk, which costs one write."""
-        if len(steps) == 1:
-            self._take_step(steps[0])
+    def _take_steps(self, steps: list[tuple[int, bytes]]) -> None:
+        """Steps of nothing but ids. Several have come together when this process is behind the
+        engine: then each stream gets its ids in one chunk, which costs one write."""
+        if len(steps) == 1 and steps[0][0] == Kind.IDS:
+            self._take_step(steps[0][1])
             return
         ids_of: dict[int, list[int]] = {}
-        for number, token_id in frames.read_ids(b"".join(steps)):
-            if (ids := ids_of.get(number)) is None:
-                ids_of[number] = [token_id]
+        for kind, body in steps:
+            if kind == Kind.IDS:
+                for number, token_id in frames.read_ids(body):
+                    ids_of.setdefault(number, []).append(token_id)
             else:
-                ids.append(token_id)
+                for number, ids in frames.read_runs(body):
+                    ids_of.setdefault(number, []).extend(ids)
         for number, ids in ids_of.items():
             self._push(number, Chunk(ids))
 

@@ -205,8 +205,9 @@ def test_nobody_at_the_socket_stops_the_start(tmp_path: Path) -> None:
 def test_steps_that_come_together_are_one_chunk_for_each_stream_in_their_order() -> None:
     """So a front end that is behind the engine catches up."""
     pair: frames.Pending = [(1, Chunk((5,))), (2, Chunk((6,)))]
+    several: frames.Pending = [(1, Chunk((7, 8)))]
     last: frames.Pending = [(2, Chunk((), cached_tokens=3, finish="stop"))]
-    together = b"".join(map(frames.steps, (pair, pair, [*pair, *last])))
+    together = b"".join(map(frames.steps, (pair, several, pair, [*pair, *last])))
 
     async def run() -> None:
         connection, sinks = Connection(), [Gather(), Gather()]
@@ -214,7 +215,7 @@ def test_steps_that_come_together_are_one_chunk_for_each_stream_in_their_order()
             connection.begin(number, [1], OPTIONS, sink)
         connection.data_received(frames.steps(pair))
         connection.data_received(together)
-        assert [list(chunk.token_ids) for chunk in sinks[0].chunks] == [[5], [5, 5, 5]]
+        assert [list(chunk.token_ids) for chunk in sinks[0].chunks] == [[5], [5, 7, 8, 5, 5]]
         assert [list(chunk.token_ids) for chunk in sinks[1].chunks] == [[6], [6, 6, 6], []]
         assert sinks[1].end.finish == "stop"
 
