@@ -64,7 +64,8 @@ fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas
 	$(BIN)/python -m scripts.fuzz_reader
 	$(BIN)/python -m scripts.fuzz_schemas
 
-faults: $(DEV) ## What hostile bodies cost everyone else: answer, longest hold, memory (10 minutes at most)
+faults: $(DEV) ## Servers that are stopped, killed and stalled under load; what hostile bodies cost (15 minutes at most)
+	$(BIN)/python -m scripts.lifecycle_faults $(if $(TIMES),--times $(TIMES))
 	$(BIN)/python -m scripts.faults
 
 rollout: $(DEV) ## Replace servers behind HAProxy and Envoy under load: what clients noticed (8 minutes)
