@@ -94,6 +94,42 @@ def test_a_run_that_is_not_over_at_the_deadline_is_failed_with_the_reason(
     asyncio.run(story())
 
 
+@embedded
+def test_a_second_signal_ends_the_linger_and_leaves_a_last_moment(engines_dir: Path) -> None:
+    """Budget: 7 s."""
+
+    async def story() -> None:
+        settings = {"TRT_RESPONSES_CONTEXT_TOKENS": "100000"}
+        settings |= {"TRT_RESPONSES_LINGER_S": "3600", "TRT_RESPONSES_DRAIN_S": "3600"}
+        arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
+        async with child(*arguments, environment=settings) as server:
+            address = await server.ready()
+            async with Wire.to(address) as wire:
+                wire.ask(model="tiny", stream=True, seed=11)
+                assert await wire.status() == 200
+                first = await wire.reader.readuntil(b"\r\n")
+                server.signal(signal.SIGTERM)
+                while (await health(address)) == 200:
+                    pass
+                async with Wire.to(address) as late:
+                    late.ask(model="tiny", max_output_tokens=4)
+                    assert await late.status() == 200, "it lingers"
+                server.signal(signal.SIGTERM)
+                error = events_of(await wire.rest(first))[-2]
+                assert (error["type"], error["code"]) == ("error", "server_shutdown")
+            status, _, err = await server.ended()
+            assert status == 0, err
+            assert "Traceback" not in err
+
+    asyncio.run(story())
+
+
+async def health(address: Address) -> int:
+    async with Wire.to(address) as wire:
+        wire.send(b"GET /health/ready HTTP/1.1\r\nhost: x\r\n\r\n")
+        return await wire.status()
+
+
 def test_a_stalled_run_is_failed_at_the_deadline_and_new_work_is_refused_meanwhile() -> None:
     """Budget: 2 s."""
 
