@@ -14,7 +14,7 @@ from scripts.demo import exam
 from scripts.demo.conversation import ASSISTANT, EFFORTS, encoding
 from scripts.demo.families import FAMILIES
 from scripts.demo.rows import encode
-from trt_responses.engine.base import Chunk, GenerateOptions
+from trt_responses.engine.base import Gathered, GenerateOptions
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -50,19 +50,6 @@ def score(verdicts: Sequence[Verdict]) -> Score:
     )
 
 
-class _Reply:
-    """A sink that gathers one reply."""
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.ended: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
-
-    def push(self, chunk: Chunk) -> None:
-        self.ids += chunk.token_ids
-        if chunk.finish and not self.ended.done():
-            self.ended.set_result(chunk)
-
-
 async def replies(
     engine: Engine, asked: Sequence[Question], *, temperature: float = 0.0
 ) -> list[list[int]]:
@@ -82,12 +69,12 @@ async def _turn(engine: Engine, question: Question, temperature: float, seed: in
     prompt, opening = question.prompt_ids, encode(ASSISTANT)
 
     async def written(before: list[int], ends: tuple[int, ...]) -> list[int]:
-        sink = _Reply()
+        sink = Gathered()
         options = GenerateOptions(MAX_TOKENS, ends, temperature, seed=seed)
         engine.generate(prompt + before, options, sink)
-        if (last := await sink.ended).finish == "error":
+        if (last := await sink.last).finish == "error":
             raise RuntimeError(f"the engine failed: {last.error}")
-        return sink.ids
+        return sink.token_ids
 
     ids = await written([], ENDS)
     for _ in range(1, question.dialogue.most_calls):

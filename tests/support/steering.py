@@ -20,6 +20,7 @@ from tests.support.double.results import Fail
 from tests.support.double.results import Script as Said
 from tests.support.replay import PROMPT, ids_of, parsed, plain
 from tests.support.requests import accepted
+from trt_responses.engine.ask import CANARY
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
@@ -112,8 +113,9 @@ def trtllm_double(parts: Sequence[Part]) -> Engine:
     left = list(parts)
 
     def say(prompt_ids: Sequence[int], params: SamplingParams) -> Said:
-        if params.guided_decoding and params.guided_decoding.json == '{"const": "yes"}':
-            return Said(((CONTROL.return_,),))  # the adapter's own canary
+        guide = params.guided_decoding
+        if guide and CANARY.guide and guide.json == CANARY.guide.source:
+            return Said(((CONTROL.return_,),))
         if len(prompt_ids) == 1:
             return Said(((CONTROL.return_,),))  # its probe
         part = left.pop(0) if len(left) > 1 else left[0]

@@ -19,7 +19,7 @@ Edge = tuple[str, str]
 
 UNIT = ROOT / "tests" / "unit"
 
-LEAVES = "errors frozen"
+LEAVES = "errors files frozen"
 SEAMS = f"{LEAVES} engine.base store.base tools.base"
 ENGINE = f"{LEAVES} engine engine.base tokens"
 STORE = f"{LEAVES} store store.base"
@@ -29,6 +29,7 @@ TARGET = f"{LEAVES} tokens engine.base prepare prepare.checkpoint prepare.graph"
 
 MAY_IMPORT = {
     "errors": "",
+    "files": "",
     "frozen": "",
     "settings": LEAVES,
     "wire": LEAVES,

@@ -9,14 +9,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.doctor.check import Check
-from trt_responses.engine.base import GenerateOptions
+from trt_responses.engine.base import Gathered, GenerateOptions
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.prepare.checkpoint.forward import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine.base import Chunk, Engine
+    from trt_responses.engine.base import Engine
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -60,26 +60,12 @@ async def likeliest(engine: Engine, prompt: Sequence[int]) -> Likeliest:
     async with asyncio.timeout(DEADLINE_S):
         await engine.start()
         try:
-            sink = _Sink()
+            sink = Gathered()
             options = GenerateOptions(
                 max_tokens=1, stop_ids=(), temperature=0.0, logprobs=LIKELIEST
             )
             engine.generate(prompt, options, sink)
-            return await sink.first
+            await sink.last
+            return sink.logprobs[0].top if sink.logprobs else ()
         finally:
             await engine.stop(5.0)
-
-
-class _Sink:
-    """Keeps what came first with log probabilities; an end without any is an empty answer."""
-
-    def __init__(self) -> None:
-        self.first: asyncio.Future[Likeliest] = asyncio.get_running_loop().create_future()
-
-    def push(self, chunk: Chunk, /) -> None:
-        if self.first.done():
-            return
-        if chunk.logprobs:
-            self.first.set_result(chunk.logprobs[0].top)
-        elif chunk.finish:
-            self.first.set_result(())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.base import Chunk, GenerateOptions, Guide
+from trt_responses.engine.base import Chunk, Gathered, GenerateOptions, Guide
 from trt_responses.errors import ApiError
 from trt_responses.tokens.control import CONTROL
 
@@ -20,30 +20,23 @@ if TYPE_CHECKING:
 PROBE_IDS = (CONTROL.start,)
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0, priority=1.0)
 CANARY = GenerateOptions(
-    max_tokens=16, stop_ids=(), temperature=0.0, guide=Guide("json_schema", '{"const": "yes"}')
+    max_tokens=16,
+    stop_ids=(),
+    temperature=0.0,
+    guide=Guide("json_schema", '{"const": "yes, déjà"}'),
 )
-
-
-class Answer:
-    """A sink that waits for the end."""
-
-    def __init__(self) -> None:
-        self.end: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
-
-    def push(self, chunk: Chunk, /) -> None:
-        if chunk.finish is not None and not self.end.done():
-            self.end.set_result(chunk)
+"""Forced letters beyond ASCII are where a guide breaks off when a model lacks its merges."""
 
 
 async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float | None) -> Chunk:
     """The chunk with which a request ends; one that is refused or too late ends with an error."""
-    answer = Answer()
+    answer = Gathered()
     try:
         handle = begin(answer)
     except ApiError as error:
         return Chunk(finish="error", error=error.message)
     try:
-        return await asyncio.wait_for(answer.end, deadline_s)
+        return await asyncio.wait_for(answer.last, deadline_s)
     except TimeoutError:
         return Chunk(finish="error", error=f"no token within {deadline_s:g} s")
     finally:

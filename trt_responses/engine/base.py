@@ -10,6 +10,7 @@ Knows no Harmony, no HTTP and no concrete engine. Three rules bind every engine:
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -108,6 +109,21 @@ class Limits:
 
 class Sink(Protocol):
     def push(self, chunk: Chunk, /) -> None: ...
+
+
+class Gathered:
+    """A sink that keeps what comes; `last` is the chunk that ended the request."""
+
+    def __init__(self) -> None:
+        self.token_ids: list[int] = []
+        self.logprobs: list[Logprob] = []
+        self.last: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+
+    def push(self, chunk: Chunk, /) -> None:
+        self.token_ids += chunk.token_ids
+        self.logprobs += chunk.logprobs
+        if chunk.finish is not None and not self.last.done():
+            self.last.set_result(chunk)
 
 
 class Handle(Protocol):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.chain import Chain, Format
 from trt_responses.prepare.checkpoint.architecture import Architecture  # noqa: TC001  # likewise
@@ -25,7 +26,6 @@ from trt_responses.prepare.files import (
     EngineFile,
     decoded,
     file_difference,
-    write_whole,
 )
 
 if TYPE_CHECKING:

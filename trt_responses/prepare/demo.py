@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trt_responses.files import write_whole
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, inside, json_object
 from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
 from trt_responses.prepare.faults import PrepareError, refusal
-from trt_responses.prepare.files import json_or_nothing, sha256_of, write_whole
+from trt_responses.prepare.files import json_or_nothing, sha256_of
 from trt_responses.prepare.shelf import DEMO, SOURCE, locked
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from trt_responses.files import write_whole
 from trt_responses.prepare.card import Source, SourceFile
 from trt_responses.prepare.checkpoint.open import checkpoint_name
-from trt_responses.prepare.files import json_or_nothing, sha256_of, write_whole
+from trt_responses.prepare.files import json_or_nothing, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path

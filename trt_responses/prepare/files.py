@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, cut, refusal, shown
 
@@ -80,16 +80,6 @@ def sha256_of(path: Path, advance: Callable[[int], object] = lambda size_bytes: 
             digest.update(block)
             advance(len(block))
     return digest.hexdigest()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a small file so that a crash leaves the old one or the new one."""
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def json_or_nothing(path: Path) -> dict[str, object]:

@@ -19,12 +19,13 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare import card as cards
 from trt_responses.prepare.card import Card, Limits
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import FINISHED, write_whole
+from trt_responses.prepare.files import FINISHED
 from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.phases import Phases, rounded

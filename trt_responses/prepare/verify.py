@@ -9,35 +9,19 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.base import GenerateOptions
+from trt_responses.engine.base import Gathered, GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
-    from trt_responses.engine.base import Chunk, Engine
+    from trt_responses.engine.base import Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 
 PROMPT = "<|start|>user<|message|>Hello<|end|><|start|>assistant"
 MAX_TOKENS = 16
 DEADLINE_S = 600.0
 """Loading a large model from a slow disk takes minutes."""
-
-
-class Gathered:
-    """A sink that keeps what it is given, and says when the last of it has come."""
-
-    def __init__(self) -> None:
-        self.token_ids: list[int] = []
-        self.last: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
-        self.wrong: str | None = None
-
-    def push(self, chunk: Chunk) -> None:
-        self.token_ids += chunk.token_ids
-        if any(not math.isfinite(entry.logprob) for entry in chunk.logprobs):
-            self.wrong = "a log probability that is no number"
-        if chunk.finish and not self.last.done():
-            self.last.set_result(chunk)
 
 
 async def answered(engine: Engine, vocabulary: Vocabulary) -> tuple[int, ...]:
@@ -71,8 +55,10 @@ async def _answered(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
         await engine.stop(10.0)
     if last.finish == "error":
         raise PrepareError(f"verify: found {last.error!r}, expected an answer.")
-    if sink.wrong or not sink.token_ids:
-        raise PrepareError(f"verify: found {sink.wrong or 'no token'}, expected an answer.")
+    if any(not math.isfinite(entry.logprob) for entry in sink.logprobs):
+        raise PrepareError("verify: found a log probability that is no number, expected an answer.")
+    if not sink.token_ids:
+        raise PrepareError("verify: found no token, expected an answer.")
     if not all(0 <= n < VOCABULARY_SIZE for n in sink.token_ids):
         raise PrepareError("verify: found an id outside the vocabulary, expected only its ids.")
     return tuple(sink.token_ids)

@@ -16,6 +16,7 @@ from pathlib import Path
 import openai_harmony
 
 from trt_responses.errors import StartupError
+from trt_responses.files import write_whole
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 ENCODINGS_BASE = "TIKTOKEN_ENCODINGS_BASE"
@@ -86,23 +87,13 @@ def _cached(directory: Path) -> Path:
         ranks = _from_package()
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            _write_whole(target, ranks)
+            write_whole(target, ranks, shared=True)
         except OSError as error:
             raise StartupError(
                 f"The vocabulary cannot be cached in {directory} ({error.strerror}): name a "
                 f"directory that holds {RANKS_FILE} in {ENCODINGS_BASE}."
             ) from None
     return directory
-
-
-def _write_whole(target: Path, data: bytes) -> None:
-    """All of it or nothing, though two servers start at once or the disk is full."""
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _from_package() -> bytes:

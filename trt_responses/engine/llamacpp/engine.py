@@ -17,12 +17,11 @@ import time
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.admission import room
-from trt_responses.engine.ask import last_chunk
+from trt_responses.engine.ask import CANARY, last_chunk
 from trt_responses.engine.base import (
     CONTINUATION_PRIORITY,
     Chunk,
     GenerateOptions,
-    Guide,
     Health,
     Limits,
 )
@@ -44,13 +43,6 @@ logger = logging.getLogger(__name__)
 
 MAX_LOGPROBS = 20
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0)
-CANARY = GenerateOptions(
-    max_tokens=16,
-    stop_ids=(),
-    temperature=0.0,
-    guide=Guide("json_schema", '{"const": "yes, déjà"}'),
-)
-"""Forced letters beyond ASCII are where a guide breaks off when a model file lacks its merges."""
 PROBE_IDS = (0,)
 LAST_MOMENT_S = 0.5
 """So long a child that broke off may take to be gone by itself, and to say why."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.tensorrt.executor import ExecutorFault
 from trt_responses.errors import StartupError
+from trt_responses.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,9 +78,7 @@ class Plan:
             return
         try:
             self._kept.parent.mkdir(parents=True, exist_ok=True)
-            part = self._kept.with_suffix(".part")
-            part.write_bytes(memoryview(self._cache.serialize()))
-            part.replace(self._kept)
+            write_whole(self._kept, memoryview(self._cache.serialize()))
         except OSError as error:
             logger.warning("%s cannot be written (%s).", self._kept, error.strerror)
 

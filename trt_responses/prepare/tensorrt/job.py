@@ -19,6 +19,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.chain import Format  # noqa: TC001  # decoded by its annotation
 from trt_responses.prepare.checkpoint.open import open_checkpoint
@@ -123,16 +124,10 @@ def _built(job: CompileJob) -> CompileResult:
 
 
 def _written(path: Path, plan: memoryview) -> str:
-    """Whole or not at all."""
-    part = path.with_name(f"{path.name}.part")
+    """Whole or not at all; the digest of what was written."""
     try:
-        with part.open("wb") as file:
-            file.write(plan)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_whole(path, plan)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise PrepareError(
             f"{path}: writing {megabytes(plan.nbytes)} stopped ({error.strerror}); make room, or "
             "name another directory for engines."

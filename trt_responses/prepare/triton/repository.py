@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-from trt_responses.prepare.files import write_whole
+from trt_responses.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

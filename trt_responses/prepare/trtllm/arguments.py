@@ -9,8 +9,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from trt_responses.files import write_whole
 from trt_responses.prepare.faults import PrepareError, refusal
-from trt_responses.prepare.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,6 +16,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, ClassVar
 
+from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.card import CARD, compare, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
@@ -26,7 +27,6 @@ from trt_responses.prepare.files import (
     CHECKPOINT,
     engine_file,
     sha256_of,
-    write_whole,
 )
 from trt_responses.prepare.hardware import Hardware, gpu_facts
 from trt_responses.prepare.machine import ServingMachine, library_versions

@@ -10,8 +10,8 @@ from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.files import write_whole
 from trt_responses.prepare.trtllm.plot import line_plot
 from trt_responses.prepare.trtllm.warmup import Start  # noqa: TC001  # likewise
 

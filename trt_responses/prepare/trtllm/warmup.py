@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.base import GenerateOptions
+from trt_responses.engine.base import Gathered, GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
@@ -82,21 +82,18 @@ class Start:
     """Of each GPU, once the engine had started."""
 
 
-class Timed:
-    """A sink that counts, and notes when the first ids came."""
+class Timed(Gathered):
+    """A sink that notes when the first ids came."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.token_ids: list[int] = []
+        super().__init__()
         self.first_s: float | None = None
-        self.last: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
         self._clock = clock
 
     def push(self, chunk: Chunk, /) -> None:
         if chunk.token_ids and self.first_s is None:
             self.first_s = self._clock()
-        self.token_ids += chunk.token_ids
-        if chunk.finish is not None and not self.last.done():
-            self.last.set_result(chunk)
+        super().push(chunk)
 
 
 async def measured(

@@ -1,0 +1,23 @@
+"""Files that are replaced whole."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_whole(path: Path, data: str | bytes | memoryview, *, shared: bool = False) -> None:
+    """Replace a file so that a crash or a full disk leaves the old one or the new one, synced.
+    `shared`: other processes may write it at the same time."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part" if shared else f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
