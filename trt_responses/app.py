@@ -323,6 +323,7 @@ def _add_routes(app: FastAPI, server: _Server, headers: ReplyHeaders) -> None:
         server.names,
         create=raw(responses.create),
         count=raw(responses.count),
+        compact=raw(responses.compact),
         retrieve=raw(stored.retrieve),
         chat=raw(chat.create),
         message=raw(messages.create, told=messages_fault),

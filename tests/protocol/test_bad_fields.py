@@ -25,7 +25,7 @@ ODD_FORMATS: list[Any] = [5, "text", [], {"type": "x"}]
 REFUSED_ITEMS = [
     *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
     *("tool_search_call", "tool_search_output", "additional_tools", "configuration_update"),
-    *("compaction", "compaction_trigger", "program", "program_output", "Message", "", " message"),
+    *("program", "program_output", "Message", "", " message"),
 ]
 HOSTED = [
     *("web_search", "web_search_preview", "file_search", "computer_use_preview", "mcp"),

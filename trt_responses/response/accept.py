@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.frozen import replace as replace_frozen
 from trt_responses.response.accepted import (
     Accepted,
     AnswerFormat,
@@ -25,9 +26,10 @@ from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import AllowedTools, BuiltInChoice, JsonObject, NamedTool
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
-from trt_responses.wire.items import ItemPlace
+from trt_responses.wire.items import CompactionTrigger, ItemPlace
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
 from trt_responses.wire.request import (
+    CompactRequest,
     JsonSchema,
     ReasoningOptions,
     Request,
@@ -65,6 +67,7 @@ def accept(
     """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
     `built_in` are the kinds of tools that the server runs, and the model's names for them."""
     placed = list(t.flat(request.tools or ()))
+    items, trigger = _without_trigger(request.input)
     over_socket = isinstance(request, SocketRequest)
     ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP, built_in)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
@@ -76,7 +79,8 @@ def accept(
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = _echo(request, sampling, built_in)
     return Accepted(
-        input=request.input,
+        input=items,
+        compacts=trigger or isinstance(request, CompactRequest),
         previous_response_id=request.previous_response_id,
         conversation=_conversation(request),
         instructions=request.instructions,
@@ -102,8 +106,42 @@ def accept(
     )
 
 
+def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[SentItem], bool]:
+    """The input without what asks for a compaction, which is its last item, and whether it did."""
+    if isinstance(items, str):
+        return items, False
+    for place, item in enumerate(items):
+        if isinstance(item, CompactionTrigger) and place < len(items) - 1:
+            raise InvalidRequest(
+                f"Invalid value for 'input[{place}]': a compaction_trigger must be the last item.",
+                param=f"input[{place}]",
+                code="invalid_value",
+            )
+    asks = bool(items) and isinstance(items[-1], CompactionTrigger)
+    return (items[:-1] if asks else items), asks
+
+
+def accept_compaction(request: CompactRequest, built_in: Mapping[str, str]) -> Accepted:
+    """A compaction that is given to the client and kept nowhere."""
+    if request.background:
+        raise Unsupported(
+            "Unsupported value for 'background': a compaction is answered at once, or comes in a "
+            "response that a 'compaction_trigger' asks for.",
+            param="background",
+        )
+    accepted = accept(request, built_in=built_in)
+    return replace(accepted, store=False, echo=replace_frozen(accepted.echo, store=False))
+
+
 def accept_items(items: Sequence[SentItem]) -> Accepted:
     """Items for a conversation, to which no response is asked for."""
+    for place, item in enumerate(items):
+        if isinstance(item, CompactionTrigger):
+            raise InvalidRequest(
+                f"Invalid value for 'items[{place}]': a compaction_trigger is no item to keep.",
+                param=f"items[{place}]",
+                code="invalid_value",
+            )
     places = [ItemPlace(f"items[{place}]") for place in range(len(items))]
     return replace(accept(Request(model="-", input=list(items))), places=places)
 

@@ -140,6 +140,8 @@ class Accepted:
     """Where in the request each item of the input stands; None: `input[…]`."""
     conversation: str | None = None
     """The id of the conversation that the response becomes a part of."""
+    compacts: bool = False
+    """A compaction is wanted, and no answer."""
     generates: bool = True
     """Something is to be written; else the prompt is read, for a request that goes on from it."""
     included: Collection[Included] = ()

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from trt_responses.store.base import Kind
     from trt_responses.wire.response import Response
 
+    WrittenItem = (
+        o.OutputMessage
+        | o.OutputReasoning
+        | o.OutputFunctionCall
+        | o.OutputCustomCall
+        | o.OutputCodeCall
+    )
+
 CALLS = (o.OutputFunctionCall, o.OutputCustomCall)
 CODE_CHANNEL = "analysis"
 """Of a call that is run here and named no channel, and of its answer."""
@@ -41,6 +49,7 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
         if span is None:  # a thought that says nothing, and carries what tools have answered
             blocks.append(Block("reasoning", orjson.dumps(item), b""))
             continue
+        assert not isinstance(item, o.OutputCompaction), "no message of the model's is one"
         if not lasting(item):
             continue
         ids = (
@@ -91,7 +100,7 @@ def answer_ids(kept: Sequence[int], span: Span) -> array[int]:
     return array("I", kept[span.end : span.end + span.answer_tokens])
 
 
-def _kind(item: o.OutputItem, span: Span) -> Kind:
+def _kind(item: WrittenItem, span: Span) -> Kind:
     match item:
         case o.OutputCodeCall():  # what a thought has looked up leaves with the thought
             return "reasoning" if (span.channel or CODE_CHANNEL) == "analysis" else "call"
@@ -114,7 +123,7 @@ def _callee(item: o.OutputItem, span: Span) -> str:
     return c.callee_of(item.name)
 
 
-async def _rendered(item: o.OutputItem, span: Span, renderer: Renderer) -> array[int]:
+async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[int]:
     match item:
         case o.OutputReasoning():
             message = c.reasoning_message(item.text)

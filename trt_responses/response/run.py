@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trt_responses.frozen import dataclass, replace
 from trt_responses.response.ending import End, ending, last_snapshot, usage
@@ -62,6 +62,12 @@ class Listener(Protocol):
     def run_ended(self, facts: RunFacts) -> None: ...
 
 
+class Compacted(Protocol):
+    """A conversation that a run makes short."""
+
+    def user_messages(self) -> list[dict[str, Any]]: ...
+
+
 class Run:
     """One response, from its first event to its last. The owner awaits `make`."""
 
@@ -77,6 +83,7 @@ class Run:
         owner: str = "",
         truncated: Sequence[str] = (),
         unfollowed: Sequence[str] = (),
+        compaction: Compacted | None = None,
     ) -> None:
         self.log = generation.log
         self.reader = generation.reader
@@ -85,6 +92,8 @@ class Run:
         self.truncated = truncated
         self.unfollowed = unfollowed
         """Places of schemas that the output may not follow."""
+        self.compaction = compaction
+        """What it makes short, if that is what it does."""
         self.error: ApiError | None = None
         self.stop: str | None = None
         """The text of the client's at which it stopped."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 from contextlib import ExitStack
+from dataclasses import replace as replace_slots
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,12 @@ from trt_responses.frozen import replace
 from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.harmony.steer.plans import Free
 from trt_responses.response import prefill
+from trt_responses.response.compaction import (
+    Compaction,
+    CompactionGeneration,
+    SummaryMachine,
+    summarising,
+)
 from trt_responses.response.conversations import Writers, grown, locked
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Log
@@ -160,8 +167,12 @@ class Runs:
         check_logprobs(accepted.sampling.logprobs, parts.engine.limits())
         if accepted.store:
             await parts.store.check()
-        steering = await self._steering(accepted, owner)
         prompt = await prompt_of(accepted, parts, owner, memory or parts.store)
+        compaction = self._compaction(accepted, prompt, owner)
+        if compaction is not None:
+            accepted = summarising(accepted)
+            prompt = replace_slots(prompt, ids=await compaction.prompt_ids(prompt))
+        steering = await self._steering(accepted, owner)
         budget = self._budget(accepted, len(prompt.ids) + len(accepted.begun))
         called = callees(accepted.tools)
         tools = await self._tool_loop(accepted, steering, called, prompt.blocks, owner)
@@ -173,8 +184,10 @@ class Runs:
         reader = self._reader(accepted, parallel, tools)
         sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
         plan: SteeringPlan
-        kind: type[Generation] = ScoredGeneration if accepted.scored else Generation
-        if not accepted.generates:
+        kind: Callable[..., Generation] = ScoredGeneration if accepted.scored else Generation
+        if compaction is not None:
+            kind, plan = partial(CompactionGeneration, compaction=compaction), steering.plan(budget)
+        elif not accepted.generates:
             kind, plan = Prefill, Free(prefill.TOKENS)
         elif parallel:
             plan = steering.parallel_plan(budget, called, parts.max_calls)
@@ -186,8 +199,12 @@ class Runs:
             options=_options(accepted, owner, arrival_ns, response.id),
             engine=parts.engine,
             reader=reader,
-            machine=_machine(
-                accepted, log, called, sealer, tools, summaries=parts.thought_summaries
+            machine=(
+                SummaryMachine(log, called, _item_mint(log.response.id), Unwrapper)
+                if compaction is not None
+                else _machine(
+                    accepted, log, called, sealer, tools, summaries=parts.thought_summaries
+                )
             ),
             log=log,
             clock_ns=parts.clock_ns,
@@ -196,7 +213,7 @@ class Runs:
         )
         return Run(
             generation,
-            commit=self._commit(prompt, owner, keep, memory),
+            commit=self._commit(prompt, owner, keep, memory, compaction),
             clock_s=parts.clock_s,
             clock_ns=parts.clock_ns,
             listeners=parts.listeners,
@@ -204,6 +221,15 @@ class Runs:
             additions=self._additions(accepted, sealer),
             truncated=prompt.truncated,
             unfollowed=tuple(left.place for left in steering.left),
+            compaction=compaction,
+        )
+
+    def _compaction(self, accepted: Accepted, prompt: Prompt, owner: str) -> Compaction | None:
+        if not accepted.compacts:
+            return None
+        parts = self._parts
+        return Compaction(
+            prompt.blocks, prompt.date, parts.renderer, parts.sealer, owner, parts.model
         )
 
     def _additions(self, accepted: Accepted, sealer: TurnSealer) -> list[Addition]:
@@ -297,14 +323,22 @@ class Runs:
         return min(room, accepted.max_output_tokens or room)
 
     def _commit(
-        self, prompt: Prompt, owner: str, keep: Keep, memory: Memory | None
+        self,
+        prompt: Prompt,
+        owner: str,
+        keep: Keep,
+        memory: Memory | None,
+        compaction: Compaction | None,
     ) -> Callable[[Response, Run], Awaitable[None]]:
         async def commit(last: Response, run: Run) -> None:
             stored = last.store and (last.status != "cancelled" or last.background)
             told = prompt.conversation is not None and last.status in CONTINUABLE
             if not (stored or told) and memory is None:
                 return
-            own = await output_blocks(last, run.reader, self._parts.renderer)
+            if compaction is not None:
+                own = compaction.made(last)
+            else:
+                own = await output_blocks(last, run.reader, self._parts.renderer)
             record = Record(
                 id=last.id,
                 owner=owner,

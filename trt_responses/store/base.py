@@ -18,9 +18,20 @@ if TYPE_CHECKING:
     """What a block's ids say, spelled as in its item; the same for ever, and nothing where they say
     nothing. A store that is given it keeps that text as ids alone."""
 
-Kind = Literal["user", "developer", "reasoning", "preamble", "final", "call", "result", "asked"]
-"""What a message is in a conversation: enough to say which reasoning is still rendered. `asked` is
-no message, and is seen within stores only: what a response was asked for, as its body ends."""
+Kind = Literal[
+    "user",
+    "developer",
+    "reasoning",
+    "preamble",
+    "final",
+    "call",
+    "result",
+    "asked",
+    "summary",
+]
+"""What a message is in a conversation: enough to say which reasoning is still rendered. `summary`
+stands for all before it but what users and developers said. `asked` is no message, and is seen
+within stores only: what a response was asked for, as its body ends."""
 
 Standing = Literal["held", "cancel", "gone"]
 """What a server hears of its job: go on; somebody asked to cancel it; it is no longer yours."""

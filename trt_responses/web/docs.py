@@ -55,6 +55,7 @@ def hot_routes(
     *,
     create: ASGIApp,
     count: ASGIApp,
+    compact: ASGIApp,
     retrieve: ASGIApp,
     chat: ASGIApp,
     message: ASGIApp,
@@ -86,6 +87,15 @@ def hot_routes(
             name="count",
             summary="Count the tokens of an input",
             responses=replies(*REFUSED),
+        ),
+        HotRoute(
+            "/v1/responses/compact",
+            request,
+            app=compact,
+            methods=["POST"],
+            name="compact",
+            summary="Make a conversation short",
+            responses=replies(*REFUSED, 429, 500),
         ),
         HotRoute(
             "/v1/chat/completions",

@@ -12,7 +12,7 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError
-from trt_responses.response.accept import accept
+from trt_responses.response.accept import accept, accept_compaction
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
@@ -25,7 +25,7 @@ from trt_responses.web.headers import (
 )
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.stream.sse import Follow, Stream, watched
-from trt_responses.wire.request import CountRequest
+from trt_responses.wire.request import CompactRequest, CountRequest
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
@@ -99,6 +99,28 @@ class Responses:
             run = await asyncio.shield(attempt.run)
             extra |= {"x-trt-idempotent-replay": "true"}
         return await self._shared_reply(run, request, extra, leave, stream=stream)
+
+    async def compact(self, request: Request, owner: str) -> ASGIApp:
+        """What users said, and one item for all the rest. Nothing is kept here."""
+        check_json(request)
+        body = await read_body(request, self._limits)
+        wanted = await parsed(body, CompactRequest, self._limits)
+        accepted = accept_compaction(wanted, self._runs.built_in)
+        self._names.check(wanted.model)
+        run = await self._start(accepted, request, owner, self._dialect)
+        with watched(run.cancel, request.receive):
+            last = await self._runs.make(run)
+        extra = ignored_header(accepted.ignored)
+        if last.status in ("failed", "cancelled") or run.compaction is None:
+            return self._final_reply(run, request, extra)
+        compacted = {
+            "id": last.id,
+            "object": "response.compaction",
+            "created_at": last.created_at,
+            "output": [*run.compaction.user_messages(), *last.output],
+            "usage": last.usage,
+        }
+        return json_reply(orjson.dumps(compacted), self._headers(request) | extra)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         check_json(request)

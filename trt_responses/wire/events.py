@@ -242,6 +242,15 @@ class CodeCallCompleted:
 
 
 @dataclass(frozen=True)
+class CompactionCompacting:
+    """The conversation is being made short."""
+
+    item_id: str
+    output_index: int
+    type: Literal["response.compaction.compacting"] = "response.compaction.compacting"
+
+
+@dataclass(frozen=True)
 class Error:
     """Comes before `Failed`, for clients that look for it; the flat form of the OpenAI SDKs."""
 
@@ -279,4 +288,4 @@ ItemEvent = (
 """What changes an item that was added before."""
 
 OutputEvent = OutputItemAdded | OutputItemDone | ItemEvent
-Event = Lifecycle | OutputEvent | Error
+Event = Lifecycle | OutputEvent | CompactionCompacting | Error

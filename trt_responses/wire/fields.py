@@ -130,7 +130,8 @@ KINDS: tuple[Field, ...] = (
     ),
     *_rows("include.", "honoured", SWITCHED_ON, "code_interpreter_call.outputs"),
     *_rows("input[].type=", "honoured", "", "message", "function_call", "function_call_output"),
-    *_rows("input[].type=", "honoured", "", "reasoning", "item_reference"),
+    *_rows("input[].type=", "honoured", "", "reasoning", "item_reference", "compaction"),
+    Field("input[].type=compaction_trigger", "honoured", "as the last item; see state.md"),
     *_rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
     Field("input[].type=agent_message", "honoured", "of one of Codex's agents", ours=True),
     *_rows(
@@ -148,7 +149,7 @@ KINDS: tuple[Field, ...] = (
         "",
         *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
         *("tool_search_call", "tool_search_output", "additional_tools", "configuration_update"),
-        *("compaction", "compaction_trigger", "program", "program_output"),
+        *("program", "program_output"),
     ),
     *_rows("input[].content[].type=", "honoured", "", "input_text", "output_text", "refusal"),
     Field("input[].content[].type=text", "honoured", ours=True),

@@ -172,6 +172,21 @@ class Reasoning(ClientObject):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
+class Compaction(ClientObject):
+    """What stands for a conversation's older messages, brought back as it came."""
+
+    type: Literal["compaction"]
+    encrypted_content: Annotated[str, Field(min_length=1, max_length=10 * 1024 * 1024)]
+    id: str | None = None
+
+
+class CompactionTrigger(ClientObject):
+    """As the last item: asks for a compaction of what stands before it, and for no answer."""
+
+    type: Literal["compaction_trigger"]
+    id: str | None = None
+
+
 InputItem = Annotated[
     Annotated[InputMessage, Tag("~message")]
     | Annotated[FunctionCall, Tag("~function_call")]
@@ -191,7 +206,9 @@ InputItem = Annotated[
     | Annotated[hosted_items.ShellCall, Tag("~shell_call")]
     | Annotated[hosted_items.ShellCallOutput, Tag("~shell_call_output")]
     | Annotated[hosted_items.ApplyPatchCall, Tag("~apply_patch_call")]
-    | Annotated[hosted_items.ApplyPatchCallOutput, Tag("~apply_patch_call_output")],
+    | Annotated[hosted_items.ApplyPatchCallOutput, Tag("~apply_patch_call_output")]
+    | Annotated[Compaction, Tag("~compaction")]
+    | Annotated[CompactionTrigger, Tag("~compaction_trigger")],
     by_type(
         *(kind for kind in honoured("input[].type=") if kind != "item_reference"),
         untyped="message",

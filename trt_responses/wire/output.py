@@ -145,7 +145,23 @@ class OutputCodeCall:
     type: Literal["code_interpreter_call"] = "code_interpreter_call"
 
 
+@dataclass(frozen=True)
+class OutputCompaction:
+    """What stands for a conversation's older messages. `created_by` says whether a summary is in
+    it or an extract."""
+
+    id: str
+    encrypted_content: str
+    created_by: Literal["summary", "extract"]
+    type: Literal["compaction"] = "compaction"
+
+
 OutputItem = (
-    OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustomCall | OutputCodeCall
+    OutputMessage
+    | OutputReasoning
+    | OutputFunctionCall
+    | OutputCustomCall
+    | OutputCodeCall
+    | OutputCompaction
 )
 OutputPart = OutputText | OutputReasoningText

@@ -135,14 +135,20 @@ class CountRequest(Request):
     input: Annotated[Input, BeforeValidator(_null_is_empty)] = ""
 
 
-def _null_is_none(value: Any) -> Any:
+def _null_is_empty_list(value: Any) -> Any:
     return [] if value is None else value
+
+
+class CompactRequest(Request):
+    """A request for a compaction alone. What is said of an answer means nothing here."""
+
+    input: Annotated[Input, BeforeValidator(_null_is_empty_list)] = Field(default_factory=list)
 
 
 class SocketRequest(Request):
     """What creates a response over a WebSocket. Without an input it goes on from what it names."""
 
     type: Literal["response.create"]
-    input: Annotated[Input, BeforeValidator(_null_is_none)] = Field(default_factory=list)
+    input: Annotated[Input, BeforeValidator(_null_is_empty_list)] = Field(default_factory=list)
     generate: bool | None = None
     stream_id: str | None = None

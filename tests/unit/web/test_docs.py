@@ -54,7 +54,12 @@ CALLS = {
     ("/v1/chat/completions", "post"),
     ("/v1/completions", "post"),
     *{("/v1/messages", "post"), ("/v1/messages/count_tokens", "post")},
-    *{("/v1/responses", "post"), ("/v1/responses/input_tokens", "post"), ("/v1/models", "get")},
+    *{
+        ("/v1/responses", "post"),
+        ("/v1/responses/input_tokens", "post"),
+        ("/v1/responses/compact", "post"),
+        ("/v1/models", "get"),
+    },
     *{("/v1/responses/{response_id}", "get"), ("/v1/responses/{response_id}", "delete")},
     *{("/v1/responses/{response_id}/cancel", "post"), ("/v1/models/{model}", "get")},
     ("/v1/responses/{response_id}/explain", "get"),

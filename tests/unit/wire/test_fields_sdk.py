@@ -88,6 +88,7 @@ def test_every_parameter_of_the_sdk_has_its_row_and_every_other_row_is_called_ou
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "message": {"role": "user", "content": "x"},
+    "compaction": {"encrypted_content": "x"},
     "function_call": {"call_id": "c", "name": "f", "arguments": "{}"},
     "function_call_output": {"call_id": "c", "output": "x"},
     "reasoning": {"summary": []},

@@ -49,6 +49,7 @@ ID_PREFIXES = {
     "shell_call_output": "sho",
     "apply_patch_call": "apc",
     "apply_patch_call_output": "apco",
+    "compaction": "cmp",
 }
 
 ITEMS_AT_ONCE = 100
@@ -172,6 +173,8 @@ def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sai
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
             return Said("reasoning", reasoning_message(text) if text else None)
+        case i.Compaction() | i.CompactionTrigger():
+            return Said("summary", None)  # its ids are sealed
         case _:
             return _past_said(hosted_calls.hosted_call_text(item), callees, place)
 

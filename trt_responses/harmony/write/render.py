@@ -160,9 +160,15 @@ def header(message: Message) -> Header:
 
 
 def kept(kinds: Sequence[Kind]) -> list[bool]:
-    """Which messages a prompt still holds: all but the reasoning before the last final answer.
+    """Which messages a prompt still holds: all but the reasoning before the last final answer, and
+    what a summary stands for.
 
     Reasoning after it belongs to the tool loop that is going on, and the model needs it.
     """
     last = max((place for place, kind in enumerate(kinds) if kind == "final"), default=-1)
-    return [kind != "reasoning" or place > last for place, kind in enumerate(kinds)]
+    summary = max((place for place, kind in enumerate(kinds) if kind == "summary"), default=0)
+    return [
+        (kind != "reasoning" or place > last)
+        and (place >= summary or kind in ("user", "developer"))
+        for place, kind in enumerate(kinds)
+    ]

@@ -34,7 +34,7 @@ def apply(response: Response, event: e.Event) -> Response:
             e.Created() | e.Queued() | e.InProgress() | e.Completed() | e.Incomplete() | e.Failed()
         ):
             return event.response
-        case e.Error():
+        case e.Error() | e.CompactionCompacting():
             return response
         case _:
             return replace(response, output=output_after(response.output, event))

@@ -6,6 +6,7 @@ Knows the store's seam and the renderer; knows no engine and no run.
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -19,6 +20,8 @@ from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.references import resolved
 from trt_responses.response.prompt.truncation import truncated_places
 from trt_responses.response.steering.tools import shown
+from trt_responses.store.base import Block
+from trt_responses.wire.items import Compaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from trt_responses.response.accepted import Accepted, Effort
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.history import Prior
-    from trt_responses.store.base import Block, Record, Records
+    from trt_responses.response.seal.compacted import SealedCompaction
+    from trt_responses.store.base import Record, Records
 
 EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
     None: "medium",
@@ -91,16 +95,42 @@ async def blocks_of(
         accepted.places,
         verifies=accepted.verifies,
     )
+    compactions = opened_compactions(accepted, parts, owner)
     items = await resolved(accepted.input, prior.blocks, records, owner)
     rendered = await conversation.input_blocks(
         items.items,
         parts.renderer,
-        prior.blocks,
+        (*prior.blocks, *calls_of(compactions)),
         context * (OLD_CONTEXTS if accepted.truncates else 1),
         note_media=parts.note_media,
         places=accepted.places,
     )
-    return await items.blocks(rendered, turns, parts.renderer.pause), turns.date
+    for place, opened in compactions.items():
+        rendered[place] = replace(rendered[place], ids=opened.ids)
+    date = next((opened.date for opened in compactions.values()), turns.date)
+    return await items.blocks(rendered, turns, parts.renderer.pause), date
+
+
+def opened_compactions(accepted: Accepted, parts: Parts, owner: str) -> dict[int, SealedCompaction]:
+    """What the compactions in the input carry, by their places."""
+    items = () if isinstance(accepted.input, str) else accepted.input
+    opened = {}
+    for place, item in enumerate(items):
+        if isinstance(item, Compaction):
+            at = accepted.places[place].item if accepted.places else f"input[{place}]"
+            param = f"{at}.encrypted_content"
+            content = item.encrypted_content
+            opened[place] = parts.sealer.open_compaction(content, owner, parts.model, param)
+    return opened
+
+
+def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
+    """The calls that compactions carry, for results that come later."""
+    return [
+        Block("call", b"", b"", call_id, callee)
+        for opened in compactions.values()
+        for call_id, callee in opened.calls.items()
+    ]
 
 
 async def _joined(

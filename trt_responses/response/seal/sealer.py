@@ -19,6 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.response.seal import compacted
 from trt_responses.response.seal.turn import OpenedTurns, digest, packed, unpacked
 from trt_responses.wire import items as i
 
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
+    from trt_responses.response.seal.compacted import SealedCompaction
     from trt_responses.response.seal.turn import SealedTurn
 
 PREFIX = "trtr1_"
 """Whatever begins otherwise was made by somebody else, and is left alone."""
 KEY_BYTES, KEY_ID_BYTES, NONCE_BYTES = 32, 4, 12
 PURPOSE = b"trt_responses reasoning 1\0"
+COMPACTION_PREFIX, COMPACTION = "trtc1_", b"trt_responses compaction 1\0"
+FAULTS = (binascii.Error, KeyError, ValueError, InvalidTag, zlib.error)
+"""What sealed text raises that was changed, or is not ours to open."""
 
 
 class Sealer:
@@ -47,27 +52,53 @@ class Sealer:
         self._ciphers: dict[bytes, AESGCM] = {}
 
     def seal(self, turn: SealedTurn, owner: str) -> str:
-        key_id, cipher = next(iter(self._loaded().items()))
-        nonce = self._random(NONCE_BYTES)
-        sealed = cipher.encrypt(nonce, packed(turn), _bound(owner))
-        return PREFIX + base64.urlsafe_b64encode(key_id + nonce + sealed).decode()
+        return PREFIX + self._sealed(packed(turn), _bound(owner))
 
     def open(self, text: str, owner: str, param: str) -> SealedTurn | None:
         """None when it is not ours; an `InvalidRequest` when it is and cannot be opened."""
         if not text.startswith(PREFIX):
             return None
         try:
-            raw = base64.b64decode(text[len(PREFIX) :], altchars=b"-_", validate=True)
-            cipher = self._loaded()[raw[:KEY_ID_BYTES]]
-            nonce, sealed = raw[KEY_ID_BYTES:][:NONCE_BYTES], raw[KEY_ID_BYTES + NONCE_BYTES :]
-            return unpacked(cipher.decrypt(nonce, sealed, _bound(owner)))
-        except (binascii.Error, KeyError, ValueError, InvalidTag, zlib.error):
+            return unpacked(self._opened(text[len(PREFIX) :], _bound(owner)))
+        except FAULTS:
             raise InvalidRequest(
                 "The encrypted content cannot be opened: it was changed, or sealed for another "
                 "owner or with a key that this server does not have. Send the item without it.",
                 param=param,
                 code="invalid_encrypted_content",
             ) from None
+
+    def seal_compaction(self, compaction: SealedCompaction, owner: str, model: str) -> str:
+        bound = _bound(owner, COMPACTION + model.encode() + b"\0")
+        return COMPACTION_PREFIX + self._sealed(compacted.packed(compaction), bound)
+
+    def open_compaction(self, text: str, owner: str, model: str, param: str) -> SealedCompaction:
+        """An `InvalidRequest` for whatever this server did not seal for this owner and model."""
+        bound = _bound(owner, COMPACTION + model.encode() + b"\0")
+        try:
+            if not text.startswith(COMPACTION_PREFIX):
+                raise ValueError
+            return compacted.unpacked(self._opened(text[len(COMPACTION_PREFIX) :], bound))
+        except FAULTS:
+            raise InvalidRequest(
+                "The compaction cannot be opened: it was changed, or made for another owner or "
+                "model, by another server, or with a key that this one does not have. Send the "
+                "conversation's items instead.",
+                param=param,
+                code="invalid_encrypted_content",
+            ) from None
+
+    def _sealed(self, data: bytes, bound: bytes) -> str:
+        key_id, cipher = next(iter(self._loaded().items()))
+        nonce = self._random(NONCE_BYTES)
+        sealed = cipher.encrypt(nonce, data, bound)
+        return base64.urlsafe_b64encode(key_id + nonce + sealed).decode()
+
+    def _opened(self, text: str, bound: bytes) -> bytes:
+        raw = base64.b64decode(text, altchars=b"-_", validate=True)
+        cipher = self._loaded()[raw[:KEY_ID_BYTES]]
+        nonce, sealed = raw[KEY_ID_BYTES:][:NONCE_BYTES], raw[KEY_ID_BYTES + NONCE_BYTES :]
+        return cipher.decrypt(nonce, sealed, bound)
 
     async def opened_turns(
         self,
@@ -121,8 +152,8 @@ def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"key id\0" + key).digest()[:KEY_ID_BYTES]
 
 
-def _bound(owner: str) -> bytes:
-    return PURPOSE + owner.encode("utf-8", "surrogatepass")
+def _bound(owner: str, purpose: bytes = PURPOSE) -> bytes:
+    return purpose + owner.encode("utf-8", "surrogatepass")
 
 
 def shared_keys(texts: Sequence[str]) -> list[bytes]:

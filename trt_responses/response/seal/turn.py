@@ -100,7 +100,7 @@ def packed(turn: SealedTurn) -> bytes:
     date = turn.date.encode()
     parts = [bytes((len(date),)), date]
     for message in turn.messages:
-        parts += (HEAD.pack(message.digest, len(message.ids)), _swapped(message.ids))
+        parts += (HEAD.pack(message.digest, len(message.ids)), swapped(message.ids))
     return zlib.compress(b"".join(parts), 6)
 
 
@@ -112,12 +112,12 @@ def unpacked(data: bytes) -> SealedTurn:
     while at < len(raw):
         told, size = HEAD.unpack_from(raw, at)
         at += HEAD.size
-        messages.append(TurnMessage(told, _swapped(raw[at : at + size])))
+        messages.append(TurnMessage(told, swapped(raw[at : at + size])))
         at += size
     return SealedTurn(date, tuple(messages))
 
 
-def _swapped(ids: bytes) -> bytes:
+def swapped(ids: bytes) -> bytes:
     """Between this machine's byte order and the one that travels."""
     if sys.byteorder == "little":
         return ids
