@@ -479,6 +479,32 @@ def test_guides_that_do_not_guide_are_switched_off_at_the_start(
     assert "does not follow guides" in caplog.text
 
 
+def test_where_llguidance_does_not_guide_the_model_is_loaded_again_with_xgrammar(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its guides are used then, but for Lark, which it does not read."""
+
+    def says(prompt_ids: Sequence[int], params: SamplingParams) -> Script:
+        works = double.llms[-1].arguments["guided_decoding_backend"] == "xgrammar"
+        if params.guided_decoding is not None:
+            return Script((YES if works else tuple(range(1, 40)),))
+        return Script(((1,),))
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        assert engine.limits().guides.keys() == {"json_schema", "regex"}
+        assert engine.health().ready
+        told, _ = begin(engine, PROMPT, options(guide=Guide("json_schema", '{"const": "yes"}')))
+        await told.done()
+        assert told.end.finish == "stop"
+
+    double = Double(says)
+    with_engine(engine_of(double, {**ARGUMENTS, "guided_decoding_backend": "llguidance"}), claim)
+    backends = [llm.arguments["guided_decoding_backend"] for llm in double.llms]
+    assert backends == ["llguidance", "xgrammar"]
+    assert double.llms[0].is_shut_down
+    assert "Guides by llguidance do not work here" in caplog.text
+
+
 def test_each_id_has_its_logprob_and_its_likeliest_others() -> None:
     told = told_by(plan((1,), (2, 3)), options(logprobs=2))
     assert told.logprobs == [
