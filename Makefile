@@ -60,7 +60,7 @@ views: $(DEV) ## One script through every API: the same ids, texts, calls and us
 bench: $(ENV) ## Time the server against the floor, as ratios of one run
 	$(BIN)/python -m bench
 
-fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas through a model
+fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas and 400 of numbers through a model
 	$(BIN)/python -m scripts.fuzz_reader
 	$(BIN)/python -m scripts.fuzz_schemas
 
