@@ -47,10 +47,13 @@ def no_box() -> str | None:
     return None
 
 
-def interpreter(executable: str = sys.executable, abi: int = box.HIGHEST_ABI) -> Interpreter:
+def interpreter(
+    executable: str = sys.executable, abi: int = box.HIGHEST_ABI, readable: Sequence[str] = ()
+) -> Interpreter:
+    """`readable`: what code may read besides the libraries."""
     return Interpreter(
         executable,
-        readable_paths(executable),
+        (*readable_paths(executable), *readable),
         memory_bytes=1024 * MIB,
         file_bytes=64 * MIB,
         at_most_abi=abi,
@@ -102,9 +105,14 @@ def outsider() -> tuple[str, int] | None:
 
 
 def ran_as(
-    user: int, executable: str, directory: Path, abi: int, codes: Sequence[str]
+    user: int,
+    executable: str,
+    directory: Path,
+    abi: int,
+    readable: Sequence[str],
+    codes: Sequence[str],
 ) -> list[Ran]:
-    asked = {"directory": str(directory), "abi": abi, "codes": codes}
+    asked = {"directory": str(directory), "abi": abi, "readable": readable, "codes": codes}
     told = subprocess.run(
         [executable, "-m", "tests.support.boxed"],
         cwd=ROOT,
@@ -122,7 +130,7 @@ def ran_as(
 
 def main() -> None:
     asked: dict[str, Any] = json.loads(sys.stdin.read())
-    how = interpreter(sys.executable, asked["abi"])
+    how = interpreter(sys.executable, asked["abi"], asked["readable"])
     print(json.dumps(asyncio.run(ran(Path(asked["directory"]), how, asked["codes"]))))
 
 

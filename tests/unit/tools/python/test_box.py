@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
 
+LIBRARY = "library.py"
+"""Beside the container's directory: code may read it."""
+
 HELPERS = """
 import ctypes, errno, os, platform
 libc = ctypes.CDLL(None, use_errno=True)
@@ -38,7 +41,7 @@ REFUSED = {
     "a rename beside": "open('a', 'w').close(); os.rename('a', {outside!r} + '/a')",
     "a removal": "os.unlink({secret!r})",
     "a truncation": "os.truncate({secret!r}, 0)",
-    "a truncation of what may be read": "os.open(os.__file__, os.O_RDONLY | os.O_TRUNC)",
+    "a truncation of what may be read": "os.open({library!r}, os.O_RDONLY | os.O_TRUNC)",
     "the server's environment": "open('/proc/{parent}/environ').read()",
     "the server's memory": "open('/proc/{parent}/mem', 'rb')",
     "passwords": "open('/etc/shadow').read()",
@@ -60,7 +63,7 @@ REFUSED = {
     "a device": "open('/dev/mem', 'rb')",
     "datagrams": "import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
 }
-"""Each raises."""
+"""Each raises. Were the box broken, only what is the test's own would be harmed."""
 
 TRUE = {
     "vfork": "refused(58, 9999)",
@@ -123,14 +126,15 @@ def places(user: tuple[str, int] | None) -> Iterator[tuple[Path, Path]]:
     do not stand in pytest's own directory, which every pytest that starts shuts to outsiders."""
     with TemporaryDirectory() as made:
         base = Path(made)
-        inside, outside = base / "inside", base / "outside"
+        inside, outside, library = base / "inside", base / "outside", base / LIBRARY
+        library.write_text("readable")
         secret = outside / "seal.key"
         for path in (inside, outside):
             path.mkdir()
         secret.write_text("secret")
         secret.chmod(0o600)
         if user is not None:
-            for path in (inside, outside, secret):
+            for path in (inside, outside, secret, library):
                 os.chown(path, user[1], user[1])
             base.chmod(0o711)
         yield inside, outside
@@ -138,8 +142,9 @@ def places(user: tuple[str, int] | None) -> Iterator[tuple[Path, Path]]:
 
 def run(user: tuple[str, int] | None, inside: Path, abi: int, codes: list[str]) -> list[Ran]:
     if user is None:
-        return asyncio.run(ran(inside, interpreter(abi=abi), codes))
-    return ran_as(user[1], user[0], inside, abi, codes)
+        how = interpreter(abi=abi, readable=[str(inside.parent / LIBRARY)])
+        return asyncio.run(ran(inside, how, codes))
+    return ran_as(user[1], user[0], inside, abi, [str(inside.parent / LIBRARY)], codes)
 
 
 @pytest.mark.parametrize("abi", [1, 2, 4, 6])
@@ -149,7 +154,13 @@ def test_nothing_beyond_its_directory_is_harmed(
     inside, outside = places
     secret = outside / "seal.key"
     before = secret.stat()
-    known = {"secret": str(secret), "outside": str(outside), "parent": os.getpid()}
+    library = outside.parent / LIBRARY
+    known = {
+        "secret": str(secret),
+        "outside": str(outside),
+        "library": str(library),
+        "parent": os.getpid(),
+    }
     refused = [code.format(**known) for code in REFUSED.values()]
     true = [f"assert {code.format(**known)}" for code in TRUE.values()]
     useful = [code for code, _ in USEFUL.values()]
@@ -167,7 +178,7 @@ def test_nothing_beyond_its_directory_is_harmed(
     ):
         assert one.text == text, (name, one.text)
     after = secret.stat()
-    assert secret.read_text() == "secret"
+    assert (secret.read_text(), library.read_text()) == ("secret", "readable")
     assert (after.st_mode, after.st_uid, after.st_mtime_ns, after.st_nlink) == (
         before.st_mode,
         before.st_uid,
