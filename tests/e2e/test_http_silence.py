@@ -25,10 +25,11 @@ from tests.support.asgi import PATIENCE_S, asked, events_of, living, until
 from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, news_has_come, refused
 from tests.support.served import ANSWER, SETTINGS, STALLED, script, wide
 from tests.support.serving import Address, our_server
-from trt_responses.app import create_app, mint
+from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.silence import DROPPED_BYTES, PIECE_BYTES
+from trt_responses.server_parts import mint
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -78,13 +78,15 @@ MAY_IMPORT = {
     "prepare.trtllm": TARGET,
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
     "backends": f"{LEAVES} settings tokens engine.* store.* tools.* prepare.*",
-    "app": f"{SEAMS} settings prepare tokens wire schema language harmony.* response.* telemetry"
+    "server_parts": f"{SEAMS} settings prepare tokens wire language harmony.* response.* telemetry"
     " access web.* backends",
+    "routes": f"{SEAMS} settings server_parts wire response.* access web.*",
+    "app": f"{SEAMS} settings prepare backends server_parts routes web.*",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
-    "serve": f"{SEAMS} settings response app backends engine.remote engine.triton prepare"
-    " serve.protocol serve.silence serve.websocket telemetry",
+    "serve": f"{SEAMS} settings response app server_parts backends engine.remote engine.triton"
+    " prepare serve.protocol serve.silence serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",

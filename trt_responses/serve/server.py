@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from trt_responses.app import create_app, mint
+from trt_responses.app import create_app
 from trt_responses.errors import StartupError
 from trt_responses.serve.drain import Drain
 from trt_responses.serve.engine_process import engine_of
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 from trt_responses.serve.websocket import PING_S, SocketProtocol
+from trt_responses.server_parts import mint
 from trt_responses.telemetry.log import JsonLines, TextLines
 
 if TYPE_CHECKING:

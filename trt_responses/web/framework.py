@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
-from starlette._utils import get_route_path
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 
 from trt_responses.web.endpoint import note_status, reply_of
@@ -97,7 +96,8 @@ class _HotFirst:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
-            route = self._hot.get((scope["method"], get_route_path(scope)))
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            route = self._hot.get((scope["method"], path))
             if route is not None:
                 scope["route"] = route
                 return route.app(scope, receive, send)
