@@ -53,7 +53,7 @@ NOT_JSON: list[Row] = [
             b"{'model': 'demo'}",
             b"undefined",
         ),
-        *(body() + b"x", body() * 2, b"// hi\n" + body(), b"[" * 60_000, b'{"a":' * 5000),
+        *(body() + b"x", body() * 2, b"// hi\n" + body(), b"[" * 40_000, b'{"a":' * 5000),
         *(body().decode().encode("utf-16"), b"\xef\xbb\xbf" + body(), b"\xff\xfe", b"\x00"),
         *(raw(b'"user": "caf\xe9"'), raw(b'"user": "\xed\xa0\x80"'), raw(b'"user": "a\x00b"')),
         *(raw(b'"user": "\\ud800"'), raw(b'"\\udc00": 1'), raw(b'"user": "\\x41"'), raw(b"5: 1")),
@@ -140,7 +140,7 @@ ITEMS: list[Row] = [
     ],
     *[item(f"[0].{name}", CALL | {name: ""}) for name in ("call_id", "name")],
     item("[0].arguments", CALL | {"arguments": {"city": "Bern"}}),
-    item("[0].call_id", {"type": "function_call_output", "output": "x"}, code=MISSING),
+    item("[0].call_id", {"type": "function_call_output", "output": "x"}, code="unknown_call_id"),
     item(
         "[0].call_id",
         {"type": "function_call_output", "call_id": "c", "output": "x"},
@@ -178,7 +178,7 @@ REFUSED: list[Row] = [
         {"type": "json_object"},
         code=UNSUPPORTED,
     ),
-    *wrong("conversation", "conv_1", {"id": "c"}, code=UNSUPPORTED),
+    *wrong("conversation", 5, [], code="invalid_value"),
     bad("prompt", UNSUPPORTED, prompt={"id": "pmpt_1"}),
     bad("context_management", UNSUPPORTED, context_management=[{"type": "compaction"}]),
 ]

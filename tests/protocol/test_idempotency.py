@@ -198,7 +198,7 @@ def test_a_background_response_is_not_made_twice(stream: bool) -> None:
 
 def test_what_is_remembered_is_the_answer_and_not_the_conversation_before_it() -> None:
     async def story() -> None:
-        async with served() as s:
+        async with served(explain="off") as s:
             await ask(s, "k", input="Hello " * 1000).done()
             await settled()
             holders = sys.getrefcount(s.last.prompt_ids)

@@ -98,7 +98,8 @@ function block(rows) {
 const kind = (row) =>
   HEADING.test(row) ? "heading" : ITEM.test(row) ? "item" : ROW.test(row) ? "row" : "text";
 
-// Blocks of a text from an offset on, each with where it begins.
+// Blocks of a text from an offset on, each with where it begins, and whether it has ended for good:
+// a row that still grows may yet belong to the block before it.
 function* blocks(text, from) {
   let rows = [], start = from, at = from, fence = null;
   for (const row of text.slice(from).split("\n")) {
@@ -106,7 +107,7 @@ function* blocks(text, from) {
     const opens = fence === null && FENCE.exec(row);
     const apart = rows.length && (opens || kind(row) !== kind(rows.at(-1)) || kind(row) === "heading");
     if (fence === null && rows.length && (row.trim() === "" || apart)) {
-      yield { rows, start };
+      yield { rows, start, ended: row.trim() === "" };
       rows = [];
     }
     if (fence !== null || row.trim() !== "") {
@@ -114,21 +115,21 @@ function* blocks(text, from) {
       rows.push(row);
     }
     if (fence !== null && row.trim() === fence) {
-      yield { rows, start };
+      yield { rows, start, ended: true };
       rows = [];
       fence = null;
     } else if (opens) fence = opens[1];
     at = next;
   }
-  if (rows.length) yield { rows, start };
+  if (rows.length) yield { rows, start, ended: false };
 }
 
-// A text that grows: only its last block is made anew.
+// A text that grows: only the blocks that have not ended for good are made anew.
 export class Growing {
   constructor() {
     this.node = el("div", { class: "text" });
     this.settled = 0;
-    this.last = null;
+    this.open = [];
     this.shown = 0;
   }
 
@@ -141,13 +142,17 @@ export class Growing {
     }
     this.shown = text.length;
     const found = [...blocks(text, this.settled)];
-    this.last?.remove();
+    for (const node of this.open) node.remove();
+    this.open = [];
     for (const [place, { rows, start }] of found.entries()) {
+      if (place > 0 && found[place - 1].ended) {
+        this.settled = start;
+        this.open = [];
+      }
       const node = block(rows);
       this.node.append(node);
+      this.open.push(node);
       if (place < found.length - 1) continue;
-      this.settled = start;
-      this.last = node;
       if (text.length - start > LONG && node.tagName === "P" && rows.length === 1) {
         this.long = node.firstChild; // a line without end: it only grows
       }

@@ -369,7 +369,7 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
     asked = accepted({"tools": tools, "tool_choice": "required"})
     with pytest.raises(InvalidRequest) as caught:
         asyncio.run(steering.request(asked, s.GUIDES))
-    assert (caught.value.status, caught.value.param) == (400, "tools[3].parameters")
+    assert (caught.value.status, caught.value.param) == (400, "tools[2].parameters")
     assert "TRT_RESPONSES_SCHEMA_S" in caught.value.message
 
 
