@@ -131,6 +131,34 @@ CHATS: tuple[Json, ...] = (
 )
 """Fields and messages of a chat completion."""
 
+MESSAGE: Json = {
+    "model": "demo",
+    "max_tokens": 16,
+    "messages": [{"role": "user", "content": "Hello"}],
+}
+USE = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
+RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "x"}]}
+MESSAGES: tuple[Json, ...] = (
+    {"tools": [{"name": "f", "description": "x", "input_schema": SCHEMA}]},
+    {"tools": [{"name": "f", "input_schema": SCHEMA}], "tool_choice": {"type": "any"}},
+    {"system": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
+    {"stop_sequences": ["x"]},
+    {"metadata": {"user_id": "x"}},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
+    {
+        "messages": [
+            {"role": "assistant", "content": [{"type": "text", "text": "x"}, USE]},
+            {"role": "user", "content": [RESULT]},
+        ]
+    },
+)
+"""Fields and messages of Anthropic's Messages."""
+
+CONVERSATION: Json = {
+    "metadata": {"key": "value"},
+    "items": [{"type": "message", "role": "user", "content": [PART]}],
+}
+
 GENERATE: Json = {"text_input": "Hello", "parameters": {"max_tokens": 5, "stop_words": ["x"]}}
 INFER: Json = {
     "inputs": [{"name": "text_input", "shape": [1, 1], "datatype": "BYTES", "data": ["Hello"]}]
@@ -183,6 +211,15 @@ def stretched() -> Iterator[Body]:
         yield from _each_place(_kind(given), {"input": given}, BASE)
     for chat in CHATS:
         yield from _each_place("chat", chat, CHAT, "/v1/chat/completions")
+    for message in MESSAGES:
+        yield from _each_place("messages", message, MESSAGE, "/v1/messages")
+    yield from _each_place("conversation", CONVERSATION, {}, "/v1/conversations")
+    yield from _each_place(
+        "compact",
+        {"input": [{"type": "message", "role": "user", "content": [PART]}]},
+        BASE,
+        "/v1/responses/compact",
+    )
     yield from _each_place("generate", GENERATE, {}, "/v2/models/demo/generate")
     yield from _each_place("infer", INFER, {}, "/v2/models/demo/infer")
     for name, data in ODD.items():

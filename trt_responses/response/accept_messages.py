@@ -6,12 +6,14 @@ of the Responses API. Knows no store, no run and no engine.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.response.accept import choice_of, named
+from trt_responses.response.accept_chat import AT_ONCE
 from trt_responses.response.accepted import (
     Accepted,
     AnswerFormat,
@@ -43,12 +45,17 @@ ANSWER = "answer"
 """The name of a format, which Anthropic's have not."""
 
 
-def accept_messages(request: m.CountRequest) -> Accepted:
-    """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong."""
+async def accept_messages(request: m.CountRequest) -> Accepted:
+    """What the request asks for; other tasks run while a long conversation is read. Raises an
+    `InvalidRequest` for the first thing that is wrong."""
     ignored = judge_messages(request)
     sent = request if isinstance(request, m.MessagesRequest) else None
     tools = _tools(request.tools or ())
-    placed = list(_placed(request.messages))
+    placed: list[Placed] = []
+    for one in _placed(request.messages):
+        placed.append(one)
+        if len(placed) % AT_ONCE == 0:
+            await asyncio.sleep(0)
     if not placed:
         raise InvalidRequest(
             "Invalid value for 'messages': they are empty. Send a message of the user.",

@@ -1,6 +1,6 @@
 """The parts that every run is made of, put together once by the app.
 
-Names only: what is done with them is the business of `runs.py` and of the prompt.
+Names only: what is done with them is the business of `assembly.py` and of the prompt.
 """
 
 from __future__ import annotations

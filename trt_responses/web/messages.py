@@ -95,7 +95,7 @@ class Messages:
         check_json(request)
         body = await read_body(request, self._limits)
         wanted = await parsed(body, kind, self._limits)
-        accepted = accept_messages(wanted)
+        accepted = await accept_messages(wanted)
         self._names.check(wanted.model)
         return wanted, accepted
 
