@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx2 as httpx
 import pytest
 
-from tests.support.asgi import asked, events_of, until
+from tests.support.asgi import asked, events_of, turn, until
 from tests.support.raw_http import Wire
 from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, our_server
@@ -123,7 +123,7 @@ def test_a_drain_serves_everything_then_what_runs_then_nothing(stream: bool) -> 
             async def finished(call: asyncio.Task[httpx.Response]) -> httpx.Response:
                 while not call.done():
                     await engine.clock.step()
-                    await asyncio.sleep(0.001)
+                    await turn()
                 return call.result()
 
             stored = await finished(asyncio.create_task(ask()))

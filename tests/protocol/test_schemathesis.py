@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 CASES = 1000
 """In each of two parts, so that two workers share them."""
-ACCEPTED = 0.25
+ACCEPTED = 0.3
+"""Of the bodies that name no conversation: none that a body names here exists."""
 BAD_CASES = 150
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -97,18 +98,22 @@ def test_bodies_of_our_own_schema_are_answered_or_refused_by_name(
     operation = schemathesis.openapi.from_dict(document)["/v1/responses"]["POST"]
     lawful = {int(status) for status in document["paths"]["/v1/responses"]["post"]["responses"]}
 
+    free: Counter[int] = Counter()
+
     @hypothesis.seed(part)
     @drawn(CASES)
     @given(operation.as_strategy())
     def send(case: Any) -> None:
         call = tally.send("POST", "/v1/responses", case.body)
+        if not case.body.get("conversation"):
+            free[call.status] += 1
         assert call.status in lawful
         if call.status == 200 and not case.body.get("stream") and sayable(case.body):
             check_body(call.json())
 
     send()
     assert tally.statuses.total() >= CASES
-    assert tally.statuses[200] >= ACCEPTED * tally.statuses.total(), tally.statuses
+    assert free[200] >= ACCEPTED * free.total(), free
     assert len(tally.params) > 20, "the refusals are all of a kind"
 
 

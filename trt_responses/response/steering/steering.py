@@ -126,8 +126,6 @@ class Steering:
         """Raises an `InvalidRequest` for a schema that cannot be followed, and for what this engine
         cannot be guided to. Large schemas are compiled in a thread, so that the loop goes on, and
         owners take turns."""
-        if _is_free(accepted):
-            return SteeringRequest(self._language, guides, None, {}, None)
         if self._unknown_bytes(accepted) <= AT_ONCE_BYTES:
             answer, calls = self._compiled(accepted, guides)
         else:
@@ -247,18 +245,6 @@ class Steering:
                 header = f"analysis to={built_in.name} code"
                 headers[header] = Body(self._language.message, CONTROL.call)
         return headers
-
-
-def _is_free(accepted: Accepted) -> bool:
-    """Whether nothing that could be steered is asked for, as in most plain conversations."""
-    return not (
-        accepted.tools
-        or accepted.built_in
-        or accepted.begun
-        or accepted.choice.narrows
-        or accepted.answer
-        or accepted.thought
-    )
 
 
 def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
