@@ -18,7 +18,7 @@ install: $(DEV) ## Make the environment in .venv
 $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip --quiet --disable-pip-version-check install 'pip==26.3'
-	$(PIP) --editable '.[client,redis]'
+	$(PIP) --editable '.[client,redis,hub]'
 	@touch $@
 
 $(GRAPHS): $(ENV)
@@ -46,10 +46,10 @@ live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reas
 doctor: $(ENV) ## Say what this machine can run, and why not: [DEEP=1] also compares numbers
 	$(BIN)/trt-responses doctor $(if $(DEEP),--deep)
 
-engine: $(if $(filter tensorrt onnx,$(KIND)),$(GRAPHS),$(ENV)) ## Prepare an engine: CHECKPOINT=dir NAME=n [KIND=… TARGETS=… TYPE=… PROFILE=…]; else the demo
+engine: $(if $(filter tensorrt onnx,$(KIND)),$(GRAPHS),$(ENV)) ## Prepare an engine: CHECKPOINT=dir|file.gguf|owner/model NAME=n [KIND=… TARGETS=… TYPE=… PROFILE=… FAMILY=…]; else the demo
 	$(BIN)/trt-responses engine build $(if $(CHECKPOINT),--checkpoint '$(CHECKPOINT)') $(if $(NAME),--name $(NAME)) \
 	  $(if $(KIND),--kind $(KIND)) $(if $(TARGETS),--targets $(TARGETS)) $(if $(TYPE),--type $(TYPE)) \
-	  $(if $(PROFILE),--profile $(PROFILE))
+	  $(if $(PROFILE),--profile $(PROFILE)) $(if $(FAMILY),--family $(FAMILY))
 
 serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without any, the demo
 	@$(BIN)/trt-responses serve $(if $(ENGINE),--engine $(ENGINE)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))

@@ -20,8 +20,8 @@ from bench.floor import floor
 from bench.script import prose, script
 from bench.timing import cpu_ns
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.write.preface import Developer, System
-from trt_responses.harmony.write.render import Message, Renderer, kept
+from trt_responses.harmony.write.render import Renderer, kept
+from trt_responses.language.messages import Developer, Message, System
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -18,7 +18,7 @@ from trt_responses.engine.tensorrt.cuda import Cuda
 from trt_responses.engine.tensorrt.plan import reasons
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.prepare import demo
-from trt_responses.prepare.card import chain_of
+from trt_responses.prepare.card import architecture_of, chain_of
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.shelf import SOURCE
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
@@ -100,7 +100,7 @@ def on_cpu(engine: Built) -> Executor:
     from trt_responses.prepare.graph.weights import dense
 
     chain, folder = chain_of(engine.card), engine.directory / GRAPH
-    weights = opened(folder, engine.card.architecture)
+    weights = opened(folder, architecture_of(engine.card))
 
     def expert(name: str):  # type: ignore[no-untyped-def]  # an array of the graph's element
         _, layer, projection = name.split(".")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.steer import plans
+from trt_responses.language.steering import RESERVE
 from trt_responses.response import accept
 from trt_responses.schema import compile, keywords, matching, normalise, numbers, patterns, values
 from trt_responses.schema.formats import EXPRESSIONS
@@ -91,7 +91,7 @@ read no Lark shows the grammar to the model and says so in `x-trt-schema-left`.
 
 ## Thought
 
-A thought comes before a guided answer and leaves it a reserve: {plans.RESERVE} tokens, or half of
+A thought comes before a guided answer and leaves it a reserve: {RESERVE} tokens, or half of
 `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none` leaves
 it out, and `minimal` bounds it to {accept.EFFORT_BUDGETS["minimal"]} tokens.
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses import __version__, backends
-from trt_responses.errors import ServerShutdown, StartupError
+from trt_responses.errors import StartupError
 from trt_responses.routes import add_routes
 from trt_responses.server_parts import mint, server_parts
 from trt_responses.settings import Settings
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.shelf import Selection
+    from trt_responses.response.exchange import Builds
+    from trt_responses.response.versions import Loaded
     from trt_responses.server_parts import ServerParts
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool
@@ -38,7 +40,8 @@ ENGINE_STOP_S = 5.0
 def create_app(
     settings: Settings | None = None,
     *,
-    engine: Engine | None = None,
+    engine: Engine | Loaded | None = None,
+    builds: Builds | None = None,
     store: Store | None = None,
     tools: Sequence[Tool] | None = None,
     engine_of: Callable[[Selection, Settings], Engine] = backends.engine_of,
@@ -48,9 +51,10 @@ def create_app(
     """The server as an ASGI app. An engine, a store and tools that are passed in are started and
     stopped with it, as those named in the settings are. `engine_of` makes the engine that the
     settings name. `elsewhere` notes how many responses the engine makes for this app, and says how
-    many it makes for others; `sleep` is awaited for every wait of its own."""
+    many it makes for others; `sleep` is awaited for every wait of its own. With an engine as a
+    `Loaded` one goes its version, and `builds` are the versions that may take its place."""
     settings = settings or Settings.from_environment()
-    server = server_parts(settings, engine, store, tools, engine_of, elsewhere, sleep)
+    server = server_parts(settings, engine, builds, store, tools, engine_of, elsewhere, sleep)
     app = App(
         title="trt_responses",
         version=__version__,
@@ -58,7 +62,7 @@ def create_app(
         lifespan=_lifespan(server),
     )
     app.state.runs, app.state.model = server.runs, server.model
-    app.state.metrics = server.metrics
+    app.state.metrics, app.state.exchange = server.metrics, server.exchange
     app.state.health, app.state.lifecycle = server.health, server.lifecycle
     origins = Origins(server.settings.allowed_origins)
     headers = ReplyHeaders(time.monotonic_ns, origins, server.lifecycle)
@@ -84,6 +88,7 @@ def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextMa
         server.token_gaps.life,
         server.stall_watch.life,
         partial(server.background.life, drain_s),
+        server.exchange.life,
     ]
 
     @asynccontextmanager
@@ -100,9 +105,10 @@ def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextMa
                 yield
                 server.lifecycle.drain(0)
         finally:
-            server.runs.fail_all(ServerShutdown())
+            server.runs.shut_down()
             await _stop_tools(server)
             await server.engine.stop(min(drain_s, ENGINE_STOP_S))
+            await server.parts.dialect.close()
             await server.store.stop()
             gc.unfreeze()  # a process may live on, and make another app
 

@@ -3,12 +3,15 @@ are."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.engine.llamacpp.body import HARMONY, Marks
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.llamacpp.keeper import Patience
 from trt_responses.engine.llamacpp.process import spare_cores
@@ -19,21 +22,25 @@ from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.engine.triton.engine import TritonEngine, address_of
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
+from trt_responses.harmony.dialect import harmony
 from trt_responses.prepare import shelf
-from trt_responses.prepare.card import chain_of, read_card
-from trt_responses.prepare.files import GRAPH, MODEL
+from trt_responses.prepare.card import DialectFacts, architecture_of, chain_of, read_card
+from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
 from trt_responses.prepare.graph import expert_file
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.trtllm.plan import served
+from trt_responses.prepare.verify import Question
 from trt_responses.settings import PREFIX, Settings
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.sqlite.store import SqliteStore
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.stand_ins import StandIns
-from trt_responses.tools.python.box import NoBox as NoBox
-from trt_responses.tools.python.box import landlock_abi as landlock_abi
+from trt_responses.tools.addresses import network
+from trt_responses.tools.box import NoBox as NoBox
+from trt_responses.tools.box import landlock_abi as landlock_abi
+from trt_responses.tools.mcp.servers import place_of, servers_in
 from trt_responses.tools.python.containers import Bounds as ContainerBounds
 from trt_responses.tools.python.containers import Containers
 from trt_responses.tools.python.directories import Usage
@@ -45,11 +52,16 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.engine.tensorrt.executor import Executor
+    from trt_responses.language.base import Dialect
     from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.store.base import Spell, Store
+    from trt_responses.templates.dialect import TemplateDialect
     from trt_responses.tokens.vocabulary import Vocabulary
+    from trt_responses.tools.addresses import Network
     from trt_responses.tools.base import Tool
+    from trt_responses.tools.mcp.servers import Place, Server
+    from trt_responses.tools.mcp.tool import McpTool
 
 
 PROBE_S = 30.0
@@ -62,10 +74,45 @@ def vocabulary() -> Vocabulary:
     return vocabularies.load()
 
 
+def dialect_of(directory: Path | None = None, card: Card | None = None) -> Dialect:
+    """What a model speaks: Harmony, unless its card says otherwise."""
+    if directory is None or card is None or card.dialect is None:
+        return harmony(vocabulary())
+    return template_dialect(directory / DIALECT, card.dialect.family)
+
+
+def template_dialect(told: Path, family: str | None) -> TemplateDialect:
+    """The dialect of a model with a chat template, from the keys of its file."""
+    try:
+        from trt_responses.templates.checkpoint import speech_of
+        from trt_responses.templates.dialect import TemplateDialect
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"A model that does not speak Harmony needs {error.name}: "
+            "pip install 'trt-responses[templates]'."
+        ) from None
+    return TemplateDialect(*speech_of(told, family))
+
+
+def dialect_facts(told: Path, family: str | None) -> DialectFacts:
+    """What a model speaks, for its card."""
+    spoken = template_dialect(told, family)
+    return DialectFacts(spoken.name, spoken.places.stops, spoken.probed())
+
+
+def question_of(directory: Path, card: Card) -> Question | None:
+    """What a model that does not speak Harmony is asked to verify it."""
+    if card.dialect is None:
+        return None
+    spoken = template_dialect(directory / DIALECT, card.dialect.family)
+    prompt = asyncio.run(spoken.question())
+    return Question(prompt, spoken.places.stops, len(spoken.lexicon.token_bytes))
+
+
 def chosen_engine(settings: Settings) -> shelf.Selection:
     """The prepared engine that the settings ask for, once its card agrees with this machine."""
     selection = shelf.select(settings.engines_dir, settings.engine)
-    return shelf.serve_ready(selection, this_machine())
+    return shelf.serve_ready(selection, this_machine(settings.trtllm_python))
 
 
 def engine_at(directory: Path, settings: Settings) -> Engine:
@@ -81,7 +128,10 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
         return trtllm_over(given.checkpoint, given.arguments, given.variables)
     if card.kind in ("tensorrt", "onnx"):
         return tensorrt_over(directory, card, settings)
-    return llamacpp_over(directory / MODEL, settings)
+    spoken = None
+    if card.dialect is not None:
+        spoken = template_dialect(directory / DIALECT, card.dialect.family)
+    return llamacpp_over(directory / MODEL, settings, spoken)
 
 
 def triton_at(place: str) -> Engine:
@@ -96,8 +146,15 @@ def trtllm_over(
     return TrtLlmEngine(checkpoint, arguments, variables=variables)
 
 
-def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
-    """The embedded engine, over a model file."""
+def llamacpp_over(
+    model_path: Path, settings: Settings, spoken: TemplateDialect | None = None
+) -> Engine:
+    """The embedded engine, over a model file; `spoken` where that is not Harmony."""
+    marks, spelled = HARMONY, StandIns(vocabulary())
+    if spoken is not None:
+        ends = frozenset(spoken.places.stops)
+        marks = Marks(spoken.places.controls, ends, ends)
+        spelled = StandIns(spoken.tokeniser)
     return LlamaCppEngine(
         model_path,
         context_tokens=settings.context_tokens,
@@ -106,7 +163,8 @@ def llamacpp_over(model_path: Path, settings: Settings) -> Engine:
         patience=Patience(
             idle_timeout_s=settings.stall_s, probe_timeout_s=min(PROBE_S, settings.stall_s)
         ),
-        spelled=StandIns(vocabulary()),
+        spelled=spelled,
+        marks=marks,
     )
 
 
@@ -123,7 +181,7 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
     chain, folder = chain_of(card), directory / GRAPH
-    weights = expert_file.opened(folder, card.architecture)
+    weights = expert_file.opened(folder, architecture_of(card))
 
     def expert(name: str) -> Array:
         _, layer, projection = name.split(".")
@@ -150,6 +208,12 @@ def _rtx(directory: Path, card: Card) -> Executor:
     )
 
 
+def spelled() -> Spell:
+    """What the ids of a stored block say, whichever dialect is spoken now: a history may be older.
+    Stores compare, so that what it does not say is kept."""
+    return harmony(vocabulary()).spelled
+
+
 def store_of(settings: Settings, spell: Spell) -> Store:
     """The store that the settings name. Text that `spell` makes from ids is kept as the ids
     alone."""
@@ -159,11 +223,13 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         max_age_s=settings.store_age_s,
         max_frame_bytes=settings.store_frame_bytes,
         lease_s=settings.lease_s,
+        takeover_s=settings.takeover_s,
     )
     place = settings.store_place()
     match place.kind:
         case "memory":
-            return MemoryStore(bounds, spell=spell)
+            # It ends with its server, whose jobs nobody else could take.
+            return MemoryStore(replace(bounds, takeover_s=0.0), spell=spell)
         case "sqlite":
             synchronous = settings.store_synchronous
             return SqliteStore(Path(place.where), bounds, synchronous=synchronous, spell=spell)
@@ -183,7 +249,102 @@ def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
 
 def tools_of(settings: Settings) -> list[Tool]:
     """The tools that the settings switch on."""
-    return [] if settings.python == "off" else [python_tool(settings)]
+    tools: list[Tool] = []
+    if settings.python != "off":
+        tools.append(python_tool(settings))
+    if settings.browser != "off":
+        tools.append(browser_tool(settings))
+    if settings.mcp_servers is not None or settings.mcp_urls:
+        tools.append(mcp_tool(settings))
+    return tools
+
+
+def browser_tool(settings: Settings) -> Tool:
+    """`web_search`. Its packages are loaded where it is switched on."""
+    try:
+        from trt_responses.tools.browser import search
+        from trt_responses.tools.browser.reading import Reading
+        from trt_responses.tools.browser.tool import BrowserTool, Opens
+        from trt_responses.tools.fetch_guard import Bounds as FetchBounds
+        from trt_responses.tools.fetch_guard import Reach
+    except ModuleNotFoundError:
+        raise StartupError(
+            f"{PREFIX}BROWSER: it needs the extra: pip install 'trt-responses[browser]'."
+        ) from None
+    name = settings.search_service
+    if name is None:
+        raise StartupError(f"{PREFIX}BROWSER: it needs {PREFIX}SEARCH_SERVICE, which searches.")
+    url = settings.search_url or search.PLACES.get(name)
+    if url is None:
+        raise StartupError(f"{PREFIX}SEARCH_URL: where is the {name} that is to search?")
+    if not url.startswith(("http://", "https://")):
+        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://… or https://…")
+    if name == "brave" and not settings.search_key:
+        raise StartupError(f"{PREFIX}SEARCH_KEY: Brave asks for a key.")
+    return BrowserTool(
+        search.SERVICES[name](url, settings.search_key, settings.browser_s),
+        Opens(Reach(private_networks(settings), fetch_ports(settings)), settings.browser_opens),
+        FetchBounds(settings.browser_s, settings.browser_page_bytes),
+        Reading(memory_bytes=settings.browser_memory_bytes, boxed=settings.browser == "boxed"),
+    )
+
+
+def private_networks(settings: Settings) -> tuple[Network, ...]:
+    """Those that are reached for a model or a client though they are not public."""
+    try:
+        return tuple(map(network, settings.private_networks))
+    except ValueError as fault:
+        raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
+
+
+def fetch_ports(settings: Settings) -> frozenset[int]:
+    """Those that pages are fetched from."""
+    try:
+        return frozenset(map(int, settings.browser_ports))
+    except ValueError:
+        raise StartupError(f"{PREFIX}BROWSER_PORTS: expected numbers, such as 80,443.") from None
+
+
+def mcp_tool(settings: Settings) -> McpTool:
+    """`mcp`: the operator's servers, and those that requests may name."""
+    try:
+        from trt_responses.tools.mcp.sdk import Limits
+        from trt_responses.tools.mcp.tool import McpTool
+    except ModuleNotFoundError as fault:
+        raise StartupError(
+            f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS need the extra ({fault.name} is missing): "
+            "pip install 'trt-responses[mcp]'."
+        ) from None
+    from trt_responses.tools.fetch_guard import Reach
+
+    servers, places = mcp_servers(settings)
+    return McpTool(
+        servers,
+        places,
+        Limits(
+            settings.mcp_connect_s,
+            settings.mcp_call_s,
+            settings.mcp_bytes,
+            max_tools=settings.mcp_tools,
+        ),
+        Reach(private_networks(settings), ports=None),
+        list_s=settings.mcp_list_s,
+        clock_s=time.monotonic,
+    )
+
+
+def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
+    """The servers that are configured, and the URLs below which requests may name others."""
+    servers = {}
+    if settings.mcp_servers is not None:
+        servers = servers_in(settings.mcp_servers, f"{PREFIX}MCP_SERVERS")
+    places = []
+    for url in settings.mcp_urls:
+        try:
+            places.append(place_of(url))
+        except ValueError as error:
+            raise StartupError(f"{PREFIX}MCP_URLS: '{url}': {error}.") from None
+    return servers, places
 
 
 def python_tool(settings: Settings) -> PythonTool:

@@ -160,6 +160,13 @@ class EngineUnavailable(ApiError):
     code = "server_error"
 
 
+class EngineLost(ApiError):
+    """The engine went away under a response that cannot go on with the next one."""
+
+    status = 503
+    code = "engine_lost"
+
+
 class StoreUnavailable(ApiError):
     """Stored responses cannot be read or kept now; a request with `store: false` needs none."""
 

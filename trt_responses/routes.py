@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.routing import WebSocketRoute
 
@@ -12,13 +12,13 @@ from trt_responses.access.audit import Audit
 from trt_responses.access.keys import KeyRing
 from trt_responses.response.conversations import Conversations
 from trt_responses.response.explain import Explainer
-from trt_responses.server_parts import language
 from trt_responses.web.admin import AdminActs
 from trt_responses.web.chat import ChatCompletions
 from trt_responses.web.containers import ContainerRoutes
 from trt_responses.web.conversations import ConversationRoutes
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.endpoint import Endpoint
+from trt_responses.web.engines import EngineActs
 from trt_responses.web.explain import Explain
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
@@ -37,8 +37,6 @@ from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fastapi import FastAPI
 
     from trt_responses.server_parts import ServerParts
@@ -49,6 +47,14 @@ if TYPE_CHECKING:
 def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None:
     settings, runs, keys = server.settings, server.runs, server.keys
     stream_limits = StreamLimits(server.keep_alive, settings.max_backlog_bytes)
+    stored = Stored(
+        server.store,
+        server.background,
+        headers=headers,
+        stream_limits=stream_limits,
+        dialect=DIALECTS[settings.dialect],
+        forget=server.explanations.forget,
+    )
     responses = Responses(
         runs,
         server.background,
@@ -58,9 +64,11 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
         stream_limits=stream_limits,
         limits=_limits(settings),
         dialect=DIALECTS[settings.dialect],
+        follows=stored.tail,
     )
     chat = ChatCompletions(
         runs,
+        server.repeats,
         names=server.names,
         headers=headers,
         stream_limits=stream_limits,
@@ -68,19 +76,11 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
     )
     messages = Messages(
         runs,
+        server.repeats,
         names=server.names,
         headers=headers,
         stream_limits=stream_limits,
         limits=_limits(settings),
-    )
-    stored = Stored(
-        server.store,
-        server.background,
-        headers=headers,
-        stream_limits=stream_limits,
-        dialect=DIALECTS[settings.dialect],
-        sleep=server.sleep,
-        forget=server.explanations.forget,
     )
     guard = Guard(
         hosts=settings.hosts(),
@@ -106,6 +106,8 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
         server.health,
         server.statistics,
         about=server.about,
+        versions=server.versions.live,
+        exchange=server.exchange,
         guard=guard,
         keys=keys,
         headers=headers,
@@ -122,7 +124,7 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
             app.include_router(routes.router())
     for cold in (
         stored,
-        Explain(server.explanations, _explainer(settings, server.card), headers=headers),
+        Explain(server.explanations, _explainer(server), headers=headers),
         chat,
         ConversationRoutes(
             Conversations(server.parts, runs.writers, most_items=settings.conversation_items),
@@ -136,6 +138,7 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
         AdminActs(
             server.lifecycle, Audit(settings.audit_path), headers, linger_s=settings.linger_s
         ),
+        EngineActs(server.exchange, Audit(settings.audit_path), headers, _limits(settings)),
         Docs(headers),
         Playground(headers, is_on=settings.playground),
     ):
@@ -169,11 +172,12 @@ def _sockets(server: ServerParts, guard: Guard, headers: ReplyHeaders) -> Socket
     )
 
 
-def _explainer(settings: Settings, card: Mapping[str, Any]) -> Explainer | None:
-    if settings.explain == "off":
+def _explainer(server: ServerParts) -> Explainer | None:
+    told = server.settings.explain
+    if told == "off":
         return None
-    vocabulary, _, tables = language()
-    return Explainer(vocabulary, tables, card, redacts=settings.explain == "redacted")
+    cards = server.versions.card_of
+    return Explainer(server.parts.dialect, cards, redacts=told == "redacted")
 
 
 def _limits(settings: Settings) -> RequestLimits:

@@ -6,9 +6,8 @@ import logging
 import secrets
 import sys
 import time
-from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses import __version__, backends
@@ -16,28 +15,28 @@ from trt_responses.access.admission import Admission, Bounds
 from trt_responses.access.audit import Audit
 from trt_responses.access.key_file import WatchedKeys
 from trt_responses.access.keys import KeyFault, KeyRing, OwnerLimits
+from trt_responses.builds import builds_of, gate_prompts, loaded
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.read.logprobs import ScoredReader
-from trt_responses.harmony.read.reader import Reader, Tables
-from trt_responses.harmony.stored_text import Spelled
-from trt_responses.harmony.write.render import Renderer
 from trt_responses.response.background.background import Background
+from trt_responses.response.exchange import Exchange
+from trt_responses.response.gate import Gate
 from trt_responses.response.health import Health
 from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.parts import Parts
+from trt_responses.response.recovery import Recovery
 from trt_responses.response.runs import Runs
 from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.response.stall import StallWatch
 from trt_responses.response.steering.steering import Steering
+from trt_responses.response.versions import Loaded, Version, Versions
 from trt_responses.telemetry.explanations import Explanations
 from trt_responses.telemetry.log import RequestLog
 from trt_responses.telemetry.metrics import Metrics
 from trt_responses.telemetry.statistics import Statistics
 from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.telemetry.traces import Traces, traces_to
-from trt_responses.tokens.tokenise import Tokeniser
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.models import ModelNames
 from trt_responses.web.stream.keepalive import KeepAlive
@@ -46,18 +45,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from trt_responses.engine.base import Engine
+    from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
+    from trt_responses.response.exchange import Builds
     from trt_responses.response.run import Listener
     from trt_responses.settings import Settings
     from trt_responses.store.base import Store
-    from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.tools.base import Tool
 
 
 logger = logging.getLogger(__name__)
-
-CARD_TOLD = ("kind", "name", "version", "weight_type", "limits", "libraries", "hardware", "chain")
-"""What of an engine's card is told with an explanation: what may make two servers differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +65,11 @@ class ServerParts:
     engine: Engine
     model: str
     names: ModelNames
-    about: Mapping[str, Any]
+    versions: Versions
+    """Those of the engine that are loaded."""
+    exchange: Exchange
+    about: Callable[[], Mapping[str, Any]]
     """What is served, as the health route tells it."""
-    card: Mapping[str, Any]
-    """What the engine's card says of it."""
     store: Store
     tools: Sequence[Tool]
     keys: KeyRing
@@ -94,61 +92,66 @@ class ServerParts:
 
 
 class _Served(NamedTuple):
-    """The engine, and what is told of it."""
+    """The engine, and what can be loaded in its place, or why nothing can."""
 
-    engine: Engine
+    loaded: Loaded
     model: str
-    kind: str
-    version: str
-    card: Mapping[str, Any]
+    builds: Builds | str
+    dialect: Dialect
 
 
 def _served(
     settings: Settings,
-    engine: Engine | None,
+    engine: Engine | Loaded | None,
+    builds: Builds | None,
     engine_of: Callable[[Selection, Settings], Engine],
 ) -> _Served:
     """The engine that was given, that of a Triton, or the one that the settings choose."""
+    if isinstance(engine, Loaded):
+        none = "The program that runs this server has given it no other versions."
+        return _Served(engine, engine.version.name, builds or none, backends.dialect_of())
     if engine is not None:  # by the program that embeds this one
         model = settings.model or settings.engine or "demo"
-        return _Served(engine, model, "given", "", {"kind": "given"})
+        given = Loaded(Version(model, "given"), engine)
+        why = "The engine was given by the program that runs this server, which exchanges it."
+        return _Served(given, model, why, backends.dialect_of())
     if settings.triton is not None:
         model = settings.model or settings.triton.partition("/")[2]
         card = {"kind": "triton", "name": settings.triton}
-        return _Served(backends.triton_at(settings.triton), model, "triton", "", card)
+        engine = backends.triton_at(settings.triton)
+        far = Loaded(Version(model, "triton"), engine, card=card)
+        why = "The engine is a Triton's: load and unload its versions there."
+        return _Served(far, model, why, backends.dialect_of())
     selection = backends.chosen_engine(settings)
     logger.info("%s", selection.reason)
-    card = {name: told for name, told in asdict(selection.card).items() if name in CARD_TOLD}
-    return _Served(
-        engine_of(selection, settings),
-        settings.model or selection.card.name,
-        selection.card.kind,
-        selection.card.version,
-        card,
-    )
+    found = loaded(selection, settings, engine_of)
+    others = builds_of(settings, selection.card, engine_of)
+    dialect = backends.dialect_of(selection.directory, selection.card)
+    return _Served(found, found.version.name, others, dialect)
 
 
 def server_parts(
     settings: Settings,
-    engine: Engine | None,
+    engine: Engine | Loaded | None,
+    builds: Builds | None,
     store: Store | None,
     tools: Sequence[Tool] | None,
     engine_of: Callable[[Selection, Settings], Engine],
     elsewhere: Callable[[int], int] | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> ServerParts:
-    served = _served(settings, engine, engine_of)
-    engine, model = served.engine, served.model
+    served = _served(settings, engine, builds, engine_of)
+    model, versions, dialect = served.model, Versions(served.loaded), served.dialect
     if tools is None:
         tools = backends.tools_of(settings)
     if store is None:
-        store = backends.store_of(settings, _spelled())
+        store = backends.store_of(settings, backends.spelled())
     keys = _keys(settings)
     watched = _watched(settings, keys, sleep)
     metrics = Metrics(
         model=model,
-        engine=served.kind,
-        engine_version=served.version,
+        engine=served.loaded.version.kind,
+        versions=versions.live,
         version=__version__,
         live_tokens=lambda: sum(run.tokens for run in runs.progress()),
     )
@@ -170,33 +173,36 @@ def server_parts(
     ]
     if settings.explain != "off" and settings.explain_bytes:
         listeners.append(explanations)
-    admission = _admission(settings, engine, keys, elsewhere)
+    admission = _admission(settings, versions, keys, elsewhere)
+    recovery = Recovery(
+        versions, wait_s=settings.engine_pause_s, clock_s=time.monotonic, sleep=sleep
+    )
     stall_watch = StallWatch(
-        engine,
+        versions,
         admission,
         lifecycle,
         fail_begun=lambda error: runs.fail_begun(error),
         stall_s=settings.stall_s,
         clock_ns=time.monotonic_ns,
         sleep=sleep,
+        paused=lambda: recovery.paused,
     )
     listeners.append(stall_watch)
-    parts = _parts(settings, engine, store, tools, model, admission, listeners)
+    parts = _parts(settings, versions, dialect, store, tools, model, admission, recovery, listeners)
     runs = Runs(parts, lifecycle)
-    health = Health(lifecycle, engine, admission, stall_watch, clock_ns=time.monotonic_ns)
-    _read_state(metrics, health, watched)
+    prompts = gate_prompts(settings.gate_prompts)
+    exchange = Exchange(versions, served.builds, partial(Gate, parts, prompts), lifecycle)
+    health = Health(lifecycle, versions, admission, stall_watch, clock_ns=time.monotonic_ns)
+    _read_state(metrics, health, watched, recovery, versions)
     metrics.show_as(settings.metrics_names)
     return ServerParts(
         settings=settings,
-        engine=engine,
+        engine=versions,
         model=model,
-        names=ModelNames(model, settings.model_aliases, settings.any_model),
-        about={
-            "model": model,
-            "version": __version__,
-            "engine": {"kind": served.kind, "version": served.version},
-        },
-        card=served.card,
+        names=ModelNames(model, settings.model_aliases, settings.any_model, versions.live),
+        versions=versions,
+        exchange=exchange,
+        about=partial(_about, model, versions),
         store=store,
         tools=tools,
         keys=keys,
@@ -212,7 +218,9 @@ def server_parts(
         runs=runs,
         stall_watch=stall_watch,
         health=health,
-        background=Background(runs, store, max_per_owner=settings.max_background, sleep=sleep),
+        background=Background(
+            runs, store, max_per_owner=settings.max_background, model=model, sleep=sleep
+        ),
         keep_alive=KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, sleep),
         repeats=Repeats(
             max_keys=settings.idempotency_keys,
@@ -223,26 +231,33 @@ def server_parts(
     )
 
 
+def _about(model: str, versions: Versions) -> dict[str, Any]:
+    version = versions.promoted.version
+    engine: dict[str, Any] = {"kind": version.kind, "version": version.digest}
+    if version.number is not None:
+        engine["number"] = version.number
+    return {"model": model, "version": __version__, "engine": engine}
+
+
 def mint(prefix: str) -> str:
     """A fresh id in the API's form."""
     return f"{prefix}_{secrets.token_hex(24)}"
 
 
-@cache
-def language() -> tuple[Vocabulary, Tokeniser, Tables]:
-    """The parts that know the vocabulary, made once however many apps a process has."""
-    vocabulary = backends.vocabulary()
-    return vocabulary, Tokeniser(vocabulary), Tables.of(vocabulary)
-
-
-@cache
-def _spelled() -> Spelled:
-    vocabulary, _, tables = language()
-    return Spelled(vocabulary, tables.pieces)
-
-
-def _read_state(metrics: Metrics, health: Health, watched: WatchedKeys | None) -> None:
+def _read_state(
+    metrics: Metrics,
+    health: Health,
+    watched: WatchedKeys | None,
+    recovery: Recovery,
+    versions: Versions,
+) -> None:
     """What is not counted but asked for, when the metrics are read."""
+    metrics.reading(
+        "engine_version_gone",
+        "Responses that continue one of a version that is not loaded any more.",
+        lambda: versions.gone,
+        kind="counter",
+    )
     for name, help_text, read in (
         (
             "responses_running",
@@ -253,6 +268,11 @@ def _read_state(metrics: Metrics, health: Health, watched: WatchedKeys | None) -
             "responses_waiting",
             "Responses accepted beyond the engine's places.",
             lambda: health().waiting,
+        ),
+        (
+            "responses_paused",
+            "Responses running that wait until the engine is back.",
+            lambda: recovery.paused,
         ),
         ("engine_alive", "Whether it is, or can recover.", lambda: health().engine_alive),
         ("engine_ready", "Whether it takes work now.", lambda: health().engine_ready),
@@ -271,32 +291,33 @@ def _read_state(metrics: Metrics, health: Health, watched: WatchedKeys | None) -
 
 def _parts(
     settings: Settings,
-    engine: Engine,
+    versions: Versions,
+    dialect: Dialect,
     store: Store,
     tools: Sequence[Tool],
     model: str,
     admission: Admission,
+    recovery: Recovery,
     listeners: Sequence[Listener],
 ) -> Parts:
-    vocabulary, tokeniser, tables = language()
     return Parts(
-        engine=engine,
+        engine=versions,
+        versions=versions,
         store=store,
-        renderer=Renderer(vocabulary, tokeniser),
-        new_reader=partial(Reader, tables),
-        new_scored_reader=partial(ScoredReader, tables),
-        steering=Steering(vocabulary, schema_s=settings.schema_s),
+        dialect=dialect,
+        steering=Steering(dialect, schema_s=settings.schema_s),
         model=model,
         identity=settings.identity,
         knowledge_cutoff=settings.knowledge_cutoff,
         admission=admission,
         sealer=_sealer(settings),
-        inclusion=Inclusion(vocabulary, tells_messages=settings.explain == "full"),
+        inclusion=Inclusion(dialect, tells_messages=settings.explain == "full"),
         mint=mint,
         today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
         clock_s=time.time,
         clock_ns=time.monotonic_ns,
         listeners=listeners,
+        recovery=recovery if settings.engine_pause_s else None,
         note_media=settings.note_images,
         max_calls=settings.max_calls,
         tools={tool.kind: tool for tool in tools},

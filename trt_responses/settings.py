@@ -104,7 +104,15 @@ class Settings(BaseModel):
     frontends: int = Field(
         1, ge=1, le=64, description="Processes that serve HTTP, on one port over one engine."
     )
-    engine: str | None = Field(None, description="Name of the prepared engine to serve.")
+    engine: str | None = Field(
+        None,
+        description="Name of the prepared engine to serve: its promoted version, or name@3.",
+    )
+    gate_prompts: Path | None = Field(
+        None,
+        description="File of prompts that a new version of the engine is compared by, one body of "
+        "POST /v1/responses a line; none: six that come with the server.",
+    )
     engine_process: Literal["auto", "always", "never"] = Field(
         "auto",
         description="Whether the engine runs in a process of its own; auto: TensorRT-LLM's does.",
@@ -123,6 +131,18 @@ class Settings(BaseModel):
         le=LARGEST,
         description="Deaths in a row of an engine's own process that are followed by another "
         "start; then the server ends.",
+    )
+    trtllm_python: Path | None = Field(
+        None,
+        description="Interpreter that has TensorRT-LLM, 3.11 or newer; none: the server's own.",
+    )
+    engine_pause_s: float = Field(
+        600.0,
+        ge=0,
+        le=YEAR_S,
+        allow_inf_nan=False,
+        description="How long running responses wait for an engine that died or is exchanged, and "
+        "then go on; 0: they fail at once.",
     )
     triton: str | None = Field(
         None,
@@ -210,6 +230,60 @@ class Settings(BaseModel):
     )
     containers: Positive = Field(16, description="Containers at once, each with an interpreter.")
     containers_per_owner: Positive = Field(4, description="Containers of one owner at once.")
+    browser: Literal["off", "boxed", "unboxed"] = Field(
+        "off",
+        description="Whether `web_search` runs here: pages are read by a process in a box, or, for "
+        "who insists, by one without.",
+    )
+    browser_opens: Literal["seen", "any"] = Field(
+        "seen",
+        description="URLs that the model may open: those it was shown or given, or any.",
+    )
+    browser_s: Seconds = Field(20.0, description="Seconds for one page to arrive.")
+    browser_page_bytes: int = Field(
+        4 * MIB, ge=1024, le=64 * MIB, description="Bytes of one page; what is longer is cut."
+    )
+    browser_memory_bytes: int = Field(
+        768 * MIB, ge=256 * MIB, le=LARGEST, description="Memory of a process that reads a page."
+    )
+    browser_ports: Words = Field(("80", "443"), description="Ports that pages may be fetched from.")
+    private_networks: Words = Field(
+        (),
+        description="Networks, such as `10.1.0.0/16`, that are not public and may be reached for a "
+        "model or a client all the same.",
+    )
+    search_service: Literal["searxng", "brave"] | None = Field(
+        None, description="The service that searches for the browser."
+    )
+    search_url: str | None = Field(
+        None, description="Where it is, such as http://localhost:8080; Brave's own by default."
+    )
+    search_key: str | None = Field(
+        None, repr=False, description="Its key, which Brave asks for; SearXNG: a bearer token."
+    )
+    mcp_servers: Path | None = Field(
+        None,
+        description="JSON file of MCP servers by their labels, whose tools requests may use; see "
+        "tools.md. Secrets may stand in it.",
+    )
+    mcp_urls: Words = Field(
+        (),
+        description="URLs at or below which a request may name an MCP server of its own; none: no "
+        "request may.",
+    )
+    mcp_connect_s: Seconds = Field(
+        20.0, description="Seconds for an MCP server to be reached and to list its tools."
+    )
+    mcp_call_s: Seconds = Field(60.0, description="Seconds after which an MCP call is given up.")
+    mcp_bytes: int = Field(
+        MIB, ge=1024, le=LARGEST, description="Bytes that an MCP server may send for one request."
+    )
+    mcp_tools: Positive = Field(
+        128, description="Tools of one MCP server in a request; of more, `allowed_tools` chooses."
+    )
+    mcp_list_s: float = Field(
+        300.0, ge=0, le=YEAR_S, description="Seconds for which a list of MCP tools is remembered."
+    )
     schema_s: float = Field(
         1.0,
         gt=0,
@@ -305,6 +379,14 @@ class Settings(BaseModel):
     )
     lease_s: Seconds = Field(
         30.0, ge=0.1, description="How long a dead server's background responses look alive."
+    )
+    takeover_s: float = Field(
+        300.0,
+        ge=0,
+        le=YEAR_S,
+        allow_inf_nan=False,
+        description="How long after that another server over the same history may go on with them, "
+        "before they read as failed; 0: none does.",
     )
     max_background: Positive = Field(
         32, description="Background responses of one owner made at once; more get a 429."

@@ -17,6 +17,7 @@ from tests.support.raw_http import Wire
 from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, our_server
 from trt_responses.app import create_app
+from trt_responses.cli.main import main
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.settings import Settings
@@ -209,5 +210,32 @@ def test_what_runs_at_the_deadline_fails_with_its_code(stream: bool) -> None:
                 assert (reply.status_code, reply.json()["error"]["code"]) == (
                     *(500, "server_shutdown"),
                 )
+
+    asyncio.run(story())
+
+
+def test_the_command_drains_a_server_and_waits_for_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(**SETTINGS, port=0, linger_s=0, drain_s=60.0, admin_key="a" * 32)
+
+    def drain(port: int, *more: str) -> int:
+        return main(["drain", "--port", str(port), *more])
+
+    async def story() -> None:
+        app = create_app(settings, engine=ScriptedEngine([script(ANSWER)]))
+        async with our_server(app, settings) as server:
+            port = address_of(server).port
+            assert await asyncio.to_thread(drain, port) == 1
+            assert "TRT_RESPONSES_ADMIN_KEY" in capsys.readouterr().err
+            monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", "b" * 32)
+            assert await asyncio.to_thread(drain, port) == 1
+            assert "refuses (403)" in capsys.readouterr().err
+            assert app.state.lifecycle.state == "ready"
+            monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", settings.admin_key or "")
+            assert await asyncio.to_thread(drain, port, "--wait") == 0
+            assert capsys.readouterr().out == f"127.0.0.1:{port} is draining\n"
+            assert await asyncio.to_thread(drain, port) == 1
+            assert "No server answers" in capsys.readouterr().err
 
     asyncio.run(story())

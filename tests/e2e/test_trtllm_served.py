@@ -1,6 +1,6 @@
 """From a checkpoint to an answer in the openai client, all but the package itself.
 
-Budget: 4 s on one core.
+Budget: 8 s on one core.
 """
 
 from __future__ import annotations
@@ -8,14 +8,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.support.double.lab import Lab, tiny_checkpoint
+import pytest
+
+from tests.support.double.environment import ANSWER, VERSION, environment
+from tests.support.double.lab import GPU_HOST, Lab, tiny_checkpoint
 from tests.support.double.llm import Double
 from tests.support.double.results import Script
+from tests.support.gather import generated
 from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.doctor.server import self_test
+from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.errors import StartupError
+from trt_responses.prepare.hardware import package_version
+from trt_responses.prepare.shelf import Selection
+from trt_responses.prepare.trtllm.build import GpuHost, prepare
 from trt_responses.prepare.trtllm.plan import TrtLlmOptions, served
+from trt_responses.serve.engine_process import engine_of, trtllm_starter
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 
@@ -57,3 +67,53 @@ def test_what_was_prepared_is_served_to_the_openai_client(
     answered = asyncio.run(run())
     assert answered.state == "ok"
     assert f"completed, {len(ids) + 1} tokens" in answered.found
+
+
+def test_the_package_may_live_in_another_environment(
+    tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    python = environment(tmp_path / "theirs")
+    assert package_version(python) == VERSION
+    settings = Settings(trtllm_python=python, engines_dir=tmp_path / "engines")
+    host = GpuHost(lambda: GPU_HOST, trtllm_starter(settings))
+    prepared = prepare(
+        tiny_checkpoint(tmp_path / "gpt-oss-tiny"),
+        settings.engines_dir,
+        "tiny",
+        Lab(vocabulary).tools,
+        TrtLlmOptions(profile="latency", context_tokens=4096),
+        host,
+    )
+    assert prepared.card.status == "verified"
+    selection = Selection(prepared.directory, prepared.card, "")
+
+    async def run() -> list[int]:
+        engine = engine_of(selection, settings)
+        await engine.start()
+        try:
+            options = GenerateOptions(8, (CONTROL.return_,))
+            return (await generated(engine, [1, 2, 3], options)).token_ids
+        finally:
+            await engine.stop(5)
+
+    assert asyncio.run(run()) == [*ANSWER, CONTROL.return_]
+    here = settings.model_copy(update={"engine_process": "never"})
+    with pytest.raises(StartupError, match="names another interpreter"):
+        engine_of(selection, here)
+
+
+def test_an_environment_without_the_package_has_no_version_and_stops_the_start(
+    tmp_path: Path,
+) -> None:
+    python = environment(tmp_path / "theirs")
+    for file in python.parents[1].glob("lib/python*/site-packages/tensorrt_llm*"):
+        file.rename(tmp_path / file.name)
+    assert package_version(python) is None
+    assert package_version(tmp_path / "nothing") is None
+    start = trtllm_starter(Settings(trtllm_python=python))
+    with pytest.raises(StartupError, match="tensorrt_llm cannot be imported"):
+        asyncio.run(
+            start(
+                tmp_path, {"max_seq_len": 64, "max_batch_size": 1, "max_num_tokens": 64}, {}
+            ).start()
+        )

@@ -338,7 +338,7 @@ def test_a_failure_is_stored_and_told_with_its_reason() -> None:
 def test_an_end_that_cannot_be_stored_is_a_failure_and_no_other_end_is_told() -> None:
     async def story() -> None:
         class Broken(BrokenStore):
-            async def finish_job(self, *_: Any) -> bool:
+            async def finish_job(self, *_: Any, **__: Any) -> bool:
                 raise ApiError("no room", status=503)
 
         async with served(ANSWER, store=Broken(OSError())) as s:
@@ -358,15 +358,15 @@ def test_a_store_that_is_away_for_less_than_a_lease_does_no_harm() -> None:
         class Away(MemoryStore):
             away = False
 
-            async def renew_job(self, job_id: str, body: bytes | None = None) -> Any:
+            async def renew_job(self, *given: Any, **more: Any) -> Any:
                 if self.away:
                     raise StoreUnavailable("away")
-                return await super().renew_job(job_id, body)
+                return await super().renew_job(*given, **more)
 
-            async def append_frames(self, response_id: str, frames: Any) -> None:
+            async def append_frames(self, *given: Any, **more: Any) -> Any:
                 if self.away:
                     raise StoreUnavailable("away")
-                await super().append_frames(response_id, frames)
+                return await super().append_frames(*given, **more)
 
         store = Away(Bounds(lease_s=30), clock_s=ticks)
         async with served(THOUGHT, store=store, manual=True, sleep=ticks.sleep, **AT_ONCE) as s:

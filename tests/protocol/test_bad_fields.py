@@ -24,12 +24,12 @@ MCP = {"type": "mcp_call", "server_label": "s", "name": "f", "arguments": "{}"}
 ODD_FORMATS: list[Any] = [5, "text", [], {"type": "x"}]
 REFUSED_ITEMS = [
     *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
-    *("tool_search_call", "tool_search_output", "additional_tools", "configuration_update"),
+    *("tool_search_call", "tool_search_output"),
     *("program", "program_output", "Message", "", " message"),
 ]
 HOSTED = [
-    *("web_search", "web_search_preview", "file_search", "computer_use_preview", "mcp"),
-    *("code_interpreter", "image_generation", "local_shell", "shell", "apply_patch"),
+    *("web_search", "web_search_preview", "file_search", "computer_use_preview"),
+    *("code_interpreter", "image_generation"),
     *("tool_search", "programmatic_tool_calling", "zzz"),
 ]
 
@@ -181,8 +181,15 @@ OPTIONS: list[Row] = [
     bad("tool_choice.name", tool_choice={"type": "function", "name": "weather"}, tools=[SPACE]),
     *[
         bad("tool_choice", tool_choice={"type": kind, "name": "x"}, tools=[WEATHER])
-        for kind in ("web_search_preview", "mcp", "shell", "apply_patch", "zzz")
+        for kind in ("file_search", "zzz")
     ],
+    bad(
+        "tool_choice.server_label",
+        tool_choice={"type": "mcp", "server_label": "s"},
+        tools=[WEATHER],
+    ),
+    bad("tools[0].type", "unsupported_tool", tools=[{"type": "mcp", "server_label": "s"}]),
+    bad("tools[0].server_label", tools=[{"type": "mcp", "server_label": "a b"}, WEATHER]),
     bad("metadata", metadata={str(n): "" for n in range(17)}),
     (raw(b'"metadata": {"a": "\\ud800"}'), 400, None, "invalid_json"),
     (raw(b'"include": ["\\udfff"]'), 400, None, "invalid_json"),

@@ -93,6 +93,25 @@ def test_a_trigger_gives_one_item_and_the_prompt_begins_with_the_unchanged_one()
     asyncio.run(story())
 
 
+def test_an_engine_has_read_nearly_all_of_a_long_conversation_that_is_compacted() -> None:
+    """What is asked of the model stands behind all of that, for a cache of prefixes to find."""
+
+    async def story() -> None:
+        long: list[Json] = []
+        for number in range(40):
+            text = f"Question {number}: " + "what is there to say of it, and of the next? " * 8
+            long += [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
+        long.append({"role": "user", "content": "Go on."})
+        async with served(ANSWER, *SUMMARY, guides=GUIDES, **KEYED) as s:
+            await s.client.create(input=long, tools=[WEATHER], store=False)
+            await s.client.create(input=[*long, TRIGGER], tools=[WEATHER], store=False)
+            before, asked = s.prompt(0), s.prompt(1)
+            known = next(n for n, (a, b) in enumerate(zip(before, asked, strict=False)) if a != b)
+            assert 0.95 * len(asked) <= known < len(asked)
+
+    asyncio.run(story())
+
+
 def test_fed_back_it_is_answered_as_a_continuation_with_the_call_in_progress() -> None:
     async def story() -> None:
         async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:

@@ -13,7 +13,6 @@ from tests.support.replies import check_told
 from tests.support.served import ANSWER, CALL, SETTINGS, script, served, squared
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
-from trt_responses.errors import ApiError
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -155,8 +154,8 @@ def test_what_still_runs_at_the_deadline_is_failed_with_the_reason() -> None:
             stream, plain = s.client.ask(stream=True), s.client.ask()
             await until(lambda: len(s.engine.requests) == 2)
             await s.clock.step(20)
-            s.runs.fail_all(ApiError("The server is being stopped."))
-            check_failed(await stream.done(), "being stopped")
+            s.runs.shut_down()
+            check_failed(await stream.done(), "was stopped")
             assert (await plain.done()).status == 500
             assert all(request.state == "aborted" for request in s.engine.requests)
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import orjson
+
+from tests.support.asgi import Client, living
 from tests.support.replies import check_told
-from tests.support.served import WEATHER, served
+from tests.support.served import SETTINGS, WEATHER, served
+from trt_responses.app import create_app
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.settings import Settings
 from trt_responses.web.fields import ENDPOINTS
+
+HELLO = [{"role": "user", "content": "hi"}]
 
 IGNORED: dict[str, Any] = {
     "include.web_search_call.results": {"include": ["web_search_call.results"]},
@@ -43,6 +51,26 @@ def test_the_table_is_served_as_it_is() -> None:
                 for endpoint, fields in ENDPOINTS.items()
                 for field in fields
             ]
+
+    asyncio.run(story())
+
+
+def test_what_the_engine_does_nothing_with_is_named_by_each_api() -> None:
+    engine = ScriptedEngine([Script()], ignores=frozenset({"seed", "min_p", "banned_ids"}))
+
+    async def story() -> None:
+        app = create_app(Settings(**SETTINGS), engine=engine)
+        async with living(app):
+            client = Client(app)
+            asked: list[tuple[str, dict[str, Any], str | None]] = [
+                ("/v1/responses", {"input": "hi", "seed": 7, "user": "u"}, "user, seed"),
+                ("/v1/responses", {"input": "hi", "temperature": 1}, None),
+                ("/v1/chat/completions", {"messages": HELLO, "min_p": 0.5}, "min_p"),
+                ("/v1/messages", {"messages": HELLO, "max_tokens": 9, "min_p": 0.5}, "min_p"),
+            ]
+            for path, body, named in asked:
+                call = await client.send("POST", path, orjson.dumps({"model": "demo"} | body))
+                assert (call.status, call.headers.get("x-trt-ignored")) == (200, named), path
 
     asyncio.run(story())
 

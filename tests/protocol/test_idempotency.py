@@ -110,6 +110,42 @@ def test_when_all_have_hung_up_it_ends_and_a_later_retry_makes_another(stream: b
     asyncio.run(story())
 
 
+VIEWS = ("/v1/chat/completions", "/v1/messages")
+EITHER = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100}
+"""A body that both of them take."""
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize("path", VIEWS)
+def test_the_other_views_make_one_of_two_as_well(path: str, stream: bool) -> None:
+    def open_one(s: Served, key: str = "k", to: str = path, **fields: Any) -> Call:
+        body = orjson.dumps(EITHER | {"stream": stream} | fields)
+        return s.client.open("POST", to, body, JSON | {"idempotency-key": key})
+
+    async def story() -> None:
+        async with served(THOUGHT, manual=True) as s:
+            first, second = open_one(s), open_one(s)
+            await settled()
+            await s.clock.step(5)
+            first.hang_up()
+            await settled()
+            while not second.ended:
+                await s.clock.step()
+            third = await open_one(s).done()
+            assert second.status == third.status == 200
+            assert second.body == third.body
+            assert b"friend" in second.body
+            assert third.headers["x-trt-idempotent-replay"] == "true"
+            assert "idempotency-key" not in third.headers.get("x-trt-ignored", "")
+            other = next(each for each in VIEWS if each != path)
+            for reused in (open_one(s, temperature=0.5), open_one(s, to=other)):
+                assert (await reused.done()).status == 400
+            assert len(s.engine.requests) == 1
+            await first.done()
+
+    asyncio.run(story())
+
+
 def test_one_key_stands_for_one_request_of_one_owner() -> None:
     async def story() -> None:
         async with served(api_keys="a:k1,b:k2") as s:

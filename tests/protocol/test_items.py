@@ -141,7 +141,7 @@ FORMS: list[tuple[list[Any], str]] = [
                 "output": "x",
             }
         ],
-        called("a_b.f", "{}") + answered("a_b.f", "x"),
+        called("a_b__f", "{}") + answered("a_b__f", "x"),
     ),
     (
         [
@@ -153,7 +153,7 @@ FORMS: list[tuple[list[Any], str]] = [
                 "error": "broke",
             }
         ],
-        called("s.f", "{}") + answered("s.f", "Error: broke"),
+        called("s__f", "{}") + answered("s__f", "Error: broke"),
     ),
     (
         [{"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "f"}]}],
@@ -175,7 +175,7 @@ FORMS: list[tuple[list[Any], str]] = [
                 "reason": "Why?",
             },
         ],
-        called("s.f", "{}") + answered("s.f", "Not approved. Why?"),
+        called("s__f", "{}") + answered("s__f", "Not approved. Why?"),
     ),
     (
         [

@@ -18,8 +18,8 @@ from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted.engine import Scored, Script
-from trt_responses.harmony.read.logprobs import LEAST
 from trt_responses.harmony.read.reader import Reader
+from trt_responses.language.logprobs import LEAST
 from trt_responses.response.generation import Generation
 from trt_responses.response.logprobs import ScoredGeneration
 from trt_responses.store.base import Record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -234,6 +235,24 @@ async def test_a_flood_is_cut_and_the_prompt_stays_within_the_context() -> None:
         (item,) = items(last, "code_interpreter_call")
         assert "characters are left out here" in item["outputs"][0]["logs"]
         assert len(app.prompt()) < 2000 - 200
+
+
+@story
+async def test_an_answer_of_50_mb_takes_little_memory() -> None:
+    answer = ToolAnswer("0123456789abcde\n" * (50 * 2**20 // 16))
+    tool = ScriptedTool(answer)
+    async with served(ANSWER, CODE, ANSWER, tools=[tool], context_tokens=4096) as app:
+        await app.client.create(input="Warm up", tools=[])
+        tracemalloc.start()
+        try:
+            reply = (await app.client.create(**ASKED)).json()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    (call,) = items(reply, "code_interpreter_call")
+    assert "characters are left out here: print less" in call["outputs"][0]["logs"]
+    assert most < 64 * 2**20
+    assert len(app.prompt()) < 4096
 
 
 @story

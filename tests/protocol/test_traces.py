@@ -10,8 +10,10 @@ import pytest
 
 from tests.support.asgi import JSON, asked
 from tests.support.otlp import collecting, values
+from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import STALLED, THOUGHT, served
 from trt_responses.telemetry.log import JsonLines, TextLines
+from trt_responses.tools.base import ToolAnswer
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 BODY = orjson.dumps(asked(input="a secret word"))
@@ -53,6 +55,31 @@ def test_a_response_is_a_span_of_its_callers_trace_with_its_parts_below() -> Non
         assert abs(parts[name].start_time_unix_nano - last_ns) < 1_000_000, "each joins the last"
         last_ns = parts[name].end_time_unix_nano
     assert abs(last_ns - whole.end_time_unix_nano) < 1_000_000
+    assert b"secret" not in b"".join(span.SerializeToString() for span in collector.spans)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_call_that_the_server_runs_is_a_span_within_the_decode(failed: bool) -> None:
+    code = "<|channel|>analysis to=python code<|message|>print('secret')<|call|>"
+    answer = "<|channel|>final<|message|>Done.<|return|>"
+    tool = ScriptedTool(ToolAnswer("a secret word", failed=failed))
+    offer = {"type": "code_interpreter", "container": {"type": "auto"}}
+
+    async def story(endpoint: str) -> None:
+        async with served(code, answer, tools=[tool], otlp_endpoint=endpoint) as s:
+            await s.client.create(tools=[offer])
+
+    with collecting() as collector:
+        asyncio.run(story(collector.endpoint))
+    spans = {span.name: span for span in collector.spans}
+    call, decode, whole = spans["execute_tool python"], spans["decode"], spans["chat demo"]
+    assert call.parent_span_id == whole.span_id
+    assert decode.start_time_unix_nano <= call.start_time_unix_nano
+    assert call.start_time_unix_nano <= call.end_time_unix_nano <= decode.end_time_unix_nano
+    told = values(call.attributes)
+    assert (told["gen_ai.tool.name"], told["trt_responses.failed"]) == ("python", failed)
+    assert told["gen_ai.operation.name"] == "execute_tool"
+    assert (call.status.code == call.status.STATUS_CODE_ERROR) == failed
     assert b"secret" not in b"".join(span.SerializeToString() for span in collector.spans)
 
 

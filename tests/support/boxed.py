@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trt_responses.tools.python import box
+from trt_responses.tools import box
 from trt_responses.tools.python.process import (
     Ended,
     Interpreter,

@@ -39,10 +39,15 @@ def card_of(directory: Path) -> Card:
 
 
 def carded(
-    engines_dir: Path, name: str = "mine", *, memory_bytes: int = 7, **changes: object
+    engines_dir: Path,
+    name: str = "mine",
+    *,
+    version: str = VERSION,
+    memory_bytes: int = 7,
+    **changes: object,
 ) -> tuple[Card, Path]:
     """A card that was written, and its directory."""
-    directory = engines_dir / name / VERSION
+    directory = engines_dir / name / version
     directory.mkdir(parents=True)
     (directory / MODEL).write_bytes(b"weights")
     card = replace(card_of(directory), limits=Limits(131_072, memory_bytes))

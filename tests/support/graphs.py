@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
 from trt_responses.engine.tensorrt.onnx import OnnxExecutor
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.card import chain_of
+from trt_responses.prepare.card import architecture_of, chain_of
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.files import GRAPH
 from trt_responses.prepare.graph.weights import dense
@@ -75,7 +75,7 @@ def spec_of(card: Card) -> GraphSpec:
     """What a prepared engine's graph was written by."""
     chain = chain_of(card)
     return GraphSpec(
-        architecture=card.architecture,
+        architecture=architecture_of(card),
         slots=chain.slots,
         length=chain.length,
         chunk=chain.chunk,

@@ -145,6 +145,8 @@ class RedisHistory(History):
                     server.pexpire(key, int(left - seconds * 1000))
             for key in server.keys("trt:j:*"):
                 server.hincrby(key, "until", int(-seconds * 1000))
+            for name in server.zrange("trt:l", 0, -1):
+                server.zincrby("trt:l", -seconds * 1000, name)
 
 
 def block(text: str, kind: str = "user") -> Block:

@@ -15,9 +15,9 @@ import orjson
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
-from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.harmony.read.reader import Reader
-from trt_responses.harmony.steer.plans import Segment
+from trt_responses.language.steering import Segment
+from trt_responses.response.custom_input import Unwrapper
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.response.log.machine import Machine
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Commit = Callable[[Response, Run], Awaitable[None]]
-    from trt_responses.harmony.read.reader import Span
+    from trt_responses.language.reader import Reader as AnyReader
+    from trt_responses.language.reader import Span
 
 Json = dict[str, Any]
 Ending = Literal["stop", "length", "error", "abort"]
@@ -119,7 +120,7 @@ class _Parts:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._left = list(parts)
 
-    def next(self, reader: Reader) -> Segment | None:
+    def next(self, reader: AnyReader) -> Segment | None:
         if reader.ended or not self._left:
             return None
         part = self._left.pop(0)
@@ -136,7 +137,7 @@ class Stage:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: Tables | None,
         parts: Sequence[Part],
         tools: Iterable[str] = (),
         *,
@@ -144,13 +145,17 @@ class Stage:
         listener: Listener | None = None,
         response: Response | None = None,
         engine: Engine | None = None,
-        reader: Reader | None = None,
+        reader: AnyReader | None = None,
     ) -> None:
+        """`tables` are those of a Harmony reader, where no other reader is handed in."""
         self.clock = StepClock.manual(settle_turns=3)
         self.scripted = ScriptedEngine([part.script() for part in parts], clock=self.clock)
         self.log = Log(response or Response("resp_0", 1_700_000_000, "gpt-oss"))
         self.machine = Machine(self.log, callees_of(tools), Mint(), Unwrapper)
-        self.reader = reader or Reader(tables)
+        if reader is None:
+            assert tables is not None
+            reader = Reader(tables)
+        self.reader = reader
         self._aborts = bool(parts) and parts[-1].finish == "abort"
         self._segments = len(parts)
         self.generation = Generation(

@@ -6,10 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.tools.base import ToolAnswer, ToolCall
+from trt_responses.tools.base import Recipient, ToolAnswer, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from trt_responses.tools.base import Opening
 
 
 class Gate:
@@ -27,6 +29,7 @@ class ScriptedTool:
 
     kind = "code_interpreter"
     name = "python"
+    recipients = ("python",)
     containers = None
     description = "Runs Python.\n\nIt is scripted."
 
@@ -51,12 +54,17 @@ class ScriptedTool:
     async def stop(self) -> None:
         self.running = False
 
-    async def open(
-        self, owner: str, container_id: str | None, earlier: Sequence[str]
-    ) -> ScriptedSession:
-        self.opened.append((owner, container_id, tuple(earlier)))
+    async def open(self, opening: Opening) -> ScriptedSession:
+        asked = opening.options.get("container")
+        container_id = asked if isinstance(asked, str) else None
+        earlier = tuple(item["container_id"] for item in opening.items)
+        self.opened.append((opening.owner, container_id, earlier))
         if container_id is not None and container_id not in self._known:
-            raise InvalidRequest(f"Container with id '{container_id}' not found.", status=404)
+            raise InvalidRequest(
+                f"Container with id '{container_id}' not found.",
+                status=404,
+                param=f"{opening.place}.container",
+            )
         return ScriptedSession(self, container_id or "cntr_scripted")
 
     async def act(self, call: ToolCall) -> ToolAnswer:
@@ -79,7 +87,7 @@ class ScriptedTool:
 
 class ScriptedSession:
     def __init__(self, tool: ScriptedTool, container_id: str) -> None:
-        self.container_id = container_id
+        self.recipients = {tool.name: Recipient(tool.kind, {"container_id": container_id})}
         self._tool = tool
 
     async def call(self, call: ToolCall) -> ToolAnswer:

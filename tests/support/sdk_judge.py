@@ -46,6 +46,18 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "response.code_interpreter_call_code.done": ("item_id", "output_index", "code"),
     "response.code_interpreter_call.interpreting": ("item_id", "output_index"),
     "response.code_interpreter_call.completed": ("item_id", "output_index"),
+    "response.output_text.annotation.added": (*_AT, "annotation_index"),
+    "response.web_search_call.in_progress": ("item_id", "output_index"),
+    "response.web_search_call.searching": ("item_id", "output_index"),
+    "response.web_search_call.completed": ("item_id", "output_index"),
+    "response.mcp_list_tools.in_progress": ("item_id", "output_index"),
+    "response.mcp_list_tools.completed": ("item_id", "output_index"),
+    "response.mcp_list_tools.failed": ("item_id", "output_index"),
+    "response.mcp_call.in_progress": ("item_id", "output_index"),
+    "response.mcp_call_arguments.delta": ("item_id", "output_index", "delta"),
+    "response.mcp_call_arguments.done": ("item_id", "output_index", "arguments"),
+    "response.mcp_call.completed": ("item_id", "output_index"),
+    "response.mcp_call.failed": ("item_id", "output_index"),
     "error": ("message",),
 }
 """Every kind of event that is sent, and what the SDK requires of it beside type and number."""

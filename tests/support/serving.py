@@ -9,13 +9,13 @@ import re
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import uvicorn
 from openai import AsyncOpenAI
 
 from tests.support.asgi import PATIENCE_S, until
+from tests.support.processes import children_of
 from tests.support.served import SETTINGS
 from trt_responses.app import create_app
 from trt_responses.serve.server import Server, bound
@@ -104,12 +104,7 @@ class Child:
 
     def children(self) -> list[int]:
         """Its own child processes."""
-        pid = self._process.pid
-        return [
-            int(child)
-            for task in Path(f"/proc/{pid}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
+        return children_of(self._process.pid)
 
     async def ended(self) -> tuple[int, str, str]:
         """Exit status, and the rest of what it said on both streams."""

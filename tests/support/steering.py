@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.double.llm import Double, RequestError
+from tests.support.double.llm import Double, RequestError, nothing_ignored
 from tests.support.double.results import Fail
 from tests.support.double.results import Script as Said
 from tests.support.replay import PROMPT, ids_of, parsed, plain
@@ -24,8 +24,9 @@ from trt_responses.engine.ask import CANARY
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.harmony.read.custom_input import Unwrapper
+from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader, Tables
+from trt_responses.response.custom_input import Unwrapper
 from trt_responses.response.generation import Generation
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.response.log.machine import Machine
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from tests.support.double.words import SamplingParams
     from tests.support.replay import Ending, Json
     from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
-    from trt_responses.harmony.steer.plans import SteeringPlan
+    from trt_responses.language.steering import SteeringPlan
     from trt_responses.response.run import Listener
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
@@ -130,7 +131,13 @@ def trtllm_double(parts: Sequence[Part]) -> Engine:
         "guided_decoding_backend": "xgrammar",
     }
     package = Double(say).package
-    return TrtLlmEngine(Path("checkpoint"), arguments, package=package, environment={})
+    return TrtLlmEngine(
+        Path("checkpoint"),
+        arguments,
+        package=package,
+        find_ignored=nothing_ignored,
+        environment={},
+    )
 
 
 class _Cached:
@@ -182,7 +189,7 @@ class Play:
         self._accepted = accepted(asked)
         self.vocabulary = vocabulary
         self.engine = Noting(engine)
-        self._steering = Steering(vocabulary)
+        self._steering = Steering(harmony(vocabulary))
         self._tokens = self._accepted.max_output_tokens or tokens
         self.tools = self._accepted.tools
         first = replace(self._accepted.echo, id="resp_0", created_at=1_700_000_000, model="gpt-oss")

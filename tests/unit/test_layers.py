@@ -24,7 +24,7 @@ SEAMS = f"{LEAVES} engine.base store.base tools.base"
 ENGINE = f"{LEAVES} engine engine.base tokens"
 STORE = f"{LEAVES} store store.base"
 HARMONY = f"{LEAVES} language tokens schema wire engine.base store.base"
-RESPONSE = f"{SEAMS} wire schema tokens language harmony.*"
+RESPONSE = f"{SEAMS} wire schema tokens language"
 TARGET = f"{LEAVES} tokens engine.base prepare prepare.checkpoint prepare.graph"
 
 MAY_IMPORT = {
@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "wire": LEAVES,
     "tokens": LEAVES,
     "schema": LEAVES,
-    "language": f"{LEAVES} wire",
+    "language": f"{LEAVES} wire schema engine.base store.base",
     "engine.base": LEAVES,
     "engine": f"{LEAVES} engine.base tokens",
     "engine.llamacpp": ENGINE,
@@ -52,11 +52,15 @@ MAY_IMPORT = {
     "store.sqlite": f"{STORE} store.at_rest",
     "tools.base": LEAVES,
     "tools": f"{LEAVES} tools.base",
-    "tools.python": f"{LEAVES} tools.base",
+    "tools.browser": f"{LEAVES} tools tools.base",
+    "tools.mcp": f"{LEAVES} tools tools.base",
+    "tools.python": f"{LEAVES} tools tools.base",
     "harmony": HARMONY,
     "harmony.read": HARMONY,
     "harmony.write": f"{HARMONY} harmony",
-    "harmony.steer": f"{HARMONY} harmony harmony.read",
+    "harmony.steer": HARMONY,
+    "harmony.dialect": f"{HARMONY} harmony.*",
+    "templates": HARMONY,
     "response": f"{RESPONSE} response.*",
     "response.log": f"{LEAVES} wire language",
     "response.prompt": f"{RESPONSE} response response.seal response.steering",
@@ -77,16 +81,18 @@ MAY_IMPORT = {
     "prepare.triton": TARGET,
     "prepare.trtllm": TARGET,
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
-    "backends": f"{LEAVES} settings tokens engine.* store.* tools.* prepare.*",
-    "server_parts": f"{SEAMS} settings prepare tokens wire language harmony.* response.* telemetry"
+    "backends": f"{LEAVES} settings tokens language harmony.* templates"
+    " engine.* store.* tools.* prepare.*",
+    "builds": f"{SEAMS} settings prepare response",
+    "server_parts": f"{SEAMS} settings builds prepare tokens wire language response.* telemetry"
     " access web.* backends",
-    "routes": f"{SEAMS} settings server_parts wire response.* access web.*",
-    "app": f"{SEAMS} settings prepare backends server_parts routes web.*",
+    "routes": f"{SEAMS} settings server_parts wire language response.* access web.*",
+    "app": f"{SEAMS} settings prepare response backends server_parts routes web.*",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
     "serve": f"{SEAMS} settings response app server_parts backends engine.remote engine.triton"
-    " prepare serve.protocol serve.silence serve.websocket telemetry",
+    " engine.trtllm prepare prepare.trtllm serve.protocol serve.silence serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",

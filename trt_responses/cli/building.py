@@ -6,6 +6,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from trt_responses.prepare import versions
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import megabytes, shown_on
 from trt_responses.prepare.shelf import Selection
@@ -17,17 +18,29 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 
+def to_stderr(sentence: str) -> None:
+    """Say what is about to be done."""
+    print(sentence, file=sys.stderr)
+
+
 @contextmanager
 def build_tools(settings: Settings) -> Iterator[BuildTools]:
     """The real vocabulary and engines; progress and what is about to be done go to stderr."""
-    from trt_responses.backends import engine_of, vocabulary  # loads every engine
+    from trt_responses.backends import (  # loads every engine
+        dialect_facts,
+        engine_of,
+        question_of,
+        vocabulary,
+    )
 
     with shown_on(sys.stderr) as progress:
         yield BuildTools(
             vocabulary(),
             progress,
             lambda directory, card: engine_of(Selection(directory, card, "to verify it"), settings),
-            say=lambda sentence: print(sentence, file=sys.stderr),
+            dialect_for=dialect_facts,
+            question=question_of,
+            say=to_stderr,
         )
 
 
@@ -36,7 +49,7 @@ def tell(built: Built) -> None:
     card = built.card
     if built.phases:
         took = f"prepared in {sum(card.seconds.values()):.1f} s"
-        print(f"engine {card.name}/{card.version}: {card.status}, {took}", file=sys.stderr)
+        print(f"engine {card.label}: {card.status}, {took}", file=sys.stderr)
         for family in card.chain.compiled if card.chain else ():
             how = "exact" if family.exact else "rounded"
             print(
@@ -47,3 +60,10 @@ def tell(built: Built) -> None:
             )
     for note in built.notes:
         print(note, file=sys.stderr)
+    served = versions.promoted(built.directory.parent)
+    if built.phases and served is not None and served.version != card.version:
+        print(
+            f"{card.name}@{served.number or served.version} is still the version that is served; "
+            f"`trt-responses engine promote {card.name} {card.number or card.version}` changes it.",
+            file=sys.stderr,
+        )

@@ -1,37 +1,50 @@
-"""`trt-responses engine build | list | show | verify | remove`. Parses, calls, prints."""
+"""`trt-responses engine build | list | show | verify | remove`. Parses, calls, prints.
+
+What changes which version is served is in `cli/versions.py`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from trt_responses.cli.building import build_tools, tell
+from trt_responses.cli.building import build_tools, tell, to_stderr
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
+from trt_responses.cli.versions import add_versions
 from trt_responses.prepare import card as cards
-from trt_responses.prepare import demo, shelf
+from trt_responses.prepare import demo, shelf, versions
 from trt_responses.prepare.checkpoint.open import checkpoint_name
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hardware import this_hardware
+from trt_responses.prepare.hub import checkpoint_at
 from trt_responses.prepare.llamacpp.build import prepare as prepare_llamacpp
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
+from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
+from trt_responses.prepare.llamacpp.template_gguf import prepare as prepare_template
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.promotion import promote
 from trt_responses.prepare.tensorrt.targets import FORMATS
 from trt_responses.prepare.trtllm.build import GpuHost
 from trt_responses.prepare.trtllm.build import prepare as prepare_trtllm
 from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions
+from trt_responses.prepare.trtllm.preflight import IMAGE, gpu_class_of
 from trt_responses.prepare.trtllm.profiles import CLASSES, PROFILES
-from trt_responses.settings import Settings
+from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from trt_responses.prepare.card import Kind
     from trt_responses.prepare.llamacpp.gguf import WeightType
+    from trt_responses.prepare.llamacpp.template_gguf import TemplateGguf
     from trt_responses.prepare.pipeline import Built
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -39,13 +52,22 @@ if TYPE_CHECKING:
 
 def add_engine(commands: Commands) -> None:
     build = _command(commands, "build", "prepare an engine from a checkpoint", _engine_build)
-    build.add_argument("--checkpoint", type=Path, help="checkpoint directory; without: the demo's")
+    build.add_argument(
+        "--checkpoint",
+        help="a directory, a GGUF file, or the hub's name of a model, such as openai/gpt-oss-20b: "
+        "found in its local cache, else fetched; without: the demo's",
+    )
     build.add_argument("--name", help="name of the engine; without: that of the directory")
     build.add_argument(
         "--type",
         choices=dict.fromkeys((*WEIGHT_TYPES, *FORMATS)),
         help="llamacpp: of the weights that stay floats, f32, bf16 or q8_0; tensorrt: of the "
         "experts, mxfp4, int8, bf16, f16 or f32; onnx: f32 or f16; without: what fits",
+    )
+    build.add_argument(
+        "--family",
+        help="of a model that does not speak Harmony: qwen3, qwen3-xml, glm, deepseek-v3.1, "
+        "deepseek-r1, or text; without: found by its template and its vocabulary",
     )
     build.add_argument("--wait", action="store_true", help="wait for another build of this engine")
     build.add_argument(
@@ -57,12 +79,13 @@ def add_engine(commands: Commands) -> None:
     add_tensorrt(build)
     _json(_command(commands, "list", "list the prepared engines", _engine_list))
     show = _json(_command(commands, "show", "show an engine's card", _engine_show))
-    show.add_argument("name")
+    show.add_argument("name", help="NAME, or NAME@N for one version")
     verify = _json(_command(commands, "verify", "compare cards with files", _engine_verify))
-    verify.add_argument("name", nargs="?")
+    verify.add_argument("name", nargs="?", help="NAME, or NAME@N for one version")
     verify.add_argument("--deep", action="store_true", help="digest every file anew")
     remove = _command(commands, "remove", "remove an engine, or one version of it", _engine_remove)
-    remove.add_argument("name", help="NAME or NAME/VERSION")
+    remove.add_argument("name", help="NAME, or NAME@N for one version")
+    add_versions(commands)
 
 
 def _add_trtllm(group: argparse._ArgumentGroup) -> None:
@@ -110,13 +133,21 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _engine_build(options: argparse.Namespace) -> int:
     settings = _settings(options)
+    if options.checkpoint is not None:
+        options.checkpoint = checkpoint_at(options.checkpoint, to_stderr)
     if options.kind in KINDS:
         return prepare_graph(settings, options)
     if options.checkpoint is None:
         prepare_demo(settings)
         return 0
+    if options.checkpoint.suffix.lower() == GGUF and (
+        model := open_template_gguf(options.checkpoint)
+    ):
+        return _prepare_template(settings, model, options)
     name = options.name or checkpoint_name(options.checkpoint).lower()
-    kind = options.kind or ("trtllm" if _can_trtllm(settings) else "llamacpp")
+    kind = options.kind or (
+        "llamacpp" if options.checkpoint.suffix.lower() == GGUF else _kind_for(settings)
+    )
     if kind == "trtllm":
         return _prepare_trtllm(settings, name, options)
     _prepare_llamacpp(
@@ -129,10 +160,36 @@ def _engine_build(options: argparse.Namespace) -> int:
     return 0
 
 
-def _can_trtllm(settings: Settings) -> bool:
-    """TensorRT-LLM is what a GPU host with it installed is meant to serve with."""
-    hardware = this_hardware(settings.engines_dir)
-    return bool(hardware.gpus) and hardware.package is not None
+def _prepare_template(settings: Settings, source: TemplateGguf, options: argparse.Namespace) -> int:
+    """A model with a chat template, which the embedded engine alone serves."""
+    if options.kind not in (None, "llamacpp"):
+        raise PrepareError(
+            f"{source.path.name}: found a model with a chat template, which the embedded engine "
+            f"alone serves, and not {options.kind}; say `--kind llamacpp`, or leave it out."
+        )
+    name = options.name or source.name.lower()
+    with build_tools(settings) as tools:
+        built = prepare_template(
+            source, settings.engines_dir, name, tools, family=options.family, wait=options.wait
+        )
+    tell(built)
+    return 0
+
+
+def _kind_for(settings: Settings) -> Kind:
+    """TensorRT-LLM is what a GPU host is meant to serve with, the embedded engine any other. Raises
+    a `PrepareError` on a GPU host without the package: hours on a CPU are nobody's wish there."""
+    hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
+    if gpu_class_of(hardware) is None:
+        return "llamacpp"
+    if hardware.package is None:
+        raise PrepareError(
+            f"This machine has a GPU that TensorRT-LLM serves ({hardware.gpus[0].name}), and "
+            f"TensorRT-LLM was not found: run in the container {IMAGE}, or name the interpreter "
+            f"that has it in {PREFIX}TRTLLM_PYTHON. For an engine on the CPU say `--kind llamacpp` "
+            "(`make engine KIND=llamacpp`)."
+        )
+    return "trtllm"
 
 
 def prepare_demo(settings: Settings) -> Path:
@@ -141,6 +198,13 @@ def prepare_demo(settings: Settings) -> Path:
     built = _prepare_llamacpp(
         settings, name=shelf.DEMO, source=source, weight_type="q8_0", wait=True
     )
+    pointer = versions.promoted(built.directory.parent)
+    if built.phases and pointer is not None and pointer.version != built.card.version:
+        promote(
+            settings.engines_dir,
+            f"{shelf.DEMO}@{built.card.version}",
+            "the demo of this release",
+        )
     return built.directory
 
 
@@ -157,7 +221,7 @@ def _prepare_llamacpp(
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
-    from trt_responses.backends import trtllm_over  # loads every engine
+    from trt_responses.serve.engine_process import trtllm_starter  # loads every engine
 
     chosen = TrtLlmOptions(
         profile=options.profile,
@@ -168,7 +232,10 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
         overrides=dict(options.set),
         rewarm=options.rewarm,
     )
-    host = GpuHost(lambda: this_hardware(settings.engines_dir), trtllm_over)
+    host = GpuHost(
+        lambda: this_hardware(settings.engines_dir, settings.trtllm_python),
+        trtllm_starter(settings),
+    )
     with build_tools(settings) as tools:
         built = prepare_trtllm(
             options.checkpoint, settings.engines_dir, name, tools, chosen, host, wait=options.wait
@@ -182,12 +249,14 @@ def _engine_list(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([e._asdict() for e in found], indent=2))
         return 0
-    table = Table("name", "version", "kind", "weights", "status", "size", "built")
+    table = Table("engine", "digest", "served", "kind", "weights", "status", "size", "built")
     for column in table.columns[:2]:
         column.no_wrap, column.overflow = True, "fold"  # they are typed again, whole
     for e in found:
-        size = megabytes(e.size_bytes)
-        table.add_row(e.name, e.version, e.kind, e.weight_type, e.status, size, e.built_at)
+        size, mark = megabytes(e.size_bytes), "promoted" if e.promoted else ""
+        name = e.name if e.number is None else e.label
+        row = (name, e.version, mark, e.kind, e.weight_type, e.status, size, e.built_at)
+        table.add_row(*row)
     Console().print(table if found else "No engine is prepared: run `make engine`.")
     return 0
 
@@ -197,7 +266,7 @@ def _engine_show(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(asdict(card), indent=2))
         return 0
-    table = Table("field", "value", title=f"{card.name}/{card.version}")
+    table = Table("field", "value", title=card.label)
     for key, value in asdict(card).items():
         shown = value if isinstance(value, str) else json.dumps(value, indent=1)
         table.add_row(key, shown)
@@ -206,19 +275,19 @@ def _engine_show(options: argparse.Namespace) -> int:
 
 
 def _engine_verify(options: argparse.Namespace) -> int:
-    verdicts = shelf.verify(
-        _settings(options).engines_dir, options.name, this_machine(), deep=options.deep
-    )
+    settings = _settings(options)
+    machine = this_machine(settings.trtllm_python)
+    verdicts = shelf.verify(settings.engines_dir, options.name, machine, deep=options.deep)
     if options.json:
         rows = [{**v.entry._asdict(), "difference": v.difference} for v in verdicts]
         print(json.dumps(rows, indent=2))
     else:
         for v in verdicts:
-            print(f"{v.entry.name}/{v.entry.version}: {v.difference or 'as its card says'}")
+            print(f"{v.entry.label}: {v.difference or 'as its card says'}")
     return 1 if any(v.difference for v in verdicts) else 0
 
 
 def _engine_remove(options: argparse.Namespace) -> int:
     for entry in shelf.remove(_settings(options).engines_dir, options.name):
-        print(f"removed {entry.name}/{entry.version}, {megabytes(entry.size_bytes)}")
+        print(f"removed {entry.label}, {megabytes(entry.size_bytes)}")
     return 0

@@ -35,8 +35,8 @@ def _triton(options: argparse.Namespace) -> int:
         raise StartupError(f"A version is a number from 1 on, not {options.version}.")
     made = write_repository(
         options.directory,
-        options.name or options.engine,
-        engine=selection.card.name,
+        options.name or selection.card.name,
+        engine=f"{selection.card.name}@{selection.card.version}",
         engines_dir=settings.engines_dir,
         version=options.version,
         settings=settings.model_dump(include={"context_tokens", "slots", "threads"}),
@@ -44,7 +44,7 @@ def _triton(options: argparse.Namespace) -> int:
         outputs=OUTPUTS,
     )
     print(
-        f"{made} serves {selection.card.name}. Triton's Python needs the package trt_responses, "
+        f"{made} serves {selection.card.label}. Triton's Python needs the package trt_responses, "
         f"and the engines at {settings.engines_dir.resolve()}; docs/triton.md says the rest."
     )
     return 0

@@ -31,7 +31,7 @@ FIRST_OF_GROUP = {
     "log_format": "Logs and traces",
 }
 """A group begins with the setting that it is named at, and goes on to the next."""
-SECRET = {"api_keys", "admin_key", "metrics_key", "seal_keys"}
+SECRET = {"api_keys", "admin_key", "metrics_key", "search_key", "seal_keys"}
 USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 

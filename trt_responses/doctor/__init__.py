@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses import backends
 from trt_responses.doctor.check import Check as Check  # noqa: TC001  # exported
 from trt_responses.doctor.check import as_json as as_json
 from trt_responses.doctor.check import exit_status as exit_status
 from trt_responses.doctor.check import lines as lines
-from trt_responses.doctor.engines import engine_checks, vocabulary_check
+from trt_responses.doctor.engines import dialect_checks, engine_checks, vocabulary_check
 from trt_responses.doctor.machine import (
     cpu_check,
     disk_check,
@@ -24,7 +25,7 @@ from trt_responses.doctor.machine import (
 from trt_responses.doctor.server import server_checks
 from trt_responses.doctor.store import store_check
 from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
-from trt_responses.doctor.tools import python_tool_check
+from trt_responses.doctor.tools import mcp_tool_check, python_tool_check
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.machine import this_machine
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def checks(settings: Settings) -> list[Check]:
     """Everything, in the order in which a person would ask; takes seconds, and starts nothing."""
-    hardware = this_hardware(settings.engines_dir)
+    hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
     return [
         python_check(),
         *package_checks(),
@@ -48,7 +49,9 @@ def checks(settings: Settings) -> list[Check]:
         tensorrt_llm_check(hardware),
         *numpy_checks(),
         *model_checks(),
-        *engine_checks(settings.engines_dir, this_machine()),
+        *engine_checks(settings.engines_dir, this_machine(settings.trtllm_python)),
+        *dialect_checks(settings.engines_dir, backends.dialect_facts),
         python_tool_check(settings),
+        mcp_tool_check(settings),
         *server_checks(settings),
     ]

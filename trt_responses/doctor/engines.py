@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
 from trt_responses.prepare import shelf
+from trt_responses.prepare.card import read_card
+from trt_responses.prepare.files import DIALECT
 from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.doctor.check import State
+    from trt_responses.prepare.card import DialectFacts
     from trt_responses.prepare.machine import ServingMachine
     from trt_responses.prepare.shelf import Verdict
 
@@ -39,10 +42,42 @@ def engine_checks(engines_dir: Path, machine: ServingMachine) -> Iterator[Check]
         yield _engine(verdict)
 
 
+def dialect_checks(
+    engines_dir: Path, probe: Callable[[Path, str], DialectFacts]
+) -> Iterator[Check]:
+    """Models that do not speak Harmony: whether their templates do what their cards say."""
+    for entry in shelf.entries(engines_dir):
+        if entry.status not in ("built", "verified"):
+            continue
+        directory = shelf.find(engines_dir, entry.label)
+        told = read_card(directory).dialect
+        if told is not None:
+            yield _dialect(f"template {entry.label}", directory / DIALECT, told, probe)
+
+
+def _dialect(
+    name: str, path: Path, told: DialectFacts, probe: Callable[[Path, str], DialectFacts]
+) -> Check:
+    try:
+        found = probe(path, told.family)
+    except StartupError as error:
+        return Check(name, "fault", told.family, str(error))
+    differences = [
+        f"{key}: the card says {told.probes.get(key)}, the template does {found.probes.get(key)}"
+        for key in sorted({*told.probes, *found.probes})
+        if told.probes.get(key) != found.probes.get(key)
+    ]
+    if told.stop_ids != found.stop_ids:
+        differences.append(f"stop ids: the card says {told.stop_ids}, found {found.stop_ids}")
+    if differences:
+        return Check(name, "fault", f"{told.family}: {'; '.join(differences)}", "prepare it again")
+    return Check(name, "ok", f"{told.family}: as its card says")
+
+
 def _engine(verdict: Verdict) -> Check:
     """An engine that was only planned, or whose build was stopped, is no fault of this machine."""
     entry, difference = verdict
-    name = f"engine {entry.name}/{entry.version}"
+    name = f"engine {entry.label}"
     what = ", ".join(filter(None, (entry.kind, entry.weight_type, entry.status)))
     if difference is None:
         return Check(name, "ok", f"{what}: as its card says")

@@ -1,4 +1,4 @@
-"""Whether the model's code could be shut in on this machine, and what it could reach."""
+"""Tools that the server runs: whether code can be shut in here, and which MCP servers there are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses import backends
 from trt_responses.doctor.check import Check
+from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 NAME = "code_interpreter"
+MCP = "mcp"
 REACH = "code reads its interpreter's libraries, writes its own directory, and has no network"
 
 
@@ -35,3 +37,23 @@ def python_tool_check(
         remedy = "Linux 5.13 or newer with Landlock, on x86_64 or aarch64"
         return Check(NAME, state, f"{switched}; code cannot be shut in: {fault}", remedy)
     return Check(NAME, "ok", f"{switched}; Landlock {abi} and seccomp: {REACH}")
+
+
+def mcp_tool_check(settings: Settings) -> Check:
+    """What MCP servers there are. None is asked: that is for those who use it."""
+    if settings.mcp_servers is None and not settings.mcp_urls:
+        return Check(MCP, "ok", "switched off: no servers are configured, and requests name none")
+    try:
+        servers, places = backends.mcp_servers(settings)
+        backends.mcp_tool(settings)
+    except StartupError as fault:
+        return Check(MCP, "fault", str(fault), "docs/tools.md says what it takes")
+    ours = ", ".join(sorted(servers)) or "none"
+    theirs = ", ".join(f"{at.scheme}://{at.host}:{at.port}{at.path}" for at in places) or "nowhere"
+    networks = ", ".join(settings.private_networks) or "none"
+    return Check(
+        MCP,
+        "ok",
+        f"servers here: {ours}; requests may name servers below: {theirs}; networks besides public "
+        f"addresses: {networks}",
+    )

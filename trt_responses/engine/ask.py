@@ -1,4 +1,4 @@
-"""Small requests of the server's own: does an engine live, and do its guides guide.
+"""Small requests of the server's own: does an engine live, do its guides guide, what it ignores.
 
 Knows how to wait with a deadline; knows no concrete engine.
 """
@@ -6,6 +6,7 @@ Knows how to wait with a deadline; knows no concrete engine.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk, Gathered, GenerateOptions, Guide
@@ -13,9 +14,12 @@ from trt_responses.errors import ApiError
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from trt_responses.engine.base import Handle, Sink
+
+    Ask = Callable[[Sequence[int], GenerateOptions], Awaitable[Sequence[int]]]
+    """Gives the ids of an answer; none if there is none."""
 
 PROBE_IDS = (CONTROL.start,)
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0, priority=1.0)
@@ -26,6 +30,43 @@ CANARY = GenerateOptions(
     guide=Guide("json_schema", '{"const": "yes, déjà"}'),
 )
 """Forced letters beyond ASCII are where a guide breaks off when a model lacks its merges."""
+
+REPEATS = (CONTROL.start, *(220,) * 62)
+"""A prompt that nearly every model goes on with as it began."""
+SHOWN = 24
+"""Tokens that show what an option does."""
+PENALTIES = ("frequency_penalty", "presence_penalty")
+
+
+async def ignored_options(ask: Ask) -> frozenset[str]:
+    """The options of sampling that an engine takes and does nothing with. Each is given where it
+    must change the answer, or must keep it:
+
+    - a banned id is not the first of an answer whose first it was;
+    - the same seed draws the same ids at the highest temperature;
+    - of the likeliest id alone (`min_p` 1) nothing but the greedy answer can be drawn;
+    - where the greedy answer is one id again and again, a penalty on what is frequent breaks it.
+      Presence is penalised by the same code, too weakly to be sure of a change.
+    """
+    greedy = GenerateOptions(SHOWN, (), temperature=0.0, priority=1.0)
+    drawn = replace(greedy, temperature=2.0)
+    found: set[str] = set()
+    if not (plain := await ask(PROBE_IDS, greedy)):
+        return frozenset()
+    banned = await ask(PROBE_IDS, replace(greedy, banned_ids=(plain[0],)))
+    if banned and banned[0] == plain[0]:
+        found.add("banned_ids")
+    first, second = [await ask(PROBE_IDS, replace(drawn, seed=7)) for _ in range(2)]
+    if first and second and first != second:
+        found.add("seed")
+    likeliest = await ask(PROBE_IDS, replace(drawn, min_p=1.0))
+    if likeliest and likeliest != plain:
+        found.add("min_p")
+    again = await ask(REPEATS, greedy)
+    repeats = len(again) == SHOWN and len(set(again)) == 1
+    if repeats and await ask(REPEATS, replace(greedy, frequency_penalty=2.0)) == again:
+        found.update(PENALTIES)
+    return frozenset(found)
 
 
 async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float | None) -> Chunk:

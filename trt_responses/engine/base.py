@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Finish = Literal["stop", "length", "error"]
 GuideKind = Literal["json_schema", "regex", "lark"]
+Loss = Literal["died", "exchanged", "moved"]
+"""How an engine went away under its requests: for one that was exchanged, or whose run moved to
+another server, nobody is to blame."""
 
 CONTINUATION_PRIORITY = 1.0
 """Later requests of a run go ahead of new ones: a run is never left waiting half-way."""
@@ -51,6 +54,9 @@ class Chunk(NamedTuple):
     refusal: ApiError | None = None
     """With an error: the request could not be taken, and this is what `generate` would have raised
     if it had known."""
+    lost: Loss | None = None
+    """With an error: the engine is gone, and the request may go on with the next one, from its
+    prompt and what it was given, once `health` says that the engine is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,8 @@ class Limits:
     max_logprobs: int = 0
     longest_prompt: int | None = None
     """Where a prompt may not fill the context."""
+    ignores: frozenset[str] = frozenset()
+    """Names of `GenerateOptions` that it takes and does nothing with."""
 
 
 class Sink(Protocol):

@@ -20,6 +20,7 @@ from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
     ARGUMENTS,
     CHECKPOINT,
+    DIALECT,
     EXPERTS,
     GRAPH,
     MODEL,
@@ -39,7 +40,8 @@ MAX_CARD_BYTES = 10_000_000
 
 Kind = Literal["llamacpp", "trtllm", "tensorrt", "onnx"]
 Status = Literal["planned", "built", "verified"]
-StoredWeights = Format | Literal["q8_0"]
+StoredWeights = Format | Literal["q8_0", "gguf"]
+"""`gguf`: as a downloaded file has them, of several types as a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,10 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The checkpoint: its config first, its index if it has one, its shards."""
+    """The checkpoint: its config first, its index if it has one, its shards; or a GGUF file."""
 
     name: str
-    layout: Literal["hf", "original"]
+    layout: Literal["hf", "original", "gguf"]
     files: tuple[SourceFile, ...]
 
 
@@ -66,6 +68,22 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class DialectFacts:
+    """What a model with a chat template speaks, as it was found when it was prepared."""
+
+    family: str
+    stop_ids: tuple[int, ...]
+    """They end a turn; the first is the one that the template writes."""
+    probes: Mapping[str, bool | str]
+    """What the template does, by the name of the probe."""
+
+    def sentence(self) -> str:
+        """For a person."""
+        told = ", ".join(f"{name} {value}" for name, value in self.probes.items())
+        return f"It speaks '{self.family}' ({told or 'text alone: no tools and no thoughts'})."
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     schema: Annotated[int, Field(ge=SCHEMA, le=SCHEMA)]
     kind: Kind
@@ -73,7 +91,8 @@ class Card:
     name: str
     version: str
     source: Source
-    architecture: Architecture
+    architecture: Architecture | None
+    """None for a model that is not gpt-oss."""
     weight_type: StoredWeights
     libraries: Mapping[str, str]
     limits: Limits
@@ -84,8 +103,18 @@ class Card:
     """What the engine answered to the fixed prompt when it was verified."""
     hardware: Mapping[str, str]
     """What a GPU engine was prepared on, by name; empty for one that runs anywhere."""
+    dialect: DialectFacts | None = None
+    """What the model speaks; None for Harmony."""
     chain: Chain | None = None
     """What a graph, compiled or not, has beside; None for the other kinds."""
+    number: int | None = None
+    """Of this build among those of its name, from 1 on; None for one made before there were
+    numbers, in a directory that nobody could write since."""
+
+    @property
+    def label(self) -> str:
+        """Its name with its version, as `ENGINE` takes them."""
+        return f"{self.name}@{self.number or self.version}"
 
 
 SERVING_LIBRARIES: Mapping[Kind, tuple[str, ...]] = {
@@ -125,17 +154,24 @@ def chain_of(card: Card) -> Chain:
     return card.chain
 
 
+def architecture_of(card: Card) -> Architecture:
+    """The numbers of gpt-oss; a refusal for another model."""
+    if card.architecture is None:
+        raise refusal(f"{CARD}, architecture", "none", "that of gpt-oss")
+    return card.architecture
+
+
 def compare(
-    card: Card, directory: Path, machine: ServingMachine, *, deep: bool = False
+    card: Card, directory: Path, machine: ServingMachine | None, *, deep: bool = False
 ) -> str | None:
     """The first difference between the card and what is there, with its remedy; None if none.
+    Without a machine, that of its files alone.
 
     Files are compared by size, then by time, and only when that differs (or `deep`) by digest. What
     compiled plans say of themselves is compared by `plans.chain_difference`.
     """
-    for check in (_status, _place, _machine):
-        if found := check(card, directory, machine):
-            return found
+    if found := _status(card) or _place(card, directory) or (machine and _machine(card, machine)):
+        return found
     for file in card.files:
         if found := file_difference(file, directory, deep=deep):
             return found
@@ -153,7 +189,7 @@ def _served_files(card: Card) -> set[str]:
     links = [link.name for link in card.chain.links] if card.chain else []
     match card.kind:
         case "llamacpp":
-            return {MODEL}
+            return {MODEL} if card.dialect is None else {MODEL, DIALECT}
         case "trtllm":
             return {ARGUMENTS, CHECKPOINT}
         case "onnx":
@@ -164,7 +200,7 @@ def _served_files(card: Card) -> set[str]:
             return {f"{folder}/{name}.plan" for folder in folders for name in links}
 
 
-def _status(card: Card, directory: Path, machine: ServingMachine) -> str | None:
+def _status(card: Card) -> str | None:
     if card.status == "planned":
         return (
             f"status: the card of {card.name} says planned, expected built or verified; "
@@ -173,7 +209,7 @@ def _status(card: Card, directory: Path, machine: ServingMachine) -> str | None:
     return None
 
 
-def _place(card: Card, directory: Path, machine: ServingMachine) -> str | None:
+def _place(card: Card, directory: Path) -> str | None:
     """A directory that was renamed by hand no longer says what it is."""
     for what, found, expected in (
         ("version", directory.name, card.version),
@@ -187,7 +223,7 @@ def _place(card: Card, directory: Path, machine: ServingMachine) -> str | None:
     return None
 
 
-def _machine(card: Card, directory: Path, machine: ServingMachine) -> str | None:
+def _machine(card: Card, machine: ServingMachine) -> str | None:
     if machine.byte_order != "little":
         return "byte order: the files are little-endian, the machine is not; use another machine."
     if card.kind in ("llamacpp", "onnx") and card.limits.memory_bytes > machine.memory_bytes:

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 
 from trt_responses.files import write_whole
 from trt_responses.prepare.card import Source, SourceFile
-from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.files import json_or_nothing, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.checkpoint.open import WeightSource
     from trt_responses.prepare.phases import Phases
 
 DIGESTS = "digests.json"
 VERSION_LETTERS = 12
 
 
-def digested(checkpoint: Checkpoint, memory: Path, phases: Phases) -> Source:
+def digested(checkpoint: WeightSource, memory: Path, phases: Phases) -> Source:
     """The checkpoint's files with their digests; one of known size and time is not read again."""
     known = json_or_nothing(memory)
     stamps = {path: _stamp(path) for path in checkpoint.files}
@@ -39,7 +38,7 @@ def digested(checkpoint: Checkpoint, memory: Path, phases: Phases) -> Source:
         with suppress(OSError):  # what cannot be kept is read again the next time
             write_whole(memory, f"{text}\n")
     files = tuple(SourceFile(p.name, p.stat().st_size, digest) for p, digest in digests.items())
-    return Source(checkpoint_name(checkpoint.directory), checkpoint.layout, files)
+    return Source(checkpoint.name, checkpoint.layout, files)
 
 
 def version_of(identity: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 MODEL = "model.gguf"
 """What llama.cpp serves."""
+GGUF, GGUF_PART = ".gguf", re.compile(r"-(\d{5})-of-(\d{5})\.gguf")
+"""How a GGUF file's name ends as people download it, and one of several parts."""
+DIALECT = "dialect.json"
+"""The tokens and the chat template of a model that does not speak Harmony."""
 GRAPH = "graph"
 """The folder of ONNX files."""
 EXPERTS = "experts.safetensors"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "tensorrt-llm"
 QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")
-SMI_DEADLINE_S = 20.0
+ASKED_S = 20.0
 MIB = 1 << 20
 
 Command = tuple[str, ...]
@@ -49,12 +49,14 @@ class Hardware:
     python: str
 
 
-def this_hardware(directory: Path) -> Hardware:
+def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardware:
+    """`directory` is where an engine would lie; the interpreter is the one that has TensorRT-LLM,
+    if it is not this one."""
     gpus, why = visible_gpus()
     return Hardware(
         gpus=gpus,
         no_gpu=why,
-        package=package_version(),
+        package=package_version(trtllm_python),
         mpi=shutil.which("mpirun") is not None or ctypes.util.find_library("mpi") is not None,
         free_disk_bytes=free_disk_bytes(directory),
         python=platform.python_version(),
@@ -75,10 +77,22 @@ def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:
     }
 
 
-def package_version() -> str | None:
+def package_version(python: Path | None = None) -> str | None:
+    """The release of TensorRT-LLM that an interpreter has, this one if none is given; None without
+    one."""
+    if python is not None:
+        return _version_elsewhere(python)
     try:
         return version(PACKAGE)
     except PackageNotFoundError:
+        return None
+
+
+def _version_elsewhere(python: Path) -> str | None:
+    asked = f"from importlib.metadata import version; print(version({PACKAGE!r}))"
+    try:
+        return _output((str(python), "-P", "-c", asked)).strip()
+    except (OSError, subprocess.SubprocessError):
         return None
 
 
@@ -108,9 +122,7 @@ def visible_gpus(
 
 
 def _output(command: Command) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=SMI_DEADLINE_S, check=True
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ASKED_S, check=True)
     return done.stdout
 
 

@@ -12,11 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.hardware import gpu_facts
+from trt_responses.prepare.hardware import gpu_facts, package_version
 from trt_responses.prepare.memory import memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 LIBRARIES = (
     *("gguf", "numpy", "onnx", "onnxruntime", "tensorrt_llm", "xllamacpp"),
@@ -33,8 +34,12 @@ class ServingMachine:
     hardware: Mapping[str, str] = field(default_factory=dict)
 
 
-def this_machine() -> ServingMachine:
-    return ServingMachine(sys.byteorder, memory().total_bytes, library_versions(), gpu_facts())
+def this_machine(trtllm_python: Path | None = None) -> ServingMachine:
+    """The interpreter is the one that has TensorRT-LLM, if it is not this one."""
+    libraries = library_versions()
+    if trtllm_python is not None and (found := package_version(trtllm_python)):
+        libraries["tensorrt_llm"] = found
+    return ServingMachine(sys.byteorder, memory().total_bytes, libraries, gpu_facts())
 
 
 def library_versions() -> dict[str, str]:

@@ -6,7 +6,8 @@
     card       last of all, and whole                     leaves <version>/card.json
 
 A version is the digest of what went in, so the same checkpoint finds its own work again, and a run
-goes on where a killed one stopped. Knows the order; the target and the engine are handed in.
+goes on where a killed one stopped. Each build that is finished gets the next number besides, and
+the first one is promoted. Knows the order; the target and the engine are handed in.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare import card as cards
+from trt_responses.prepare import versions
 from trt_responses.prepare.card import Card, Limits
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
@@ -31,18 +33,19 @@ from trt_responses.prepare.memory import memory
 from trt_responses.prepare.phases import Phases, rounded
 from trt_responses.prepare.progress import Silent, megabytes
 from trt_responses.prepare.shelf import checked_name, locked
-from trt_responses.prepare.verify import answered
+from trt_responses.prepare.verify import answered, harmony_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Kind, Source, Status, StoredWeights
+    from trt_responses.prepare.card import DialectFacts, Kind, Source, Status, StoredWeights
     from trt_responses.prepare.chain import Chain
-    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.checkpoint.open import WeightSource
     from trt_responses.prepare.files import EngineFile
     from trt_responses.prepare.progress import Progress
+    from trt_responses.prepare.verify import Question
     from trt_responses.tokens.vocabulary import Vocabulary
 
 SPARE_BYTES = 64 << 20
@@ -50,6 +53,11 @@ SPARE_BYTES = 64 << 20
 DIGEST_BYTES_PER_S, WRITE_BYTES_PER_S, START_S = 1e9, 60e6, 5.0
 """For the time that is announced: digesting a checkpoint, converting or compiling it (measured on
 two cores), and loading the vocabulary and an engine."""
+
+
+def no_dialect(told: Path, family: str | None) -> DialectFacts:
+    """Of tools that serve Harmony alone."""
+    raise PrepareError("This model does not speak Harmony, and nothing here reads its template.")
 
 
 class Built(NamedTuple):
@@ -73,6 +81,10 @@ class BuildTools:
     """Makes an engine over a version's directory; without one its card says built, not verified."""
     say: Callable[[str], object] = lambda sentence: None
     """Takes what is about to be done, before it begins."""
+    dialect_for: Callable[[Path, str | None], DialectFacts] = no_dialect
+    """Finds what a model speaks, from its `dialect.json` and what the operator says."""
+    question: Callable[[Path, Card], Question | None] = lambda directory, card: None
+    """What a model that does not speak Harmony is asked to verify it."""
     clock: Callable[[], float] = time.monotonic
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
@@ -101,6 +113,7 @@ class Product:
     hardware: Mapping[str, str] = field(default_factory=dict)
     greedy_ids: tuple[int, ...] = ()
     chain: Chain | None = None
+    dialect: DialectFacts | None = None
 
 
 class Target(Protocol):
@@ -111,7 +124,7 @@ class Target(Protocol):
     @property
     def weight_type(self) -> StoredWeights: ...
     @property
-    def checkpoint(self) -> Checkpoint: ...
+    def checkpoint(self) -> WeightSource: ...
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
         """What verifies it once it is built; None where nothing does, or its own phases do."""
@@ -142,6 +155,7 @@ def prepared(
     run = _Run(target, engines_dir / checked_name(name), tools)
     if (reason := _unwritable(run.home)) is None:
         with locked(run.home, wait=wait):
+            versions.adopt(run.home)
             return run.made()
     if found := run.found():
         return found
@@ -223,6 +237,7 @@ class _Run:
         if engine_for := self._target.engine_for:
             card = self._verified(directory, card, engine_for)
         cards.write_card(directory, card)
+        versions.promote_first(self.home, [card])
         (directory / FINISHED).unlink(missing_ok=True)
         return card
 
@@ -231,7 +246,12 @@ class _Run:
     ) -> Card:
         self._phases.begin("verify")
         began = self._tools.clock()
-        ids = asyncio.run(answered(engine_for(directory, card), self._tools.vocabulary))
+        ids = asyncio.run(
+            answered(
+                engine_for(directory, card),
+                self._tools.question(directory, card) or harmony_question(self._tools.vocabulary),
+            )
+        )
         seconds = {**card.seconds, "verify": round(self._tools.clock() - began, 3)}
         return replace(card, status="verified", seconds=seconds, greedy_ids=ids)
 
@@ -253,4 +273,6 @@ class _Run:
             greedy_ids=product.greedy_ids,
             hardware=product.hardware,
             chain=product.chain,
+            dialect=product.dialect,
+            number=versions.new_number(self.home, directory.name),
         )

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.prepare import card as cards
+from trt_responses.prepare import versions
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.plans import chain_difference
+from trt_responses.prepare.versions import NUMBER, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from trt_responses.prepare.machine import ServingMachine
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-VERSION = re.compile(r"[0-9a-f]{12}")
 LOCK = "lock"
 DEMO = "demo"
 SOURCE = "demo-source"
@@ -44,6 +45,13 @@ class Entry(NamedTuple):
     built_at: str = ""
     reason: str = ""
     """Why there is no lawful card."""
+    number: int | None = None
+    promoted: bool = False
+    """Whether it is served where its engine is asked for by name alone."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}@{self.number or self.version}"
 
 
 class Selection(NamedTuple):
@@ -94,15 +102,41 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """While it lasts nobody removes this version: it is being served."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise PrepareError(f"{directory} cannot be read ({error.strerror}).") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_held(directory: Path) -> bool:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def entries(engines_dir: Path) -> list[Entry]:
     """Every version of every engine, by name, the newest version first."""
     if not engines_dir.is_dir():
         return []
     names = sorted(p.name for p in engines_dir.iterdir() if p.is_dir() and NAME.fullmatch(p.name))
-    return [entry for name in names for entry in _entries_of(engines_dir, name)]
+    return [entry for name in names for entry in versions_of(engines_dir, name)]
 
 
-def _entries_of(engines_dir: Path, name: str) -> list[Entry]:
+def versions_of(engines_dir: Path, name: str) -> list[Entry]:
+    """Every version of one engine, the newest first."""
     found = [_entry(directory) for directory in _versions(engines_dir / name)]
     return sorted(found, key=lambda entry: (entry.built_at, entry.version), reverse=True)
 
@@ -129,23 +163,50 @@ def _entry(directory: Path) -> Entry:
         card.weight_type,
         card.source.name,
         card.built_at,
+        number=card.number,
+        promoted=_is_promoted(directory),
     )
 
 
+def _is_promoted(directory: Path) -> bool:
+    pointer = versions.promoted(directory.parent)
+    return pointer is not None and pointer.version == directory.name
+
+
 def find(engines_dir: Path, wanted: str) -> Path:
-    """The directory of `name`, its newest version with a card, or of `name/version`."""
-    name, _, version = wanted.partition("/")
-    checked_name(name)
-    found = _entries_of(engines_dir, name)
-    if version:
-        found = [entry for entry in found if entry.version == version]
+    """The directory of `name@3` or `name@<digest>`; of `name` the promoted version, or where none
+    was ever promoted the newest with a card."""
+    name, version = split(wanted)
+    found = versions_of(engines_dir, checked_name(name))
     if not found:
         known = ", ".join(sorted({e.name for e in entries(engines_dir)})) or "none"
         raise PrepareError(
             f"engine {wanted!r}: found no such engine in {engines_dir}, expected one of: {known}; "
             "`make engine` prepares one."
         )
-    return engines_dir / name / found[0].version
+    if version:
+        chosen = [e for e in found if version in (e.version, str(e.number))]
+    elif pointer := versions.promoted(engines_dir / name):
+        chosen = [e for e in found if e.version == pointer.version]
+        version = str(pointer.number or pointer.version)
+    else:
+        chosen = found
+    if not chosen:
+        known = ", ".join(entry.label for entry in found)
+        raise PrepareError(
+            f"engine {wanted!r}: found no version {version} in {engines_dir}, expected one of: "
+            f"{known}; `trt-responses engine promote {name} N` says which one is served."
+        )
+    return engines_dir / name / chosen[0].version
+
+
+def split(wanted: str) -> tuple[str, str]:
+    """The name and the version, if one is named: by its number, or by its digest as in
+    `name/<digest>` too."""
+    name, mark, version = wanted.partition("@" if "@" in wanted else "/")
+    if mark and not (VERSION.fullmatch(version) or NUMBER.fullmatch(version)):
+        raise refusal("NAME", repr(wanted), "name@3, or name@ and 12 hex digits of its digest")
+    return name, version
 
 
 def select(engines_dir: Path, wanted: str | None = None) -> Selection:
@@ -153,7 +214,7 @@ def select(engines_dir: Path, wanted: str | None = None) -> Selection:
     name, why = (wanted, "as asked") if wanted else _unasked(engines_dir)
     directory = find(engines_dir, name)
     card = cards.read_card(directory)
-    return Selection(directory, card, f"engine {card.name}/{card.version}: {why}")
+    return Selection(directory, card, f"engine {card.label}: {why}")
 
 
 def _unasked(engines_dir: Path) -> tuple[str, str]:
@@ -175,9 +236,12 @@ def _unasked(engines_dir: Path) -> tuple[str, str]:
 
 
 def difference(
-    card: Card, directory: Path, machine: ServingMachine, *, deep: bool = False
+    card: Card, directory: Path, machine: ServingMachine | None, *, deep: bool = False
 ) -> str | None:
-    """The first difference of a card from its directory and machine, compiled plans included."""
+    """The first difference of a card from its directory and machine, compiled plans included;
+    without a machine, from its files alone."""
+    if machine is None:
+        return cards.compare(card, directory, None, deep=deep)
     here = cards.compare(card, directory, machine, deep=deep)
     return here or chain_difference(card, directory)
 
@@ -206,17 +270,39 @@ def _difference(engines_dir: Path, entry: Entry, machine: ServingMachine, deep: 
 
 def remove(engines_dir: Path, wanted: str) -> list[Entry]:
     """Delete an engine, or one version of it; tells what is gone."""
-    name, _, version = wanted.partition("/")
+    name, version = split(wanted)
     directory = find(engines_dir, wanted)
     home = directory.parent
     if home.is_symlink() or directory.is_symlink():
         raise PrepareError(f"engine {wanted!r}: found a link, expected a directory; remove it.")
     with locked(home):
-        gone = [_entry(directory)] if version else _entries_of(engines_dir, name)
+        if version:
+            return [remove_version(directory)]
+        gone = versions_of(engines_dir, name)
         try:
-            _deleted([directory, *_caches(directory)] if version else [*_versions(home), home])
+            _deleted([*_versions(home), home])
         except OSError as error:
             raise PrepareError(f"{home} cannot be removed ({error.strerror}).") from None
+    return gone
+
+
+def remove_version(directory: Path) -> Entry:
+    """Delete one version under its engine's lock; the promoted one only when it is alone."""
+    home, gone = directory.parent, _entry(directory)
+    if is_held(directory):
+        raise PrepareError(f"engine {gone.label}: a server has it loaded; stop that first.")
+    if gone.promoted:
+        if len(_versions(home)) > 1:
+            raise PrepareError(
+                f"engine {gone.label}: it is the promoted version, which is served; promote "
+                "another first, or remove the engine by its name."
+            )
+        (home / versions.POINTER).unlink()
+    try:
+        _deleted([directory, *_caches(directory)])
+    except OSError as error:
+        raise PrepareError(f"{directory} cannot be removed ({error.strerror}).") from None
+    versions.note(home, versions.Change(versions.now(), "removed", gone.number, gone.version))
     return gone
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.base import Gathered, GenerateOptions
 from trt_responses.errors import ApiError
@@ -15,6 +15,8 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trt_responses.engine.base import Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -24,12 +26,24 @@ DEADLINE_S = 600.0
 """Loading a large model from a slow disk takes minutes."""
 
 
-async def answered(engine: Engine, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """The greedy answer's ids, or a sentence about what went wrong."""
+class Question(NamedTuple):
+    """A prompt, which ids end its answer, and how many ids there are."""
+
+    prompt: Sequence[int]
+    stop_ids: tuple[int, ...]
+    vocabulary_size: int
+
+
+def harmony_question(vocabulary: Vocabulary) -> Question:
     prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
+    return Question(prompt, (CONTROL.return_, CONTROL.call), VOCABULARY_SIZE)
+
+
+async def answered(engine: Engine, question: Question) -> tuple[int, ...]:
+    """The greedy answer's ids, or a sentence about what went wrong."""
     try:
         async with asyncio.timeout(DEADLINE_S):
-            return await _answered(engine, prompt)
+            return await _answered(engine, question)
     except TimeoutError:
         raise PrepareError(
             f"verify: found no answer after {DEADLINE_S:.0f} s, expected {MAX_TOKENS} tokens; "
@@ -37,17 +51,17 @@ async def answered(engine: Engine, vocabulary: Vocabulary) -> tuple[int, ...]:
         ) from None
 
 
-async def _answered(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
+async def _answered(engine: Engine, question: Question) -> tuple[int, ...]:
     await engine.start()
     try:
         sink = Gathered()
         options = GenerateOptions(
             max_tokens=MAX_TOKENS,
-            stop_ids=(CONTROL.return_, CONTROL.call),
+            stop_ids=question.stop_ids,
             temperature=0.0,
             logprobs=1 if engine.limits().max_logprobs else None,
         )
-        engine.generate(prompt, options, sink)
+        engine.generate(question.prompt, options, sink)
         last = await sink.last
     except ApiError as error:
         raise PrepareError(f"verify: found {error.message!r}, expected an answer.") from None
@@ -59,6 +73,6 @@ async def _answered(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
         raise PrepareError("verify: found a log probability that is no number, expected an answer.")
     if not sink.token_ids:
         raise PrepareError("verify: found no token, expected an answer.")
-    if not all(0 <= n < VOCABULARY_SIZE for n in sink.token_ids):
+    if not all(0 <= n < question.vocabulary_size for n in sink.token_ids):
         raise PrepareError("verify: found an id outside the vocabulary, expected only its ids.")
     return tuple(sink.token_ids)

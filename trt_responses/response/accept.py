@@ -23,14 +23,27 @@ from trt_responses.response.accepted import (
 )
 from trt_responses.response.included import INCLUDED
 from trt_responses.response.log.item_events import Callee
+from trt_responses.response.steering.action_tools import description_of, parameters_of
 from trt_responses.wire import tools as t
-from trt_responses.wire.choice import AllowedTools, BuiltInChoice, JsonObject, NamedTool
+from trt_responses.wire.choice import (
+    ActionChoice,
+    AllowedTools,
+    BuiltInChoice,
+    JsonObject,
+    JsonSchema,
+    McpChoice,
+    NamedTool,
+)
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
-from trt_responses.wire.items import CompactionTrigger, ItemPlace
+from trt_responses.wire.items import (
+    AdditionalTools,
+    CompactionTrigger,
+    ConfigurationUpdate,
+    ItemPlace,
+)
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
 from trt_responses.wire.request import (
     CompactRequest,
-    JsonSchema,
     ReasoningOptions,
     Request,
     SocketRequest,
@@ -43,17 +56,20 @@ if TYPE_CHECKING:
 
     from trt_responses.response.accepted import Effort
     from trt_responses.wire.chat import ChatRequest
-    from trt_responses.wire.choice import Mode
+    from trt_responses.wire.choice import Mode, TextFormat
     from trt_responses.wire.choice import ToolChoice as AskedChoice
     from trt_responses.wire.containers import ContainerRequest
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.items import SentItem
     from trt_responses.wire.kserve import Parameters
-    from trt_responses.wire.request import TextFormat
 
 FORMAT = "text.format"
-NO_TOOLS: Mapping[str, str] = {}
-CODE_OUTPUTS = "code_interpreter_call.outputs"
+NO_TOOLS: Mapping[str, Sequence[str]] = {}
+OUTPUTS = {
+    "code_interpreter": "code_interpreter_call.outputs",
+    "web_search": "web_search_call.action.sources",
+}
+"""What `include` asks for of each kind."""
 SEALED = "reasoning.encrypted_content"
 MINIMAL_THOUGHT = 64
 """Tokens of a thought at effort `minimal`."""
@@ -62,11 +78,15 @@ EFFORT_BUDGETS = {"none": 0, "minimal": MINIMAL_THOUGHT}
 
 
 def accept(
-    request: Request, dialect: Dialect = OPENAI, built_in: Mapping[str, str] = NO_TOOLS
+    request: Request, dialect: Dialect = OPENAI, built_in: Mapping[str, Sequence[str]] = NO_TOOLS
 ) -> Accepted:
     """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
     `built_in` are the kinds of tools that the server runs, and the model's names for them."""
     placed = list(t.flat(request.tools or ()))
+    for number, brought in enumerate(request.input):
+        if isinstance(brought, AdditionalTools):
+            placed += t.flat(brought.tools, f"input[{number}].tools")
+    echoed, request = request.tools, _updated(request)
     items, trigger = _without_trigger(request.input)
     over_socket = isinstance(request, SocketRequest)
     ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP, built_in)
@@ -77,7 +97,7 @@ def accept(
     run_here = _run_here(request, built_in)
     scored = LOGPROBS in (request.include or ())
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
-    echo = _echo(request, sampling, built_in)
+    echo = _echo(request, echoed, sampling, built_in)
     return Accepted(
         input=items,
         compacts=trigger or isinstance(request, CompactRequest),
@@ -85,7 +105,7 @@ def accept(
         conversation=_conversation(request),
         instructions=request.instructions,
         tools=tools,
-        choice=_choice(request.tool_choice, tools, frozenset(tool.kind for tool in run_here)),
+        choice=_choice(request.tool_choice, tools, run_here),
         answer=_answer(form),
         effort=reasoning.effort,
         thought=_thought(reasoning.effort, reasoning.max_tokens),
@@ -106,6 +126,24 @@ def accept(
     )
 
 
+def _updated(request: Request) -> Request:
+    """The request with the tools that its items bring, and with what they set anew."""
+    tools, changes = list(request.tools or ()), dict[str, Any]()
+    for item in () if isinstance(request.input, str) else request.input:
+        if isinstance(item, AdditionalTools):
+            tools += item.tools
+            changes["tools"] = tools
+        elif isinstance(item, ConfigurationUpdate):
+            if item.reasoning is not None:
+                effort = {"effort": item.reasoning.effort}
+                before = changes.get("reasoning") or request.reasoning or NO_REASONING
+                changes["reasoning"] = before.model_copy(update=effort)
+            if item.text is not None:
+                form = {"format": item.text.format}
+                changes["text"] = (request.text or NO_TEXT).model_copy(update=form)
+    return request.model_copy(update=changes) if changes else request
+
+
 def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[SentItem], bool]:
     """The input without what asks for a compaction, which is its last item, and whether it did."""
     if isinstance(items, str):
@@ -121,7 +159,7 @@ def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[Se
     return (items[:-1] if asks else items), asks
 
 
-def accept_compaction(request: CompactRequest, built_in: Mapping[str, str]) -> Accepted:
+def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[str]]) -> Accepted:
     """A compaction that is given to the client and kept nowhere."""
     if request.background:
         raise Unsupported(
@@ -169,7 +207,7 @@ def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
             param="reasoning.effort",
         )
     for place, tool in enumerate(tools):
-        if tool.type in ("custom", "namespace", "code_interpreter"):
+        if t.kind_of(tool.type) in t.KINDS and tool.type != "function":
             raise Unsupported(
                 f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
                 "tools only.",
@@ -184,6 +222,11 @@ def _tools(placed: Sequence[t.Placed]) -> list[Tool]:
     tools = []
     for one in placed:
         tool, space = one.tool, one.namespace
+        if isinstance(tool, t.ActionTool):
+            callee, told = Callee(tool.type, action=tool.type), description_of(tool)
+            parameters = parameters_of(tool.type)
+            tools.append(Tool(one.name, one.place, callee, told, parameters, strict=True))
+            continue
         texts = [tool.description]
         if space is not None and space.name not in described:
             described.add(space.name)
@@ -191,11 +234,11 @@ def _tools(placed: Sequence[t.Placed]) -> list[Tool]:
         description = "\n".join(filter(None, texts))
         custom = isinstance(tool, t.CustomTool)
         callee = Callee(tool.name, None if space is None else space.name, custom=custom)
-        told = (one.name, one.place, callee, description)
+        named_so = (one.name, one.place, callee, description)
         if isinstance(tool, t.FunctionTool):
-            tools.append(Tool(*told, tool.parameters, bool(tool.strict)))
+            tools.append(Tool(*named_so, tool.parameters, bool(tool.strict)))
         else:
-            tools.append(Tool(*told, grammar=_grammar(tool.format)))
+            tools.append(Tool(*named_so, grammar=_grammar(tool.format)))
     return tools
 
 
@@ -204,23 +247,36 @@ def _grammar(form: t.PlainInput | t.GrammarInput | None) -> Grammar | None:
 
 
 def _choice(
-    asked: AskedChoice | None, tools: Sequence[Tool], built_in: Collection[str]
+    asked: AskedChoice | None, tools: Sequence[Tool], run_here: Sequence[BuiltInTool]
 ) -> ToolChoice:
+    built_in = frozenset(tool.kind for tool in run_here)
     match asked:
-        case NamedTool():
+        case NamedTool() | ActionChoice():
             return ToolChoice(named((asked,), tools, "tool_choice"), may_answer=False, narrows=True)
         case BuiltInChoice():
             kind = _offered(asked, built_in, "tool_choice")
             return ToolChoice((), may_answer=False, narrows=True, built_in={kind})
+        case McpChoice():
+            servers = _servers([("tool_choice", asked)], run_here)
+            return ToolChoice((), may_answer=False, narrows=True, built_in={"mcp"}, servers=servers)
         case AllowedTools():
             among = named(asked.tools, tools, "tool_choice.tools[{}]")
+            theirs = [
+                (f"tool_choice.tools[{number}]", one)
+                for number, one in enumerate(asked.tools)
+                if isinstance(one, McpChoice)
+            ]
+            servers = _servers(theirs, run_here)
             kinds = {
                 _offered(one, built_in, f"tool_choice.tools[{number}]")
                 for number, one in enumerate(asked.tools)
                 if isinstance(one, BuiltInChoice)
             }
+            kinds |= {"mcp"} if theirs else set()
             may_answer = asked.mode == "auto"
-            return ToolChoice(among, may_answer=may_answer, narrows=True, built_in=kinds)
+            return ToolChoice(
+                among, may_answer=may_answer, narrows=True, built_in=kinds, servers=servers
+            )
         case mode:
             return choice_of(mode, tools, built_in)
 
@@ -241,27 +297,60 @@ def choice_of(
             return ToolChoice(names, may_answer=False, narrows=True, built_in=built_in)
 
 
+def _servers(
+    asked: Sequence[tuple[str, McpChoice]], run_here: Sequence[BuiltInTool]
+) -> dict[str, Collection[str] | None]:
+    """The tools that are chosen of each MCP server; None: all of it."""
+    labels = {tool.options["server_label"] for tool in run_here if tool.kind == "mcp"}
+    chosen: dict[str, Collection[str] | None] = {}
+    for place, one in asked:
+        if one.server_label not in labels:
+            what = f"no mcp tool of the request has the label '{one.server_label:.64}'"
+            raise _unknown(f"{place}.server_label", f"{what}, or nobody runs it here")
+        before = chosen.get(one.server_label, ())
+        whole = one.name is None or before is None
+        chosen[one.server_label] = None if whole else {*(before or ()), one.name or ""}
+    return chosen
+
+
 def _offered(asked: BuiltInChoice, built_in: Collection[str], place: str) -> str:
-    if asked.type not in built_in:
+    kind = t.kind_of(asked.type)
+    if kind not in built_in:
         what = f"the request offers no '{asked.type}', or nobody runs it here"
         raise _unknown(place, what)
-    return asked.type
+    return kind
 
 
-def _run_here(request: Request, built_in: Mapping[str, str]) -> list[BuiltInTool]:
-    """The tools of the request that the server runs, each kind once."""
+def _run_here(request: Request, built_in: Mapping[str, Sequence[str]]) -> list[BuiltInTool]:
+    """The tools of the request that the server runs: each kind once, each MCP server once."""
     found: dict[str, BuiltInTool] = {}
     for number, tool in enumerate(request.tools or ()):
-        if not isinstance(tool, t.CodeInterpreterTool) or tool.type not in built_in:
+        kind = t.kind_of(tool.type)
+        if t.run_by_nobody(tool, built_in) or kind not in built_in:
             continue
-        place = f"tools[{number}]"
-        if tool.type in found:
-            raise _unknown(place, f"'{tool.type}' is offered twice")
-        _check_container(tool.container, f"{place}.container")
-        asked = tool.container if isinstance(tool.container, str) else None
-        shows = CODE_OUTPUTS in (request.include or ())
-        found[tool.type] = BuiltInTool(tool.type, built_in[tool.type], place, asked, shows)
+        place, name = f"tools[{number}]", kind
+        if isinstance(tool, t.McpTool):
+            _check_server(tool, f"{place}.")
+            name = f"mcp server {tool.server_label}"
+        if name in found:
+            raise _unknown(place, f"'{name}' is offered twice")
+        if isinstance(tool, t.CodeInterpreterTool):
+            _check_container(tool.container, f"{place}.container")
+        shows = OUTPUTS.get(kind) in (request.include or ())
+        options = tool.model_dump(exclude_none=True)
+        found[name] = BuiltInTool(kind, built_in[kind], place, options, shows)
     return list(found.values())
+
+
+def _check_server(tool: t.McpTool, place: str) -> None:
+    """Refuse by name the ways to a server that are not built."""
+    for name in ("connector_id", "tunnel_id"):
+        if getattr(tool, name) is not None:
+            raise Unsupported(
+                f"Unsupported value for '{place}{name}': this server reaches MCP servers by their "
+                "'server_url', or by the 'server_label' of one that the operator has configured.",
+                param=f"{place}{name}",
+            )
 
 
 def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
@@ -296,17 +385,26 @@ def check_container_options(asked: t.AutoContainer | ContainerRequest, place: st
 
 
 def named(
-    asked: Sequence[NamedTool | BuiltInChoice], tools: Sequence[Tool], place: str
+    asked: Sequence[NamedTool | ActionChoice | BuiltInChoice | McpChoice],
+    tools: Sequence[Tool],
+    place: str,
 ) -> frozenset[str]:
     """The names of the client's tools among them; a fault for the first that none of the request's
     has."""
-    kinds = {(tool.name, "custom" if tool.callee.custom else "function") for tool in tools}
-    theirs = [(number, tool) for number, tool in enumerate(asked) if isinstance(tool, NamedTool)]
-    for number, tool in theirs:
-        if (tool.name, tool.type) not in kinds:
-            what = f"no {tool.type} tool of the request is '{tool.name}'"
-            raise _unknown(f"{place.format(number)}.name", what)
-    return frozenset(tool.name for _, tool in theirs)
+    kinds = {(tool.name, tool.callee.kind) for tool in tools}
+    names = set()
+    for number, tool in enumerate(asked):
+        where = place.format(number)
+        if isinstance(tool, NamedTool):
+            if (tool.name, tool.type) not in kinds:
+                what = f"no {tool.type} tool of the request is '{tool.name}'"
+                raise _unknown(f"{where}.name", what)
+            names.add(tool.name)
+        elif isinstance(tool, ActionChoice):
+            if (tool.type, tool.type) not in kinds:
+                raise _unknown(where, f"the request offers no '{tool.type}' that the client runs")
+            names.add(tool.type)
+    return frozenset(names)
 
 
 def _unknown(param: str, what: str) -> InvalidRequest:
@@ -352,7 +450,12 @@ def sampling_of(
     )
 
 
-def _echo(request: Request, sampling: GenerateOptions, built_in: Collection[str]) -> Response:
+def _echo(
+    request: Request,
+    tools: Sequence[t.Tool] | None,
+    sampling: GenerateOptions,
+    built_in: Collection[str],
+) -> Response:
     """What was asked, with the default wherever the client sent none."""
     thought, text = request.reasoning or NO_REASONING, request.text or NO_TEXT
     reasoning: dict[str, Any] = {"effort": thought.effort, "summary": thought.summary}
@@ -365,7 +468,7 @@ def _echo(request: Request, sampling: GenerateOptions, built_in: Collection[str]
     return Response(
         id="",
         created_at=0,
-        model="",
+        model=request.model or "",
         status="queued" if request.background else "in_progress",
         background=bool(request.background),
         frequency_penalty=sampling.frequency_penalty,
@@ -384,10 +487,12 @@ def _echo(request: Request, sampling: GenerateOptions, built_in: Collection[str]
         text={"format": form, "verbosity": text.verbosity or "medium"},
         tool_choice=(
             choice.model_dump(exclude_unset=True)
-            if isinstance(choice, NamedTool | BuiltInChoice | AllowedTools)
+            if isinstance(
+                choice, NamedTool | ActionChoice | BuiltInChoice | McpChoice | AllowedTools
+            )
             else choice or "auto"
         ),
-        tools=tuple(_told(o) for o in request.tools or () if not t.run_by_nobody(o, built_in)),
+        tools=tuple(_told(o) for o in tools or () if not t.run_by_nobody(o, built_in)),
         top_logprobs=request.top_logprobs or 0,
         top_p=sampling.top_p,
         truncation=request.truncation or "disabled",
@@ -406,4 +511,14 @@ def _told(tool: t.Tool) -> Mapping[str, Any]:
         return {"description": None, "parameters": None, "strict": False} | told
     if isinstance(tool, t.NamespaceTool):
         return {"description": ""} | told | {"tools": [_told(one) for one in tool.tools]}
+    if isinstance(tool, t.McpTool):
+        return _told_server(tool)
     return told
+
+
+def _told_server(tool: t.McpTool) -> Mapping[str, Any]:
+    """Without its secrets: of keys that nobody knows, any could be one."""
+    known = {name: value for name, value in vars(tool).items() if value is not None}
+    told = tool.model_dump(include=known.keys() - {"authorization", "headers"}, exclude_none=True)
+    approval = told.get("require_approval", "always")
+    return {"allowed_tools": None, "headers": None} | told | {"require_approval": approval}

@@ -57,7 +57,7 @@ async def accept_chat(request: c.ChatRequest) -> Accepted:
         truncates=False,
         seals=False,
         store=False,
-        echo=Response(id="", created_at=0, model="", store=False),
+        echo=Response(id="", created_at=0, model=request.model, store=False),
         ignored=ignored,
         unsupported_tools=(),
         places=places,

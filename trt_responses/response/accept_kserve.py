@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
 
 
-def accept_kserve(wanted: Wanted) -> Accepted:
-    """What the request asks for. Nothing of it is stored."""
+def accept_kserve(wanted: Wanted, model: str) -> Accepted:
+    """What the request asks for of the model, or of one version of it. Nothing of it is stored."""
     asked = wanted.parameters
     prompt, begun = (None, ()) if wanted.ids is None else _split(wanted.ids)
     tokens = EFFORT_BUDGETS.get(asked.reasoning_effort or "")
@@ -41,7 +41,7 @@ def accept_kserve(wanted: Wanted) -> Accepted:
         truncates=False,
         seals=False,
         store=False,
-        echo=Response(id="", created_at=0, model="", store=False),
+        echo=Response(id="", created_at=0, model=model, store=False),
         ignored=sorted(asked.model_extra or ()),
         unsupported_tools=(),
         prompt_ids=prompt,

@@ -87,7 +87,7 @@ async def accept_messages(request: m.CountRequest) -> Accepted:
         echo=Response(
             id="",
             created_at=0,
-            model="",
+            model=request.model,
             store=False,
             max_output_tokens=sent.max_tokens if sent else None,
         ),

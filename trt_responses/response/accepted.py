@@ -7,10 +7,10 @@ engines for what is sampled; knows no API's fields but by the places that its fa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.write.conversation import FUNCTIONS
+from trt_responses.language.messages import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +34,7 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that the client runs and the model may call."""
+    """A function that the model may call: the client runs it, or an MCP server does."""
 
     name: str
     """The model's name for it; a namespace is a part of the name."""
@@ -47,6 +47,8 @@ class Tool:
     """The schema of a function's arguments; a custom tool has none."""
     strict: bool = False
     grammar: Grammar | None = None
+    server: str | None = None
+    """The label of the MCP server whose tool it is: the server runs it, and not the client."""
 
     @property
     def recipient(self) -> str:
@@ -55,6 +57,8 @@ class Tool:
     @property
     def promise(self) -> str | None:
         """The field by which the form of its calls is promised, whoever chooses them."""
+        if self.callee.action is not None:
+            return "type"
         if self.grammar is not None:
             return "format"
         return "strict" if self.strict else None
@@ -66,11 +70,11 @@ class BuiltInTool:
 
     kind: str
     """The API's name for it, such as `code_interpreter`."""
-    name: str
-    """The model's."""
+    recipients: Sequence[str]
+    """The model's names for it, as calls that are forced have them."""
     place: str
-    container_id: str | None
-    """The container that is asked for; None: one is found, or made."""
+    options: Mapping[str, Any]
+    """The tool as the request has it."""
     shows_outputs: bool
 
 
@@ -85,6 +89,9 @@ class ToolChoice:
     place: str = "tool_choice"
     built_in: Collection[str] = frozenset()
     """Kinds of the server's tools that may be called."""
+    servers: Mapping[str, Collection[str] | None] | None = None
+    """Of MCP servers by their labels, the tools that may be called, None for all of one; None: all
+    of all, where `built_in` has their kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,13 @@ and the sealer; knows no store and no HTTP.
 from __future__ import annotations
 
 import logging
-from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.harmony.write.render import Message
 from trt_responses.language.fragments import Closed, Opened, Text
+from trt_responses.language.messages import Message
 from trt_responses.response.accepted import ThoughtBudget, ToolChoice
 from trt_responses.response.ending import End
 from trt_responses.response.generation import Generation
@@ -29,9 +28,10 @@ from trt_responses.wire.listing import whole
 from trt_responses.wire.output import OutputCompaction
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Sequence
 
-    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.language.base import Renderer
     from trt_responses.language.fragments import Fragment
     from trt_responses.response.accepted import Accepted
     from trt_responses.response.prompt.prompt import Prompt
@@ -97,10 +97,7 @@ class Compaction:
 
     async def prompt_ids(self, prompt: Prompt) -> array[int]:
         """The conversation's prompt, and behind it what is asked."""
-        opening = self.renderer.generation_prompt
-        asked = await self.renderer.message(Message("user", ASKED))
-        before = prompt.ids[: len(prompt.ids) - len(opening)]
-        return array(prompt.ids.typecode, (*before, *asked, *opening))
+        return await self.renderer.behind(prompt.ids, Message("user", ASKED))
 
     async def sealed(self, summary: str | None) -> str:
         """The sealed content; without a summary, of an extract."""
@@ -159,7 +156,8 @@ def _line(block: Block) -> str:
             said = " ".join(part.get("text", "") for part in parts)
             return f"{'User' if block.kind == 'user' else 'Assistant'}: {said}"[:LINE_CHARS]
         case "call":
-            asked = item.get("arguments") or item.get("input") or ""
+            keys = ("arguments", "input", "action", "operation")
+            asked = next(filter(None, map(item.get, keys)), "")
             return f"Call: {item.get('name', item['type'])} {asked}"[:LINE_CHARS]
         case "result":
             return f"Result: {item.get('output', '')}"[:LINE_CHARS]

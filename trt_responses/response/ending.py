@@ -12,12 +12,13 @@ from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass, replace
 from trt_responses.wire import events as e
 from trt_responses.wire import response as r
+from trt_responses.wire.output import written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine.base import Chunk
-    from trt_responses.harmony.read.reader import Reader
+    from trt_responses.engine.base import Chunk, Loss
+    from trt_responses.language.reader import Reader
     from trt_responses.response.log.fold import Output
 
 
@@ -29,6 +30,8 @@ class End:
     error: ApiError | None = None
     stop: str | None = None
     """The text of the client's at which it stopped."""
+    lost: Loss | None = None
+    """Of a segment: the engine went away under it."""
 
 
 def last_snapshot(
@@ -60,13 +63,13 @@ def usage(
     Each id counts once, however many engine requests read it. `cached` is what the engine said at
     the beginning of each turn, `latency_ms` how long each tool took.
     """
-    told = zip(output, reader.messages, strict=False)
+    told = zip(written(output), reader.messages, strict=False)
     reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
     answered = [span for span in reader.messages if span.answer_end]
     if not answered:
         into = r.InputTokensDetails(min((cached[0] if cached else 0) or 0, read))
-        written = len(reader.kept)
-        return r.Usage(read, written, read + written, into, r.OutputTokensDetails(reasoning))
+        wrote = len(reader.kept)
+        return r.Usage(read, wrote, read + wrote, into, r.OutputTokensDetails(reasoning))
     answers = [span.answer_tokens for span in answered]
     begins = [0, *(span.answer_end for span in answered)]
     ends = [*(span.end for span in answered), len(reader.kept)]
@@ -116,6 +119,7 @@ def end_of(chunk: Chunk) -> End:
             return End("failed", chunk.refusal)
         case "error":
             reason = chunk.error or "the engine gave no reason"
-            return End("failed", ApiError(f"The engine failed: {reason.removesuffix('.')}."))
+            error = ApiError(f"The engine failed: {reason.removesuffix('.')}.")
+            return End("failed", error, lost=chunk.lost)
         case _:
             return End("completed")

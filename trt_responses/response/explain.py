@@ -1,6 +1,6 @@
 """A run told to a person: its prompt, its segments and its times, with control ids marked.
 
-Knows traces and the vocabulary; knows no HTTP and no engine.
+Knows traces and the dialect; knows no HTTP and no engine.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.errors import Forbidden
-from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.fragments import Closed, Opened, Repaired, Text
 from trt_responses.response.transcript import transcript_of
-from trt_responses.tokens.control import FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from trt_responses.harmony.read.reader import Tables
+    from trt_responses.language.base import Dialect
     from trt_responses.language.fragments import Fragment
     from trt_responses.response.run import RunFacts
     from trt_responses.response.trace import SegmentTrace
-    from trt_responses.tokens.vocabulary import Vocabulary
 
     Json = dict[str, Any]
 
@@ -33,14 +30,13 @@ class Explainer:
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
-        tables: Tables,
-        engine: Mapping[str, Any],
+        dialect: Dialect,
+        engine: Callable[[str], Mapping[str, Any]],
         *,
         redacts: bool = False,
     ) -> None:
-        self._vocabulary = vocabulary
-        self._tables = tables
+        self._dialect = dialect
+        self._lexicon = dialect.lexicon
         self._engine = engine
         self._redacts = redacts
 
@@ -64,7 +60,7 @@ class Explainer:
             "fragments": self._fragments(facts),
             "repairs": dict(facts.repairs),
             "timeline": list(_timeline(facts)),
-            "engine": self._engine,
+            "engine": self._engine(response.id),
         }
 
     def transcript(self, facts: RunFacts, name: str) -> Json:
@@ -75,38 +71,34 @@ class Explainer:
                 "TRT_RESPONSES_EXPLAIN is redacted.",
                 code="explain_redacted",
             )
-        return transcript_of(facts, name, self._vocabulary, self._tables)
+        return transcript_of(facts, name, self._dialect)
 
     def pieces(self, ids: Sequence[int]) -> list[Json]:
         """Runs of ordinary ids with their text, and between them each control id by its name."""
         pieces: list[Json] = []
-        for ordinary, run in groupby(ids, key=lambda i: 0 <= i < FIRST_CONTROL_ID):
+        for ordinary, run in groupby(ids, key=lambda i: not self._lexicon.is_control(i)):
             if not ordinary:
-                pieces += [{"control": self._name(i), "id": i} for i in run]
+                pieces += [{"control": self._lexicon.control_name(i), "id": i} for i in run]
             elif self._redacts:
                 pieces.append({"tokens": sum(1 for _ in run)})
             else:
                 said = list(run)
-                pieces.append({"text": self._vocabulary.text(said), "ids": said})
+                pieces.append({"text": self._lexicon.text(said), "ids": said})
         return pieces
-
-    def _name(self, token_id: int) -> str:
-        if FIRST_CONTROL_ID <= token_id < VOCABULARY_SIZE:
-            return self._vocabulary.control_name(token_id)
-        return f"<|no id {token_id}|>"
 
     def _segment(self, segment: SegmentTrace, arrival_ns: int) -> Json:
         guide = segment.guide
         return {
             "name": segment.name,
             "outcome": segment.outcome,
+            **({"engine": segment.lost} if segment.lost else {}),
             "max_tokens": segment.max_tokens,
             "guide": guide and {"kind": guide.kind, "source": self._source(guide.source)},
             **({"answer": self.pieces(segment.answer)} if segment.answer else {}),
             "forced": self.pieces(segment.forced),
             "kept": self.pieces(segment.kept),
             "discarded": self.pieces(segment.discarded),
-            "ended_by": segment.ended_by and self._name(segment.ended_by),
+            "ended_by": segment.ended_by and self._lexicon.control_name(segment.ended_by),
             "began_ms": _ms(segment.began_ns - arrival_ns),
             "ended_ms": _ms(segment.ended_ns - arrival_ns),
         }
@@ -116,7 +108,9 @@ class Explainer:
 
     def _fragments(self, facts: RunFacts) -> list[Json]:
         """What the reader made of the ids: read again, and so the same."""
-        reader = Reader(self._tables, call_ends=facts.trace.call_ends)
+        reader = self._dialect.reader(
+            call_ends=facts.trace.call_ends, tools=facts.trace.tools, prompt=facts.trace.prompt_ids
+        )
         fragments: list[Fragment] = []
         for segment in facts.trace.segments:
             if segment.answer:

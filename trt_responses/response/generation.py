@@ -8,31 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import replace as replace_slots
+from typing import TYPE_CHECKING, Any
 
-from trt_responses.engine.base import CONTINUATION_PRIORITY
-from trt_responses.errors import ApiError
+from trt_responses.engine.base import CONTINUATION_PRIORITY, Chunk
+from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.response.ending import End, end_of
+from trt_responses.response.log.hosted_calls import Outcome
+from trt_responses.response.recovery import PausedRun
 from trt_responses.response.trace import SegmentNotes, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from trt_responses.engine.base import Chunk, Engine, GenerateOptions, Handle
-    from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.steer.gate import Gate
-    from trt_responses.harmony.steer.plans import Segment, SteeringPlan
+    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Loss
+    from trt_responses.language.gate import Gate
+    from trt_responses.language.messages import FunctionTool
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import Segment, SteeringPlan
     from trt_responses.response.admission import Place
     from trt_responses.response.log.log import Log
     from trt_responses.response.log.machine import Machine
+    from trt_responses.response.recovery import Recovery
     from trt_responses.response.tool_loop import ToolLoop
     from trt_responses.response.trace import SegmentTrace
 
 logger = logging.getLogger(__name__)
 
 NO_TEXT: Callable[[int], bytes | None] = dict[int, bytes]().get
+LOSSES: Mapping[Loss, str] = {
+    "died": "The engine died",
+    "exchanged": "The engine was exchanged",
+    "moved": "The server stopped",
+}
 
 
 class Generation:
@@ -51,8 +61,13 @@ class Generation:
         clock_ns: Callable[[], int],
         tools: ToolLoop | None = None,
         place: Place | None = None,
+        recovery: Recovery | None = None,
+        offered: Sequence[FunctionTool] = (),
     ) -> None:
-        """With a `place`, the engine is asked when its turn has come."""
+        """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
+        goes on when the engine went away and is back. `offered` are the tools that the model was
+        told of."""
+        self._offered = offered
         self.tools = tools
         self.reader = reader
         self.machine = machine
@@ -70,11 +85,18 @@ class Generation:
         self._engine = engine
         self._clock_ns = clock_ns
         self._place = place
+        self._recovery = recovery
+        self._pauses = PausedRun()
+        self._guided_from: int | None = None
+        """Where the text of the present segment begins, if a guide is followed."""
+        self._unheard = False
+        """It went on after a pause, and has no token yet."""
         self._handle: Handle | None = None
         self._segment_end: asyncio.Future[End] | None = None
         self._gate: Gate | None = None
         self.segments: list[SegmentTrace] = []
         self._verdict: End | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._flow(None)
 
     # --- the engine's side --------------------------------------------------------------------
@@ -115,6 +137,8 @@ class Generation:
                 if chunk.finish is not None:
                     token_ids = (*token_ids, *gate.finish(chunk.finish))
             self._read(token_ids)
+            if self._unheard:
+                self._hear()
             if self._turn_begins:
                 self._first_chunk(chunk)
             elif gate is None:
@@ -164,7 +188,7 @@ class Generation:
         """End the open item: `stopped` by the model itself, or cut."""
         for fragment in self.reader.finish(stopped=stopped):
             self.machine.take(fragment)
-        self.machine.answer(None, "incomplete")
+        self.machine.answer(Outcome("incomplete"))
 
     def give_up(self, fault: Exception) -> End:
         """Something broke: what is open is cut, and this is how it ended."""
@@ -195,6 +219,7 @@ class Generation:
             tuple(self.segments),
             self.reader.call_ends,
             self.machine.callees,
+            self._offered,
         )
 
     def leave(self) -> None:
@@ -202,6 +227,11 @@ class Generation:
         if self._place is not None:
             self._place.leave(len(self.reader.kept))
             self._place = None
+
+    def abandon(self) -> None:
+        """It is not generated: its tools are closed behind the back of whoever gave it up."""
+        if self.tools is not None and self._closing is None:
+            self._closing = asyncio.create_task(self.tools.close())
 
     def explain(self) -> None:
         """To the log, where that is asked for: each segment, without a word of its text."""
@@ -217,19 +247,28 @@ class Generation:
     async def _all(self) -> End:
         if self._place is not None and (turn := self._place.turn()) is not None:
             await turn
+        if self.tools is not None:
+            self.tools.begin(self.machine)
+            self.log.wake()
+            approved = self.tools.run_approved(self.prompt_tokens, self.reader, self.machine)
+            self.plan = await self._answered(approved) or self.plan
         end = await self._turn()
         while end.status == "completed" and self._verdict is None and self.tools is not None:
-            plan = await self._after_tool(self.tools)
+            plan = await self._answered(
+                self.tools.turn(self.prompt_tokens, self.reader, self.machine)
+            )
             if plan is None:
                 break
             self.plan = plan
             end = await self._turn()
         return self._verdict or end
 
-    async def _after_tool(self, tools: ToolLoop) -> SteeringPlan | None:
-        """Let the tool answer whose call ended the turn; a verdict breaks it off."""
+    async def _answered(
+        self, answer: Coroutine[Any, Any, SteeringPlan | None]
+    ) -> SteeringPlan | None:
+        """Let a tool answer, and give the plan of the next turn; a verdict breaks it off."""
         self._segment_end = asyncio.get_running_loop().create_future()
-        answering = asyncio.create_task(tools.turn(self.prompt_tokens, self.reader, self.machine))
+        answering = asyncio.create_task(answer)
         try:
             await asyncio.wait((answering, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
             if self._verdict is not None:
@@ -245,14 +284,76 @@ class Generation:
         self.cached_tokens.append(None)
         end = End("completed")
         while self._verdict is None and (segment := self.plan.next(self.reader)) is not None:
-            notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
-            try:
-                end = await self._generate(segment)
-            finally:
-                self.segments.append(notes.ended(end, self._clock_ns()))
+            end = await self._segment(segment)
             if end.status != "completed":
                 break
         return end
+
+    async def _segment(self, segment: Segment) -> End:
+        """One segment, in one engine request; one more for each time the engine goes away."""
+        begin = before = len(self.reader.kept) + len(segment.forced)
+        self._guided_from = begin if segment.guide is not None else None
+        end = await self._noted(segment)
+        while (loss := end.lost) is not None and self._verdict is None:
+            now = len(self.reader.kept)
+            if loss != "moved" and self._recovery is None:
+                break
+            if self.half_way:
+                return End("failed", _half_way(loss))
+            if loss != "moved" and self._recovery is not None:
+                no_way = await self._back(self._recovery, loss, silent=now == before)
+                if no_way is not None:
+                    return no_way
+            before, left = now, segment.max_tokens - (now - begin)
+            if left < 1:
+                return await self._full()
+            end = await self._noted(replace_slots(segment, forced=(), max_tokens=left))
+        return end
+
+    @property
+    def half_way(self) -> bool:
+        """Whether a text under a guide has been begun, which no other engine can go on with."""
+        return self._guided_from is not None and len(self.reader.kept) > self._guided_from
+
+    async def _full(self) -> End:
+        """The engine had given all there was to give, and went away before it could say so."""
+        self._segment_end = asyncio.get_running_loop().create_future()
+        self._look(Chunk(finish="length"))
+        return await self._segment_end
+
+    async def _noted(self, segment: Segment) -> End:
+        notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
+        try:
+            end = await self._generate(segment)
+        finally:
+            self.segments.append(notes.ended(end, self._clock_ns()))
+            self._hear()
+        return end
+
+    async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
+        """Wait for the engine; how the run ends, if there is no going on. A verdict breaks it
+        off."""
+        tokens, run = len(self.reader.kept), self._pauses
+        logger.info("%s, and %s waits for it.", LOSSES[loss], self.options.request_id)
+        self._segment_end = asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
+        try:
+            await asyncio.wait((waiting, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
+            if self._verdict is not None:
+                return self._verdict
+            await waiting
+        except EngineLost as error:
+            return End("failed", error)
+        finally:
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+        self._unheard = True
+        return None
+
+    def _hear(self) -> None:
+        if self._unheard and self._recovery is not None:
+            self._unheard = False
+            self._recovery.heard(self._pauses)
 
     async def _generate(self, segment: Segment) -> End:
         if segment.max_tokens < 1:
@@ -276,6 +377,8 @@ class Generation:
         prompt = [*self.prompt_ids, *kept] if kept else self.prompt_ids
         try:
             self._handle = self._engine.generate(prompt, options, self)
+        except EngineUnavailable as error:  # between two segments it may have gone away
+            return End("failed", error, lost=None if first else "exchanged")
         except ApiError as error:
             return End("failed", error)
         end = await self._segment_end
@@ -303,3 +406,11 @@ class Generation:
         logger.exception("response %s broke while it was made", self.options.request_id)
         name = type(fault).__name__
         return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
+
+
+def _half_way(loss: Loss) -> EngineLost:
+    return EngineLost(
+        f"{LOSSES[loss]} while a text was written under a schema, which cannot be entered "
+        "half-way: send the request again.",
+        retry_after_s=1,
+    )

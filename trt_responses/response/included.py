@@ -1,23 +1,21 @@
 """What `include` adds to the last snapshot of a response: its metrics, and its messages with ids.
 
-Both are ours. Knows a run that is over, and the vocabulary.
+Both are ours. Knows a run that is over, and the dialect.
 """
 
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from trt_responses.errors import Forbidden
-from trt_responses.tokens.control import CONTROL
 from trt_responses.wire.response import InspectedResponse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trt_responses.language.base import Dialect
     from trt_responses.response.run import Run, RunFacts
-    from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 
     Json = dict[str, Any]
@@ -29,8 +27,8 @@ INCLUDED: tuple[Included, ...] = get_args(Included)
 class Inclusion:
     """Adds to last snapshots. Without `tells_messages` nobody may see texts with their ids."""
 
-    def __init__(self, vocabulary: Vocabulary, *, tells_messages: bool = True) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, dialect: Dialect, *, tells_messages: bool = True) -> None:
+        self._dialect = dialect
         self._tells_messages = tells_messages
 
     def check(self, included: Collection[Included]) -> None:
@@ -55,20 +53,16 @@ class Inclusion:
         trace = facts.trace
         written = [i for s in trace.segments for i in (*s.forced, *s.kept)]
         return {
-            "input_messages": [self._message(ids) for ids in messages_of(trace.prompt_ids)],
-            "output_messages": [self._message(ids) for ids in messages_of(written)],
+            "input_messages": [
+                self._message(ids) for ids in self._dialect.messages(trace.prompt_ids)
+            ],
+            "output_messages": [self._message(ids) for ids in self._dialect.messages(written)],
         }
 
     def _message(self, ids: Sequence[int]) -> Json:
         """In the shape that vLLM's `enable_response_messages` has."""
-        text = self._vocabulary.text(list(ids))
+        text = self._dialect.lexicon.text(list(ids))
         return {"type": "raw_message_tokens", "message": text, "tokens": list(ids)}
-
-
-def messages_of(ids: Sequence[int]) -> list[Sequence[int]]:
-    """Harmony's messages, each from its `<|start|>` on; the first of an output has none."""
-    starts = [place for place, token_id in enumerate(ids) if token_id == CONTROL.start or not place]
-    return [ids[a:b] for a, b in pairwise([*starts, len(ids)])]
 
 
 def metrics_of(facts: RunFacts) -> Json:

@@ -10,7 +10,7 @@ from trt_responses.wire.judge import LOGPROBS
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk, Limits
-    from trt_responses.harmony.read.logprobs import ScoredReader
+    from trt_responses.language.reader import ScoredReader
 
 
 class ScoredGeneration(Generation):

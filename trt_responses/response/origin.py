@@ -1,4 +1,4 @@
-"""Where a request came from: its id and the caller's trace.
+"""Where a request came from: its id, the caller's trace, and the session that it says it is of.
 
 The layer that takes a request sets it, and a run that begins within the request reads it: a context
 variable, as tracing has everywhere, so that nobody between the two hands it on.
@@ -18,6 +18,8 @@ class Origin(NamedTuple):
     request_id: str = ""
     trace_headers: Mapping[str, str] = MappingProxyType({})
     """W3C `traceparent`, and `tracestate` with it; empty when the caller traces nothing."""
+    session: str | None = None
+    """Its `x-session-id`, by which gateways keep a conversation in one place."""
 
 
 NOWHERE = Origin()

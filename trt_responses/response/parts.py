@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.engine.base import Engine
-    from trt_responses.harmony.read.logprobs import ScoredReader
-    from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.language.base import Dialect, Renderer
     from trt_responses.response.admission import Admission
     from trt_responses.response.included import Inclusion
     from trt_responses.response.log.machine import Mint
+    from trt_responses.response.recovery import Recovery
     from trt_responses.response.run import Listener
     from trt_responses.response.seal.sealer import Sealer
     from trt_responses.response.steering.steering import Steering
+    from trt_responses.response.versions import Versions
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool
 
@@ -33,10 +33,7 @@ class Parts:
 
     engine: Engine
     store: Store
-    renderer: Renderer
-    new_reader: Callable[..., Reader]
-    new_scored_reader: Callable[..., ScoredReader]
-    """Both take `call_ends`: whether the first call is the end of a turn."""
+    dialect: Dialect
     steering: Steering
     model: str
     identity: str
@@ -49,6 +46,8 @@ class Parts:
     clock_s: Callable[[], float]
     clock_ns: Callable[[], int]
     listeners: Sequence[Listener] = ()
+    recovery: Recovery | None = None
+    """None: a run fails when its engine goes away."""
     max_calls: int = 1
     """Calls in one turn, of those who do not ask for one alone."""
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -57,5 +56,12 @@ class Parts:
     thought_summaries: bool = False
     """Whether a thought is told as its summary to those who ask for one."""
     """Calls of such tools in one response, of those who do not ask for fewer."""
+    versions: Versions | None = None
+    """Those of the engine, where each run has one of its own."""
     note_media: bool = False
     """Whether a line stands for what a text model cannot read, or it is refused."""
+
+    @property
+    def renderer(self) -> Renderer:
+        """The dialect's."""
+        return self.dialect.renderer

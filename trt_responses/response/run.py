@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from trt_responses.errors import ServerShutdown
 from trt_responses.frozen import dataclass, replace
 from trt_responses.response.ending import End, ending, last_snapshot, usage
 from trt_responses.response.origin import NOWHERE, ORIGIN, Origin
@@ -84,7 +85,12 @@ class Run:
         truncated: Sequence[str] = (),
         unfollowed: Sequence[str] = (),
         compaction: Compacted | None = None,
+        date: str = "",
     ) -> None:
+        self.date = date
+        """The one that its prompt tells."""
+        self.leave_to_others: Callable[[], bool] | None = None
+        """Asked when the server ends: whether another one goes on with it."""
         self.log = generation.log
         self.reader = generation.reader
         self.owner = owner
@@ -97,6 +103,10 @@ class Run:
         self.error: ApiError | None = None
         self.stop: str | None = None
         """The text of the client's at which it stopped."""
+        self.version = ""
+        """The version of the engine that makes it."""
+        self.version_gone: str | None = None
+        """The version that made what it continues, if that is not loaded any more."""
         self._generation = generation
         self._commit = commit
         self._clock_s = clock_s
@@ -165,9 +175,24 @@ class Run:
     def abandon(self) -> None:
         """Nobody will make it: those who wait for its end hear that it was cancelled."""
         self._generation.leave()
+        self._generation.abandon()
         if not self.log.closed:
             self.log.settle(replace(self.log.response, status="cancelled"))
             self.log.close()
+
+    @property
+    def prompt_ids(self) -> Sequence[int]:
+        return self._generation.prompt_ids
+
+    @property
+    def half_way(self) -> bool:
+        """Whether it writes what no other engine could go on with."""
+        return self._generation.half_way
+
+    def shut_down(self) -> None:
+        """The server ends: leave it to another, or fail."""
+        if self.leave_to_others is None or not self.leave_to_others():
+            self.fail(ServerShutdown())
 
     def fail(self, error: ApiError) -> None:
         """Stop now, and say why: a drain's deadline, a reader that is too slow."""
@@ -201,7 +226,10 @@ class Run:
     def _last(self, end: End) -> r.Response:
         output, made = self.log.output, self._generation
         latency_ms = made.tools.latency_ms if made.tools is not None else ()
-        told = usage(made.prompt_tokens, made.reader, output, made.cached_tokens, latency_ms)
+        cached = made.cached_tokens
+        if made.tools is not None:  # the first turn that is generated reads the prompt too
+            cached = cached[:1] * made.tools.earlier + cached
+        told = usage(made.prompt_tokens, made.reader, output, cached, latency_ms)
         return last_snapshot(self.log.begun, output, end, int(self._clock_s()), told)
 
     def facts(self, last: r.Response) -> RunFacts:

@@ -47,7 +47,9 @@ class StallWatch:
         stall_s: float,
         clock_ns: Callable[[], int],
         sleep: Callable[[float], Awaitable[None]],
+        paused: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`paused` are runs that have a place and wait until the engine is back: no work for it."""
         self._engine = engine
         self._admission = admission
         self._fail_begun = fail_begun
@@ -55,6 +57,7 @@ class StallWatch:
         self._stall_s = stall_s
         self._clock_ns = clock_ns
         self._sleep = sleep
+        self._paused = paused
         self._since_ns = clock_ns()
         """Since when it has had work, or was given up last."""
         self._failures = 0
@@ -62,10 +65,14 @@ class StallWatch:
     @property
     def still_s(self) -> float:
         """Seconds for which the engine has had work and made no step."""
-        if not self._admission.running:
+        if not self._has_work:
             return 0.0
         last_ns = max(self._since_ns, self._engine.health().last_progress_ns)
         return max(0, self._clock_ns() - last_ns) / 1e9
+
+    @property
+    def _has_work(self) -> bool:
+        return self._admission.running > self._paused()
 
     @property
     def stalled(self) -> bool:
@@ -73,7 +80,7 @@ class StallWatch:
 
     def look(self) -> None:
         self._admission.look()
-        if not self._admission.running:
+        if not self._has_work:
             self._since_ns = self._clock_ns()
         elif self.still_s >= GIVE_UP * self._stall_s:
             self._give_up()

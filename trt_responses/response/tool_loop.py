@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.steer.plans import Free
-from trt_responses.harmony.write.render import Message
-from trt_responses.response.log.item_events import Runner
+from trt_responses.language.messages import Message
+from trt_responses.language.reader import Span
+from trt_responses.language.steering import Free
+from trt_responses.response.log.hosted_calls import ROWS, Outcome, Runner
 from trt_responses.tools.base import ToolAnswer, ToolCall
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from trt_responses.harmony.read.reader import Reader, Span
-    from trt_responses.harmony.steer.plans import SteeringPlan
-    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.language.base import Renderer
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import SteeringPlan
     from trt_responses.response.log.machine import Machine
-    from trt_responses.tools.base import Session, Tool
+    from trt_responses.tools.base import Listing, Session, Tool
+    from trt_responses.wire.output import HostedStatus
 
     NextPlan = Callable[[int, int, int, bool], SteeringPlan]
     """Of a turn after a tool's answer: for so many tokens, behind so many that were written and so
@@ -39,17 +41,39 @@ RESERVE = 256
 left, if that is less."""
 MAX_ANSWER_BYTES = 1024 * 1024
 """Of any tool's answer, before its tokens are counted."""
+CALLS = ROWS["mcp"].channel
+"""Of calls that wait for an approval."""
 GRACE_S = 5.0
 """How long after its deadline a tool may still take to answer of itself."""
 CUT = "\n[… {} characters are left out here: print less, or a part at a time. …]\n"
 
 
 class UsedTool(NamedTuple):
-    """A tool of the request, and its session in this response."""
+    """A tool of the request, its session in this response, and how its calls are told."""
 
     tool: Tool
     session: Session
-    shows_outputs: bool
+    runner: Runner
+    name: str
+    """The session's own name for the recipient, of which the model may write another."""
+
+
+class Approved(NamedTuple):
+    """A call that is to be run before anything is generated."""
+
+    request_id: str
+    label: str
+    name: str
+    arguments: str
+    place: str
+    """Of the approval in the request, for faults."""
+
+    def tool(self, tools: Mapping[str, UsedTool]) -> UsedTool | None:
+        """The tool that is called. By its server's name for it: the model's may be another."""
+        told = {"server_label": self.label, "name": self.name}
+        return next(
+            (used for used in tools.values() if told.items() <= used.runner.facts.items()), None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +84,7 @@ class ToolRun:
     failed: bool
     duration_ns: int
     answer_bytes: int
+    began_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +107,24 @@ class ToolLoop:
         renderer: Renderer,
         bounds: Bounds,
         clock_ns: Callable[[], int],
+        listings: Sequence[Listing] = (),
+        approved: Sequence[Approved] = (),
     ) -> None:
-        """`tools` by the recipients of their calls; `functions` are the client's."""
+        """`listings` are told first, and the `approved` calls are run before anything is generated.
+        `tools` by the recipients of their calls; `functions` are the client's."""
         self.runs: list[ToolRun] = []
         self.latency_ms: list[int] = []
         """Of each answer, in their order."""
-        self._tools = tools
+        self._tools = self._open = tools
         self._functions = functions
         self._plan_of = plan
         self._renderer = renderer
         self._bounds = bounds
         self._clock_ns = clock_ns
+        self._listings = listings
+        self._approved = approved
+        self.earlier = 0
+        """Approved calls that were answered: their answers stand before the first turn."""
         self._misled = False
         """The model has called what is not there, and was told."""
 
@@ -102,12 +134,13 @@ class ToolLoop:
         return self._tools.keys()
 
     @property
+    def used(self) -> Collection[UsedTool]:
+        return self._tools.values()
+
+    @property
     def runners(self) -> dict[str, Runner]:
         """The same, as their calls are told to the client."""
-        return {
-            recipient: Runner(used.session.container_id, used.shows_outputs)
-            for recipient, used in self._tools.items()
-        }
+        return {recipient: used.runner for recipient, used in self._tools.items()}
 
     async def turn(self, prompt: int, reader: Reader, machine: Machine) -> SteeringPlan | None:
         """Answer the call that ended the last turn. The plan of the next turn, or None when there
@@ -118,26 +151,61 @@ class ToolLoop:
         began_ns = self._clock_ns()
         if machine.unanswered:
             text = machine.call_text
-            answer = await self._run(self._tools[span.recipient], ToolCall(text, span.content_type))
-        elif span.recipient in self._functions or self._misled:
+            used = self._tools[span.recipient]
+            answer = await self._run(used, ToolCall(text, span.content_type, used.name))
+        elif span.recipient in self._tools or span.recipient in self._functions or self._misled:
             return None
         else:
             self._misled = True
             answer = ToolAnswer(self._unknown(span.recipient), failed=True)
         room = self._bounds.context_tokens - prompt - len(reader.kept)
-        told = await self._message(answer, span, room)
+        told = await self._message(answer, span.recipient, span.channel, room)
         if told is None:
-            machine.answer(answer.text, "incomplete")
+            machine.answer(Outcome("incomplete", answer.text, answer.details))
             return Free(0)
-        text, ids = told
-        reader.answer(ids)
+        reader.answer(told[1])
+        self._tell(answer, told[0], machine, began_ns)
+        return self._plan(room - len(told[1]), reader)
+
+    def begin(self, machine: Machine) -> None:
+        """Tell of what the tools' servers offer, before anything else."""
+        for listing in self._listings:
+            machine.listed(*listing)
+
+    async def run_approved(
+        self, prompt: int, reader: Reader, machine: Machine
+    ) -> SteeringPlan | None:
+        """Run the calls of an earlier response that the client has approved. The plan of the turn
+        behind their answers; None when there are none."""
+        room = self._bounds.context_tokens - prompt
+        for one in self._approved:
+            began_ns, used = self._clock_ns(), one.tool(self._tools)
+            assert used is not None, "looked for when the request was accepted"
+            facts = {**used.runner.facts, "approval_request_id": one.request_id}
+            machine.call(Runner("mcp", facts), one.arguments)
+            answer = await self._run(used, ToolCall(one.arguments, "json", used.name))
+            told = await self._message(answer, used.name, CALLS, room)
+            if told is None:
+                machine.answer(Outcome("incomplete", answer.text, answer.details))
+                return Free(0)
+            at = len(reader.kept)
+            reader.messages.append(Span(at, at, at, CALLS, used.name, None, False, None))
+            reader.answer(told[1])
+            self.earlier += 1
+            self._tell(answer, told[0], machine, began_ns)
+            room -= len(told[1])
+        return self._plan(room, reader) if self._approved else None
+
+    def _tell(self, answer: ToolAnswer, text: str, machine: Machine, began_ns: int) -> None:
         self.latency_ms.append((self._clock_ns() - began_ns) // 1_000_000)
-        machine.answer(text, "failed" if answer.failed else "completed")
-        return self._plan(room - len(ids), reader)
+        status: HostedStatus = "failed" if answer.failed else "completed"
+        machine.answer(Outcome(status, text, answer.details))
 
     async def close(self) -> None:
-        for used in dict.fromkeys(self._tools.values()):
-            await used.session.close()
+        """Whoever comes first ends the sessions, each once."""
+        used, self._open = self._open, {}
+        for session in dict.fromkeys(one.session for one in used.values()):
+            await session.close()
 
     async def _run(self, used: UsedTool, call: ToolCall) -> ToolAnswer:
         began_ns = self._clock_ns()
@@ -151,28 +219,27 @@ class ToolLoop:
             answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
         duration_ns = self._clock_ns() - began_ns
         size = len(answer.text.encode("utf-8", "replace"))
-        self.runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size))
+        self.runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size, began_ns))
         return answer
 
     def _unknown(self, recipient: str) -> str:
-        names = ", ".join(sorted({used.tool.name for used in self._tools.values()}))
+        names = ", ".join(sorted({used.name for used in self._tools.values()}))
         functions = ", ".join(sorted(name for name in self._functions if "." in name))
         offered = ", ".join(filter(None, (names, functions)))
         return f"There is no tool named '{recipient:.64}'. The tools are: {offered}."
 
     async def _message(
-        self, answer: ToolAnswer, span: Span, room: int
+        self, answer: ToolAnswer, recipient: str | None, channel: str | None, room: int
     ) -> tuple[str, array[int]] | None:
         """The answer as a message that leaves room for the model to go on; None without room."""
         most = max(1, room - min(RESERVE, room // 2))
         text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
-        channel = span.channel or "analysis"
+        used = self._tools.get(recipient or "")
+        channel = channel or (ROWS[used.runner.kind].channel if used else "analysis")
         while True:
-            message = Message(
-                "tool", text, name=span.recipient, recipient="assistant", channel=channel
-            )
+            message = Message("tool", text, name=recipient, recipient="assistant", channel=channel)
             try:
-                ids = await self._renderer.message(message, at_most=most)
+                ids = await self._renderer.answer(message, at_most=most)
             except InvalidRequest:
                 if len(text) <= len(CUT):
                     return None

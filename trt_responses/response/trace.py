@@ -13,9 +13,10 @@ from trt_responses.frozen import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.engine.base import Guide
-    from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.steer.plans import Segment
+    from trt_responses.engine.base import Guide, Loss
+    from trt_responses.language.messages import FunctionTool
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import Segment
     from trt_responses.response.ending import End
     from trt_responses.response.log.item_events import Callee
 
@@ -41,6 +42,8 @@ class SegmentTrace:
     outcome: Outcome
     began_ns: int
     ended_ns: int
+    lost: Loss | None = None
+    """The engine went away; the next segment goes on from here, if there is one."""
     answer: Sequence[int] = ()
     """A tool's answer that was given to the model before this segment."""
 
@@ -67,6 +70,8 @@ class Trace:
     """Whether the first call ended the turn."""
     callees: Mapping[str, Callee]
     """The tools that were offered, by each name that the model may write."""
+    tools: Sequence[FunctionTool] = ()
+    """The same, as the model was told of them."""
 
     @property
     def size_bytes(self) -> int:
@@ -103,6 +108,7 @@ class SegmentNotes:
             discarded=tuple(gate.discarded) if gate else (),
             ended_by=gate.ended_by if gate else None,
             outcome=end.status,
+            lost=end.lost,
             began_ns=self._began_ns,
             ended_ns=now_ns,
             answer=self._answer,

@@ -15,29 +15,28 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.harmony.read.custom_input import Unwrapper
-from trt_responses.harmony.read.reader import Reader
+from trt_responses.response.custom_input import Unwrapper
 from trt_responses.response.ending import End, ending, last_snapshot, usage
+from trt_responses.response.log.action_calls import PREFIXES
 from trt_responses.response.log.item_events import Callee
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.response.log.machine import Machine
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.vocabulary import Vocabulary
 from trt_responses.wire import events as e
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trt_responses.harmony.read.reader import Tables
+    from trt_responses.language.base import Dialect
+    from trt_responses.language.reader import Reader
     from trt_responses.response.run import RunFacts
     from trt_responses.response.trace import Trace
-    from trt_responses.tokens.vocabulary import Vocabulary
 
     Json = dict[str, Any]
 
-CALL_KEYS = ("phase", "call_id", "name", "arguments", "input")
-CUSTOM = "custom:"
-"""Before the name of a custom tool."""
+CALL_KEYS = ("phase", "call_id", "name", "arguments", "input", "action", "operation")
 PROMPT_TOKENS, CACHED_TOKENS = 12, 4
 """Of the prompt that all transcripts have."""
 CREATED_AT = 1_700_000_000
@@ -62,9 +61,15 @@ class Mint:
         return f"{prefix}_{number}"
 
 
-def transcript_of(facts: RunFacts, name: str, vocabulary: Vocabulary, tables: Tables) -> Json:
+def transcript_of(facts: RunFacts, name: str, dialect: Dialect) -> Json:
     """The transcript of a run that is over. A turn of several calls has none."""
-    trace = facts.trace
+    trace, vocabulary = facts.trace, dialect.lexicon
+    if not isinstance(vocabulary, Vocabulary):
+        raise InvalidRequest(
+            "Transcripts are Harmony's, and this model does not speak it.",
+            param="transcript",
+            code="not_harmony",
+        )
     calls = sum(item.type.endswith("_call") for item in facts.response.output)
     if calls > 1 and not trace.call_ends:
         raise InvalidRequest(
@@ -91,7 +96,7 @@ def transcript_of(facts: RunFacts, name: str, vocabulary: Vocabulary, tables: Ta
         ],
     }
     source["segments"][-1]["finish"] = FINISHES[outcome]
-    log, machine = _replayed(parts, FINISHES[outcome], tools, tables)
+    log, machine = _replayed(parts, FINISHES[outcome], tools, dialect.reader())
     return source | {
         "log": compact(map(orjson.loads, _data(Cursor(log).take()))),
         "response": summary(orjson.loads(orjson.dumps(log.response))),
@@ -102,18 +107,22 @@ def transcript_of(facts: RunFacts, name: str, vocabulary: Vocabulary, tables: Ta
 def _tools(trace: Trace) -> list[str]:
     """Each tool once, by the name that the model knows it by."""
     names = dict.fromkeys(name.removeprefix("functions.") for name in trace.callees)
-    return [CUSTOM + name if trace.callees[name].custom else name for name in names]
+    return [_marked(name, trace.callees[name]) for name in names]
+
+
+def _marked(name: str, callee: Callee) -> str:
+    return name if callee.kind == "function" else f"{callee.kind}:{name}"
 
 
 def callees_of(tools: Iterable[str]) -> dict[str, Callee]:
     """The tools that a transcript names, by each name that the model may write."""
-    return {
-        f"{prefix}{name.removeprefix(CUSTOM)}": Callee(
-            name.removeprefix(CUSTOM), custom=name.startswith(CUSTOM)
-        )
-        for name in tools
-        for prefix in ("", "functions.")
-    }
+    callees: dict[str, Callee] = {}
+    for tool in tools:
+        kind, _, name = tool.rpartition(":")
+        action = next((known for known in PREFIXES if known == kind), None)
+        callee = Callee(name, custom=kind == "custom", action=action)
+        callees |= {name: callee, f"functions.{name}": callee}
+    return callees
 
 
 def _parts(trace: Trace) -> list[list[int]]:
@@ -147,10 +156,10 @@ def written_ids(ids: Sequence[int], vocabulary: Vocabulary) -> str | list[int | 
 
 
 def _replayed(
-    parts: Sequence[Sequence[int]], finish: str, tools: Sequence[str], tables: Tables
+    parts: Sequence[Sequence[int]], finish: str, tools: Sequence[str], reader: Reader
 ) -> tuple[Log, Machine]:
     log = Log(Response("resp_0", CREATED_AT, "gpt-oss"))
-    machine, reader = Machine(log, callees_of(tools), Mint(), Unwrapper), Reader(tables)
+    machine = Machine(log, callees_of(tools), Mint(), Unwrapper)
     log.append(e.Created(log.response))
     log.append(e.InProgress(log.response))
     for ids in parts:

@@ -12,8 +12,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import ServerShutdown
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -66,9 +64,9 @@ class Drain:
         began_s = now_s()
         await _until(lambda: not len(self._runs) or now_s() >= began_s + self._drain_s)
         if left := len(self._runs):
-            logger.warning("%d responses are not done at the deadline, and fail", left)
+            logger.warning("%d responses are not done at the deadline", left)
         while len(self._runs):  # one whose prompt is still being read begins and fails later
-            self._runs.fail_all(ServerShutdown())
+            self._runs.shut_down()
             await asyncio.sleep(LOOK_S)
 
 

@@ -63,7 +63,7 @@ class Fleet:
         # All serve this very version, whatever is prepared meanwhile.
         self._settings = settings.model_copy(
             update={
-                "engine": f"{card.name}/{card.version}",
+                "engine": f"{card.name}@{card.version}",
                 "model": settings.model or card.name,
             }
         )

@@ -95,7 +95,17 @@ class Job:
     created_at: int
     cancel_asked: bool = False
     lost: bool = False
-    """Its lease has run out: its server died or was cut off. This never changes back."""
+    """Its lease has run out, and nobody may take it any more. This never changes back."""
+    source: bytes = b""
+    """What another server makes the run from; empty: none can."""
+    model: str = ""
+    """What it is made by."""
+    term: int = 1
+    """Which of its servers has it: one more each time that it is taken."""
+    ids: bytes = b""
+    """Of a job that was just taken: the ids that its frames tell."""
+    frames: int = 0
+    """Likewise: how many frames there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,8 @@ class Frames:
     data: bytes
     ended: bool = False
     """Nothing follows them."""
+    ids: bytes = b""
+    """The ids that they tell, unsigned 32-bit: what a job's next server goes on from."""
 
 
 Found = Record | Job | Expired | None
@@ -132,6 +144,11 @@ class Store(Records, Protocol):
     @property
     def lease_s(self) -> float:
         """How long a job lives without being renewed: renew it three times as often."""
+        ...
+
+    @property
+    def takeover_s(self) -> float:
+        """How long after its lease a job may be taken by another server; 0: not at all."""
         ...
 
     async def start(self) -> None:
@@ -170,8 +187,18 @@ class Store(Records, Protocol):
         """Keep it under a fresh lease; when this returns, `queued` may be answered."""
         ...
 
-    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
+    async def renew_job(self, job_id: str, body: bytes | None = None, *, term: int = 1) -> Standing:
         """The server's heartbeat, with a newer snapshot if there is one. After `gone`, stop."""
+        ...
+
+    async def take_job(self, model: str) -> Job | None:
+        """A job of this model whose server has let its lease run out, under a fresh lease and the
+        next term: whoever had it before can write nothing any more. None when there is none, or
+        when too many servers died with it."""
+        ...
+
+    async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
+        """Its server goes: others may take the job at once, or it is lost."""
         ...
 
     async def cancel_job(self, job_id: str, owner: str) -> bool:
@@ -179,20 +206,26 @@ class Store(Records, Protocol):
         ...
 
     async def finish_job(
-        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+        self,
+        record: Record,
+        frames: Frames | None = None,
+        conversation: Record | None = None,
+        *,
+        term: int = 1,
     ) -> bool:
         """At once: the record is there, the job is not, the last frames are kept, and the
         conversation is changed.
 
-        False, and nothing is kept, when the job was deleted or lost, for somebody may have read so,
-        or when the conversation cannot be changed.
+        False, and nothing is kept, when the job was deleted, taken or lost, for somebody may have
+        read so, or when the conversation cannot be changed.
         """
         ...
 
     # --- frames: a background stream, to be replayed ------------------------------------------
 
-    async def append_frames(self, response_id: str, frames: Frames) -> None:
-        """Keep more of a job's frames: the first is number 0, and each follows the last.
+    async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
+        """Keep more of a job's frames: the first is number 0, and each follows the last. Whether
+        the job is still of this term, and they may be told.
 
         They have a bound of their own: the oldest responses' frames leave, all of them at once.
         """

@@ -19,3 +19,7 @@ class Bounds:
     max_frame_bytes: int = 64 * MIB
     lease_s: float = 30.0
     """How long a job lives without a heartbeat."""
+    takeover_s: float = 0.0
+    """How long after that another server may take it."""
+    max_deaths: int = 3
+    """Servers that may die with one job."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
 
     from trt_responses.response.run import RunFacts
+    from trt_responses.response.versions import Version
     from trt_responses.telemetry.families import Family, Kind, Labels, More
     from trt_responses.telemetry.requests import RequestFacts
 
@@ -70,11 +71,12 @@ class Metrics:
         *,
         model: str,
         engine: str,
-        engine_version: str,
+        versions: Callable[[], Sequence[Version]],
         version: str,
         live_tokens: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`live_tokens` are those that running responses have generated so far."""
+        """`versions` are those of the engine that are loaded, the promoted one first;
+        `live_tokens` are those that running responses have generated so far."""
         self._live_tokens = live_tokens
         self.others: Callable[[], Awaitable[Sequence[Samples]]] = nobody
         """The numbers of processes that serve together with this one."""
@@ -84,6 +86,7 @@ class Metrics:
         for end in ("completed", "incomplete", "failed", "cancelled"):
             self._responses.add(end, by=0)
         self._repairs = Counter("kind")
+        self._pauses = Counter("engine")
         self._calls = Counter("kind")
         self._tool_runs = Counter("tool", "outcome")
         self._tool_bytes = Counter("tool")
@@ -98,8 +101,14 @@ class Metrics:
         self._shown: list[Shown] = []
         self._model, self._engine = model, engine
         self._info("build", "The server.", version=version)
-        self._info(
-            "model", "What is served.", model=model, engine=engine, engine_version=engine_version
+        self._show(
+            "model",
+            "What is served: each version of the engine that is loaded.",
+            Reading(
+                "info",
+                ("model", "engine", "engine_version", "engine_number"),
+                lambda: {(model, v.kind, v.digest, str(v.number or "")): 1 for v in versions()},
+            ),
         )
         for name, family, help_text in (
             ("requests", self._requests, "HTTP requests, by what became of each."),
@@ -110,6 +119,7 @@ class Metrics:
             ("tool_answer_bytes", self._tool_bytes, "Bytes that tools answered, by tool."),
             ("tool_seconds", self._tool_s, "How long a call ran that the server ran."),
             ("repairs", self._repairs, "Mended token sequences, by kind."),
+            ("pauses", self._pauses, "Segments that an engine broke off: it died, or went."),
             ("queue_seconds", self._queue_s, "From arrival until the engine was asked."),
             ("prefill_seconds", self._prefill_s, "From asking the engine to its first token."),
             ("first_token_seconds", self._first_token_s, "From arrival to the first token."),
@@ -157,6 +167,9 @@ class Metrics:
             self._tool_s.observe(run.duration_ns / 1e9)
         for kind, count in facts.repairs.items():
             self._repairs.add(kind, by=count)
+        for segment in facts.trace.segments:
+            if segment.lost is not None:
+                self._pauses.add(segment.lost)
         for item in response.output:
             if item.type.endswith("_call"):
                 self._calls.add(item.type)

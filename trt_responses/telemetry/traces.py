@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.trace import Span
 
     from trt_responses.response.run import RunFacts
 
@@ -70,17 +69,30 @@ class Traces:
         for name, begun_ns, ended_ns in _parts(facts):
             part = self._tracer.start_span(name, within, start_time=begun_ns + offset_ns)
             part.end(ended_ns + offset_ns)
-        self._tools(span, facts)
+        self._tools(within, facts, offset_ns)
         span.end(facts.end_ns + offset_ns)
 
-    def _tools(self, span: Span, facts: RunFacts) -> None:
+    def _tools(self, within: Context, facts: RunFacts, offset_ns: int) -> None:
+        """A span for each call that the server ran."""
+        from opentelemetry import trace
+
         for run in facts.tool_runs:
             values: dict[str, Value] = {
+                "operation": "execute_tool",
                 "tool": run.tool,
                 "failed": run.failed,
-                "seconds": run.duration_ns / 1e9,
+                "answer_bytes": run.answer_bytes,
             }
-            span.add_event("tool", self._named(values))
+            began_ns = run.began_ns + offset_ns
+            part = self._tracer.start_span(
+                f"execute_tool {run.tool}",
+                within,
+                attributes=self._named(values),
+                start_time=began_ns,
+            )
+            if run.failed:
+                part.set_status(trace.StatusCode.ERROR)
+            part.end(began_ns + run.duration_ns)
 
     def _named(self, values: Mapping[str, Value]) -> dict[str, Value]:
         return {self._names.get(name, OURS + name): value for name, value in values.items()}

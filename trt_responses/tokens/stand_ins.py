@@ -11,10 +11,22 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trt_responses.tokens.vocabulary import Vocabulary
+    from collections.abc import Sequence
+    from typing import Protocol
+
+    class Vocabulary(Protocol):
+        """Each id's bytes, and a text's ids."""
+
+        @property
+        def token_bytes(self) -> Sequence[bytes]: ...
+
+        def encode_plain(self, text: str) -> list[int]: ...
+
 
 _FIRST = 0xDF000
 """From here to the last code point there is one for each id."""
+MOST_IDS = 0x110000 - _FIRST
+"""There are no more of them."""
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 
 

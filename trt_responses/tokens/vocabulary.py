@@ -17,7 +17,7 @@ import openai_harmony
 
 from trt_responses.errors import StartupError
 from trt_responses.files import write_whole
-from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 ENCODINGS_BASE = "TIKTOKEN_ENCODINGS_BASE"
 """The variable through which openai-harmony finds its vocabulary without a download."""
@@ -43,8 +43,14 @@ class Vocabulary:
         ids: list[int] = self.encoding._inner.encode(text, [])
         return ids
 
+    def is_control(self, token_id: int) -> bool:
+        """Whether an id is no text."""
+        return not 0 <= token_id < FIRST_CONTROL_ID
+
     def control_name(self, token_id: int) -> str:
         """The spelling of a control id, such as `<|call|>`."""
+        if not 0 <= token_id < VOCABULARY_SIZE:
+            return f"<|no id {token_id}|>"
         for name, known in CONTROL._asdict().items():
             if known == token_id:
                 return f"<|{name.rstrip('_')}|>"

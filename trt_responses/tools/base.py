@@ -2,7 +2,8 @@
 
 Knows no Harmony, no item of the API and no concrete tool. Three rules bind every tool:
 
-1. Nothing begins before the first `call` of a session; what `open` does is to find its place.
+1. Nothing begins before the first `call` of a session; what `open` does is to find its place, and
+   to ask a server that others run what it offers.
 2. `call` ends within the tool's own deadline, and gives a bounded text, whatever the model asked.
    What the model can act on is an answer that `failed`, never an exception.
 3. A `call` that is cancelled has ended all that it began by the time it raises. A call is never
@@ -11,10 +12,20 @@ Knows no Harmony, no item of the API and no concrete tool. Three rules bind ever
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+NOTHING: Mapping[str, Any] = {}
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+MAX_NAME = 64
+
+
+def function_name(label: str, name: str) -> str:
+    """The model's name for an MCP server's tool, with an underscore for what no function's has."""
+    return f"{label}__{NOT_IN_NAMES.sub('_', name)[:MAX_NAME]}"
 
 
 class ToolCall(NamedTuple):
@@ -23,6 +34,8 @@ class ToolCall(NamedTuple):
     text: str
     content_type: str | None = None
     """As the header names it: `json`, `code`, or nothing."""
+    recipient: str = ""
+    """To whom it was written: one of the session's recipients."""
 
 
 class ToolAnswer(NamedTuple):
@@ -32,6 +45,61 @@ class ToolAnswer(NamedTuple):
     failed: bool = False
     """The tool did not do its work: a deadline, a crash, arguments that cannot be read. Code that
     ran and raised has not failed."""
+    details: Mapping[str, Any] = NOTHING
+    """What the call's item says besides the text, by the item's own keys, such as its `error`."""
+
+
+class Function(NamedTuple):
+    """A name that the model is shown among the functions."""
+
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class Listing(NamedTuple):
+    """What a session has found out that the tool offers; the client is told of it first."""
+
+    server_label: str
+    tools: tuple[Mapping[str, Any], ...]
+    error: str | None = None
+    """Why it could not be found out, in words."""
+
+
+class Recipient(NamedTuple):
+    """How calls to one name are told to the client."""
+
+    kind: str
+    """The kind of call, such as `code_interpreter`."""
+    facts: Mapping[str, str] = NOTHING
+    """What an item of it says before anything runs, by the item's own keys."""
+    describe: Callable[[str], Mapping[str, Any]] | None = None
+    """The same of one call, from the text that the model wrote."""
+    function: Function | None = None
+    """None for a name that the tool's own description tells of."""
+
+
+class Source(NamedTuple):
+    """Where something stands that a tool has shown."""
+
+    url: str
+    title: str
+
+
+class Opening(NamedTuple):
+    """What a response asks of a tool, before its first call."""
+
+    owner: str
+    place: str = "tools[0]"
+    """Where in the request the tool stands, for faults."""
+    options: Mapping[str, Any] = NOTHING
+    """The tool as the request has it."""
+    items: Sequence[Mapping[str, Any]] = ()
+    """What this tool has done in the conversation so far, as items, the latest last."""
+    answers: Callable[[], Sequence[str]] = tuple
+    """What the model wrote to this tool, and what it read then, since it last answered the user: of
+    a loop that a client's function broke off, and that goes on now."""
+    messages: Callable[[], Sequence[str]] = tuple
+    """What the user has written in the conversation."""
 
 
 class ContainerFacts(NamedTuple):
@@ -64,14 +132,42 @@ class Session(Protocol):
     """One response's use of a tool. One call at a time."""
 
     @property
-    def container_id(self) -> str:
-        """Where its state is, as the client is told of it; known before the first call."""
+    def recipients(self) -> Mapping[str, Recipient]:
+        """The names by which the model calls it; known before the first call."""
         ...
 
     async def call(self, call: ToolCall) -> ToolAnswer: ...
 
     async def close(self) -> None:
         """The response has ended; a container that its owner keeps stays. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class CitedSession(Protocol):
+    """A session whose displays can be cited: `【3†L5】` is line 5 of the display with cursor 3."""
+
+    def source(self, cursor: int, line: int) -> Source | None:
+        """None for what it has not shown."""
+        ...
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """A session that had to find out what its tool offers."""
+
+    @property
+    def listing(self) -> Listing | None:
+        """None when that was known already."""
+        ...
+
+
+@runtime_checkable
+class IgnoresOptions(Protocol):
+    """A tool that does nothing with some of what a request's tool may say."""
+
+    def ignored(self, options: Mapping[str, Any]) -> Sequence[str]:
+        """Those of these options, such as `user_location.city`."""
         ...
 
 
@@ -85,12 +181,18 @@ class Tool(Protocol):
 
     @property
     def name(self) -> str:
-        """The model's name for it: the recipient of its calls, and its namespace in the prompt."""
+        """The model's name for it: its namespace in the prompt, where it has one."""
         ...
 
     @property
-    def description(self) -> str:
-        """What the prompt says of it, which is true of this machine."""
+    def description(self) -> str | None:
+        """What the prompt says of its namespace, which is true of this machine; None for a tool
+        that has none."""
+        ...
+
+    @property
+    def recipients(self) -> Sequence[str]:
+        """The names by which a call of it can be forced, those that any session has."""
         ...
 
     @property
@@ -111,8 +213,6 @@ class Tool(Protocol):
         """End everything that it began."""
         ...
 
-    async def open(self, owner: str, container_id: str | None, earlier: Sequence[str]) -> Session:
-        """A session in this container, or in the living one that comes last among those that the
-        conversation has used, or in a new one. Raises an `InvalidRequest` for a container that the
-        owner does not have."""
+    async def open(self, opening: Opening) -> Session:
+        """For one response. Raises an `InvalidRequest` for what the owner may not have."""
         ...

@@ -41,15 +41,17 @@ class AdminActs:
         return router
 
     async def drain(self, request: Request, admin: Admin) -> Response:
-        await self._note("server.drain", admin)
+        await note(self._audit, "server.drain", admin)
         self._lifecycle.drain(self._linger_s)
         body = {"state": self._lifecycle.state, "linger_s": self._lifecycle.linger_left_s}
         return json_reply(orjson.dumps(body), self._headers(request))
 
-    async def _note(self, act: str, admin: str) -> None:
-        try:
-            await asyncio.to_thread(self._audit.tell, act, by=admin)
-        except OSError as error:
-            raise ApiError(
-                f"The audit file cannot be written ({error.strerror}), and nothing was done."
-            ) from None
+
+async def note(audit: Audit, act: str, admin: str, **facts: object) -> None:
+    """Write what an admin does to the audit file, or refuse to do it."""
+    try:
+        await asyncio.to_thread(audit.tell, act, by=admin, **facts)
+    except OSError as error:
+        raise ApiError(
+            f"The audit file cannot be written ({error.strerror}), and nothing was done."
+        ) from None

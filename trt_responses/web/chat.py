@@ -17,9 +17,9 @@ from trt_responses.response.log.chat import ChatSpelling
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.web.headers import header, ignored_header
+from trt_responses.web.headers import header, ignored_header, run_headers
 from trt_responses.web.idempotency import HEADER
-from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.chat import ChatRequest
 from trt_responses.wire.chat_output import completion_of
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.idempotency import Repeats
     from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
@@ -40,6 +42,7 @@ class ChatCompletions:
     def __init__(
         self,
         runs: Runs,
+        repeats: Repeats,
         *,
         names: ModelNames,
         headers: ReplyHeaders,
@@ -47,6 +50,7 @@ class ChatCompletions:
         limits: RequestLimits,
     ) -> None:
         self._runs = runs
+        self._repeats = repeats
         self._names = names
         self._headers = headers
         self._stream_limits = stream_limits
@@ -55,24 +59,39 @@ class ChatCompletions:
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""
         check_json(request)
-        wanted = await self._read(request)
+        body = await read_body(request, self._limits)
+        wanted = await self._read(body)
         accepted = await accept_chat(wanted)
         self._names.check(wanted.model)
-        ignored = [*accepted.ignored, *(["idempotency-key"] if header(request, HEADER) else ())]
-        told = ignored_header(ignored)
+        told = ignored_header(self._runs.ignored(accepted))
         thought = wanted.include_reasoning is not False
         usage = bool(wanted.stream_options and wanted.stream_options.include_usage)
-        run = await self._runs.start(
-            accepted,
-            owner=owner,
-            arrival_ns=request.scope["state"]["arrival_ns"],
-            spelling=lambda response, _: ChatSpelling(response, usage=usage, thought=thought),
-        )
-        request.scope["state"]["run"] = run  # for those who count how requests end
-        if wanted.stream:
-            return Stream(run, self._runs, self._headers(request) | told, self._stream_limits)
-        with watched(run.cancel, request.receive):
-            last = await self._runs.make(run)
+
+        async def start() -> Run:
+            run = await self._runs.start(
+                accepted,
+                owner=owner,
+                arrival_ns=request.scope["state"]["arrival_ns"],
+                spelling=lambda response, _: ChatSpelling(response, usage=usage, thought=thought),
+            )
+            request.scope["state"]["run"] = run  # for those who count how requests end
+            return run
+
+        if key := header(request, HEADER):
+            joined = await self._repeats.join(key, b"chat" + body, start, owner, self._runs)
+            run, told = joined.run, told | joined.told
+            told |= run_headers(run)
+            if wanted.stream:
+                headers = self._headers(request) | told
+                return Follow(run, headers, self._stream_limits, leave=joined.leave)
+            last = await shared_end(run, joined.leave, request.receive)
+        else:
+            run = await start()
+            told |= run_headers(run)
+            if wanted.stream:
+                return Stream(run, self._runs, self._headers(request) | told, self._stream_limits)
+            with watched(run.cancel, request.receive):
+                last = await self._runs.make(run)
         if last.status == "cancelled":
             raise ClientDisconnect  # nobody is there to be told
         headers = self._headers(request) | told
@@ -80,9 +99,8 @@ class ChatCompletions:
             return fault(run.error or ApiError("The completion failed."), headers)
         return json_reply(orjson.dumps(completion_of(last, thought=thought)), headers)
 
-    async def _read(self, request: Request) -> ChatRequest:
-        """The body. Some clients send a Responses body here, for some names of models."""
-        body = await read_body(request, self._limits)
+    async def _read(self, body: bytes) -> ChatRequest:
+        """What is asked. Some clients send a Responses body here, for some names of models."""
         try:
             return await parsed(body, ChatRequest, self._limits)
         except InvalidRequest as error:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from trt_responses.response.lifecycle import Lifecycle
+    from trt_responses.response.run import Run
     from trt_responses.wire.dialect import Dialect
 
 logger = logging.getLogger(__name__)
@@ -28,8 +29,8 @@ NAMED, NAMED_CHARS = 32, 64
 EXPOSED = ", ".join(
     (
         *("x-request-id", "openai-processing-ms", "retry-after", "x-should-retry"),
-        *("x-trt-dropped-tools", "x-trt-idempotent-replay", "x-trt-ignored"),
-        *("x-trt-schema-left", "x-trt-truncated"),
+        *("x-trt-dropped-tools", "x-trt-engine", "x-trt-engine-gone", "x-trt-idempotent-replay"),
+        *("x-trt-ignored", "x-trt-schema-left", "x-trt-truncated"),
     )
 )
 """Headers of our replies that a page of another origin may read."""
@@ -116,6 +117,17 @@ def unfollowed_header(places: Sequence[str]) -> dict[str, str]:
 
 def truncated_header(ids: Sequence[str]) -> dict[str, str]:
     return {"x-trt-truncated": named(ids)} if ids else {}
+
+
+def run_headers(run: Run) -> dict[str, str]:
+    """What a reply says of the run that it tells: items that were left out, schemas that may not be
+    followed, and which version of the engine makes it."""
+    told = truncated_header(run.truncated) | unfollowed_header(run.unfollowed)
+    if "@" in run.version:
+        told["x-trt-engine"] = quote(run.version, safe="@")
+    if run.version_gone is not None:
+        told["x-trt-engine-gone"] = quote(run.version_gone, safe="@")
+    return told
 
 
 def named(names: Sequence[str]) -> str:

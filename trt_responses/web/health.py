@@ -16,7 +16,7 @@ from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute, replies
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from trt_responses.response.health import Health, Report
     from trt_responses.web.headers import ReplyHeaders
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class HealthChecks:
     """Restart it when it is not live, send it no work when it is not ready."""
 
-    def __init__(self, health: Health, headers: ReplyHeaders, *, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self, health: Health, headers: ReplyHeaders, *, about: Callable[[], Mapping[str, Any]]
+    ) -> None:
         """`about` is what is served: the model, the versions, the engine's kind."""
         self._health = health
         self._headers = headers
@@ -41,7 +43,7 @@ class HealthChecks:
 
     async def whole(self, request: Request) -> Response:
         report = self._health()
-        return self._reply(request, _whole(report, self._about), good=report.ready)
+        return self._reply(request, _whole(report, self._about()), good=report.ready)
 
     async def live(self, request: Request) -> Response:
         report = self._health()

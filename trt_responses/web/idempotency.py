@@ -13,12 +13,12 @@ import hashlib
 import logging
 from collections import OrderedDict
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
@@ -73,6 +73,16 @@ class Attempt:
         return leave
 
 
+class Joined(NamedTuple):
+    """A run that several may read."""
+
+    run: Run
+    leave: Callable[[], None]
+    """To be called when this reader has left, once or more often."""
+    told: dict[str, str]
+    """Headers that say whether it was made for an earlier request."""
+
+
 class Repeats:
     """The table of attempts, by owner and key."""
 
@@ -120,6 +130,24 @@ class Repeats:
         while len(self._attempts) > self._max_keys:
             self._attempts.popitem(last=False)
         return first, True
+
+    async def join(
+        self, key: str, asked: bytes, start: Callable[[], Awaitable[Run]], owner: str, runs: Runs
+    ) -> Joined:
+        """The run that a key stands for, begun by its first request; one more reads it. `asked` is
+        all that tells this request from others."""
+        attempt, first = self.attempt(owner, key, asked)
+        leave = attempt.join()
+        if not first:
+            run = await asyncio.shield(attempt.run)
+            return Joined(run, leave, {"x-trt-idempotent-replay": "true"})
+        try:
+            run = await start()
+        except BaseException as error:
+            attempt.refused(error)
+            raise
+        self.make(attempt, run, runs)
+        return Joined(run, leave, {})
 
     def make(self, attempt: Attempt, run: Run, runs: Runs) -> None:
         """Make the attempt's run for all its readers, in a task of its own."""

@@ -19,10 +19,10 @@ from trt_responses.web.headers import (
     dropped_header,
     header,
     ignored_header,
-    unfollowed_header,
+    run_headers,
 )
 from trt_responses.web.idempotency import HEADER
-from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.messages import CountRequest, MessagesRequest, NoThinking
 from trt_responses.wire.messages_output import OVERLOADED, error_of, message_of
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.response.accepted import Accepted
+    from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.idempotency import Repeats
     from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
@@ -48,6 +50,7 @@ class Messages:
     def __init__(
         self,
         runs: Runs,
+        repeats: Repeats,
         *,
         names: ModelNames,
         headers: ReplyHeaders,
@@ -55,6 +58,7 @@ class Messages:
         limits: RequestLimits,
     ) -> None:
         self._runs = runs
+        self._repeats = repeats
         self._names = names
         self._headers = headers
         self._stream_limits = stream_limits
@@ -62,47 +66,63 @@ class Messages:
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""
-        wanted, accepted = await self._read(request, MessagesRequest)
+        body, wanted, accepted = await self._read(request, MessagesRequest)
         thoughts = thoughts_of(wanted)
-        run = await self._runs.start(
-            accepted,
-            owner=owner,
-            arrival_ns=request.scope["state"]["arrival_ns"],
-            spelling=partial(MessagesSpelling, thoughts=thoughts),
-        )
-        request.scope["state"]["run"] = run  # for those who count how requests end
-        told = self._told(request, accepted) | unfollowed_header(run.unfollowed)
-        if wanted.stream:
-            headers = self._headers_of(request) | told
-            return Stream(run, self._runs, headers, self._stream_limits, last=lambda: b"")
-        with watched(run.cancel, request.receive):
-            last = await self._runs.make(run)
+
+        async def start() -> Run:
+            run = await self._runs.start(
+                accepted,
+                owner=owner,
+                arrival_ns=request.scope["state"]["arrival_ns"],
+                spelling=partial(MessagesSpelling, thoughts=thoughts),
+            )
+            request.scope["state"]["run"] = run  # for those who count how requests end
+            return run
+
+        told, limits = self._told(accepted), self._stream_limits
+        if key := header(request, HEADER):
+            joined = await self._repeats.join(key, b"messages" + body, start, owner, self._runs)
+            run = joined.run
+            told |= joined.told | run_headers(run)
+            if wanted.stream:
+                headers = self._headers_of(request) | told
+                return Follow(run, headers, limits, leave=joined.leave, last=lambda: b"")
+            last = await shared_end(run, joined.leave, request.receive)
+        else:
+            run = await start()
+            told |= run_headers(run)
+            if wanted.stream:
+                headers = self._headers_of(request) | told
+                return Stream(run, self._runs, headers, limits, last=lambda: b"")
+            with watched(run.cancel, request.receive):
+                last = await self._runs.make(run)
         if last.status == "cancelled":
             raise ClientDisconnect  # nobody is there to be told
         if last.status == "failed":
             raise run.error or ApiError("The message failed.")
-        body = orjson.dumps(message_of(last, run.stop, thoughts))
-        return json_reply(body, self._headers_of(request) | told)
+        message = orjson.dumps(message_of(last, run.stop, thoughts))
+        return json_reply(message, self._headers_of(request) | told)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         """The tokens of a conversation, as a message made from it would count them."""
-        _, accepted = await self._read(request, CountRequest)
+        _, _, accepted = await self._read(request, CountRequest)
         tokens = await self._runs.count(accepted, owner=owner)
-        headers = self._headers_of(request) | self._told(request, accepted)
+        headers = self._headers_of(request) | self._told(accepted)
         return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
 
-    async def _read(self, request: Request, kind: type[R]) -> tuple[R, Accepted]:
+    async def _read(self, request: Request, kind: type[R]) -> tuple[bytes, R, Accepted]:
         check_json(request)
         body = await read_body(request, self._limits)
         wanted = await parsed(body, kind, self._limits)
         accepted = await accept_messages(wanted)
         self._names.check(wanted.model)
-        return wanted, accepted
+        return body, wanted, accepted
 
-    def _told(self, request: Request, accepted: Accepted) -> dict[str, str]:
+    def _told(self, accepted: Accepted) -> dict[str, str]:
         """Headers that say what of the request meant nothing here."""
-        ignored = [*accepted.ignored, *(["idempotency-key"] if header(request, HEADER) else ())]
-        return ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
+        return ignored_header(self._runs.ignored(accepted)) | dropped_header(
+            accepted.unsupported_tools
+        )
 
     def _headers_of(self, request: Request) -> dict[str, str]:
         return named_request(self._headers(request))

@@ -58,9 +58,9 @@ class Middleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (kind := scope["type"]) in ("http", "websocket"):
             arrival_ns = self._clock_ns()
-            own_id, traced = given(scope["headers"])
+            own_id, traced, session = given(scope["headers"])
             request_id = own_id or self._mint("req")
-            ORIGIN.set(Origin(request_id, traced))
+            ORIGIN.set(Origin(request_id, traced, session))
             noted = {"arrival_ns": arrival_ns, "request_id": request_id}
             scope = {**scope, "state": {**scope.get("state", {}), **noted}}
         if kind != "http":

@@ -5,7 +5,7 @@ The only module that knows whether a client wants a stream.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -20,11 +20,10 @@ from trt_responses.web.headers import (
     dropped_header,
     header,
     ignored_header,
-    truncated_header,
-    unfollowed_header,
+    run_headers,
 )
 from trt_responses.web.idempotency import HEADER
-from trt_responses.web.stream.sse import Follow, Stream, watched
+from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.request import CompactRequest, CountRequest
 from trt_responses.wire.request import Request as CreateRequest
 
@@ -63,7 +62,10 @@ class Responses:
         stream_limits: StreamLimits,
         limits: RequestLimits,
         dialect: Dialect,
+        follows: Callable[[str, str, dict[str, str], Dialect], ASGIApp],
     ) -> None:
+        """`follows` writes a background stream as the store keeps it."""
+        self._follows = follows
         self._runs = runs
         self._background = background
         self._repeats = repeats
@@ -80,25 +82,18 @@ class Responses:
         dialect = dialect_of(request, self._dialect)
         accepted = accept(wanted, dialect, self._runs.built_in)
         self._names.check(wanted.model)
-        extra = ignored_header(accepted.ignored) | dropped_header(accepted.unsupported_tools)
+        extra = ignored_header(self._runs.ignored(accepted)) | dropped_header(
+            accepted.unsupported_tools
+        )
         key = header(request, HEADER)
         stream = bool(wanted.stream)
         if key is None:
-            run = await self._start(accepted, request, owner, dialect)
+            run = await self._start(accepted, request, owner, dialect, body)
             return await self._sole_reply(run, request, extra, stream=stream)
-        attempt, first = self._repeats.attempt(owner, key, dialect.name.encode() + body)
-        leave = attempt.join()
-        if first:
-            try:
-                run = await self._start(accepted, request, owner, dialect)
-            except BaseException as error:
-                attempt.refused(error)
-                raise
-            self._repeats.make(attempt, run, self._runs)
-        else:
-            run = await asyncio.shield(attempt.run)
-            extra |= {"x-trt-idempotent-replay": "true"}
-        return await self._shared_reply(run, request, extra, leave, stream=stream)
+        start = partial(self._start, accepted, request, owner, dialect, body)
+        asked = dialect.name.encode() + body
+        run, leave, told = await self._repeats.join(key, asked, start, owner, self._runs)
+        return await self._shared_reply(run, request, extra | told, leave, stream=stream)
 
     async def compact(self, request: Request, owner: str) -> ASGIApp:
         """What users said, and one item for all the rest. Nothing is kept here."""
@@ -110,7 +105,7 @@ class Responses:
         run = await self._start(accepted, request, owner, self._dialect)
         with watched(run.cancel, request.receive):
             last = await self._runs.make(run)
-        extra = ignored_header(accepted.ignored)
+        extra = ignored_header(self._runs.ignored(accepted))
         if last.status in ("failed", "cancelled") or run.compaction is None:
             return self._final_reply(run, request, extra)
         compacted = {
@@ -130,16 +125,27 @@ class Responses:
         if wanted.model:
             self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)
-        extra = ignored_header(accepted.ignored)
+        extra = ignored_header(self._runs.ignored(accepted))
         counted = {"object": "response.input_tokens", "input_tokens": tokens}
         return json_reply(orjson.dumps(counted), self._headers(request) | extra)
 
     async def _start(
-        self, accepted: Accepted, request: Request, owner: str, dialect: Dialect
+        self,
+        accepted: Accepted,
+        request: Request,
+        owner: str,
+        dialect: Dialect,
+        body: bytes = b"",
     ) -> Run:
-        starts = self._background if accepted.echo.background else self._runs
         arrival_ns = request.scope["state"]["arrival_ns"]
-        run = await starts.start(accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
+        if accepted.echo.background:
+            run = await self._background.start(
+                accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect, request=body
+            )
+        else:
+            run = await self._runs.start(
+                accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect
+            )
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
@@ -147,7 +153,7 @@ class Responses:
         self, run: Run, request: Request, extra: Extra, *, stream: bool
     ) -> ASGIApp:
         """The reply to the one client that a run is made for."""
-        extra = extra | truncated_header(run.truncated) | unfollowed_header(run.unfollowed)
+        extra = extra | run_headers(run)
         if run.log.response.background:
             return self._background_reply(run, request, extra, stream=stream)
         if stream:
@@ -161,22 +167,20 @@ class Responses:
     ) -> ASGIApp:
         """The reply to one of several clients that may read a run: all of it, from its beginning.
         `leave` is called when this one has hung up, or was dropped."""
-        extra = extra | truncated_header(run.truncated) | unfollowed_header(run.unfollowed)
+        extra = extra | run_headers(run)
         if run.log.response.background:
             return self._background_reply(run, request, extra, stream=stream)
         if stream:
             return Follow(run, self._headers(request) | extra, self._stream_limits, leave=leave)
-        try:
-            with watched(leave, request.receive):
-                await run.ended()
-        finally:
-            leave()
+        await shared_end(run, leave, request.receive)
         return self._final_reply(run, request, extra)
 
     def _background_reply(
         self, run: Run, request: Request, extra: Extra, *, stream: bool
     ) -> ASGIApp:
         headers = self._headers(request) | extra
+        if stream and self._background.can_move:
+            return self._follows(run.id, run.owner, headers, run.log.dialect)
         if stream:
             return Follow(run, headers, self._stream_limits)
         return json_reply(orjson.dumps(run.log.response), headers)

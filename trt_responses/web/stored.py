@@ -5,7 +5,6 @@ A response that this server is making is read from its own log; every other one 
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +27,7 @@ from trt_responses.web.stream.tail import Tail
 from trt_responses.wire.listing import Order, Page, page_of, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp
 
@@ -72,7 +71,6 @@ class Stored:
         headers: ReplyHeaders,
         stream_limits: StreamLimits,
         dialect: Dialect,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         forget: Callable[[str, str], None] = lambda response_id, owner: None,
     ) -> None:
         """`forget` hears of each response that is deleted, and whose it was."""
@@ -81,7 +79,6 @@ class Stored:
         self._headers = headers
         self._stream_limits = stream_limits
         self._dialect = dialect
-        self._sleep = sleep
         self._forget = forget
 
     def router(self) -> APIRouter:
@@ -120,14 +117,31 @@ class Stored:
                 param="stream",
                 code="not_a_background_response",
             )
-        if (run := self._background.running(found.id, owner)) is not None:
+        run = self._background.running(found.id, owner)
+        if run is not None and not self._background.can_move:
             return Follow(run, headers, self._stream_limits, after=after)
-        tail = Tail(headers, self._stream_limits.keep_alive.every_s, self._sleep)
-        dialect = dialect_of(request, self._dialect)
-        frames = frames_of(
-            self._store, found.id, owner, after=after, pause=tail.pause, dialect=dialect
+        tail = self.tail(found.id, owner, headers, dialect_of(request, self._dialect), after=after)
+        if isinstance(found, Record) or found.lost:
+            await tail.begin()
+        return tail
+
+    def tail(
+        self,
+        response_id: str,
+        owner: str,
+        headers: dict[str, str],
+        dialect: Dialect,
+        *,
+        after: int = -1,
+    ) -> Tail:
+        """A background stream as the store keeps it, whichever server makes it."""
+        every_s = self._stream_limits.keep_alive.every_s
+        tail = Tail(headers, every_s, partial(self._background.news, response_id))
+        return tail.over(
+            frames_of(
+                self._store, response_id, owner, after=after, pause=tail.pause, dialect=dialect
+            )
         )
-        return await tail.over(frames, ready=isinstance(found, Record) or found.lost)
 
     async def delete(self, request: Request, response_id: str, owner: Owner) -> Response:
         if is_conversation(response_id) or not await self._store.delete(response_id, owner):

@@ -12,9 +12,9 @@ from pydantic import Discriminator, Field, Tag
 
 from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, Options, by_type
 from trt_responses.wire.choice import BY_CHOICE, Mode
+from trt_responses.wire.choice import Effort as Effort
 from trt_responses.wire.items import TEXT_OR_LIST
 from trt_responses.wire.request import Count, Metadata, Penalty
-from trt_responses.wire.request import Effort as Effort
 from trt_responses.wire.tools import Name, PlainInput, Schema
 
 # --- messages ------------------------------------------------------------------------------------

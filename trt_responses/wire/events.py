@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Literal
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from trt_responses.wire.output import OutputItem, OutputPart, OutputSummaryText, TokenLogprob
+    from trt_responses.wire.output import (
+        OutputItem,
+        OutputPart,
+        OutputSummaryText,
+        TokenLogprob,
+        UrlCitation,
+    )
     from trt_responses.wire.response import Response
 
 
@@ -93,6 +99,18 @@ class OutputTextDelta:
     delta: str
     logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["response.output_text.delta"] = "response.output_text.delta"
+
+
+@dataclass(frozen=True)
+class AnnotationAdded:
+    """Its text has been told before."""
+
+    item_id: str
+    output_index: int
+    content_index: int
+    annotation_index: int
+    annotation: UrlCitation
+    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
 
 
 @dataclass(frozen=True)
@@ -195,12 +213,52 @@ class CustomToolCallInputDone:
 
 
 @dataclass(frozen=True)
-class CodeCallInProgress:
+class ShellCommandAdded:
+    output_index: int
+    command_index: int
+    command: str
+    type: Literal["response.shell_call_command.added"] = "response.shell_call_command.added"
+
+
+@dataclass(frozen=True)
+class ShellCommandDelta:
+    output_index: int
+    command_index: int
+    delta: str
+    type: Literal["response.shell_call_command.delta"] = "response.shell_call_command.delta"
+
+
+@dataclass(frozen=True)
+class ShellCommandDone:
+    output_index: int
+    command_index: int
+    command: str
+    type: Literal["response.shell_call_command.done"] = "response.shell_call_command.done"
+
+
+StepName = Literal[
+    "response.code_interpreter_call.in_progress",
+    "response.code_interpreter_call.interpreting",
+    "response.code_interpreter_call.completed",
+    "response.web_search_call.in_progress",
+    "response.web_search_call.searching",
+    "response.web_search_call.completed",
+    "response.mcp_call.in_progress",
+    "response.mcp_call.completed",
+    "response.mcp_call.failed",
+    "response.mcp_list_tools.in_progress",
+    "response.mcp_list_tools.completed",
+    "response.mcp_list_tools.failed",
+]
+
+
+@dataclass(frozen=True)
+class HostedStep:
+    """How far something has come that the server runs: the last word of `type` says it."""
+
     item_id: str
     output_index: int
-    type: Literal["response.code_interpreter_call.in_progress"] = (
-        "response.code_interpreter_call.in_progress"
-    )
+    type: StepName
 
 
 @dataclass(frozen=True)
@@ -224,21 +282,19 @@ class CodeDone:
 
 
 @dataclass(frozen=True)
-class CodeCallInterpreting:
+class McpArgumentsDelta:
     item_id: str
     output_index: int
-    type: Literal["response.code_interpreter_call.interpreting"] = (
-        "response.code_interpreter_call.interpreting"
-    )
+    delta: str
+    type: Literal["response.mcp_call_arguments.delta"] = "response.mcp_call_arguments.delta"
 
 
 @dataclass(frozen=True)
-class CodeCallCompleted:
+class McpArgumentsDone:
     item_id: str
     output_index: int
-    type: Literal["response.code_interpreter_call.completed"] = (
-        "response.code_interpreter_call.completed"
-    )
+    arguments: str
+    type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
 
 
 @dataclass(frozen=True)
@@ -262,7 +318,6 @@ class Error:
 
 Terminal = Completed | Incomplete | Failed
 Lifecycle = Created | Queued | InProgress | Terminal
-CodeCallStep = CodeCallInProgress | CodeCallInterpreting | CodeCallCompleted
 Delta = (
     OutputTextDelta
     | ReasoningTextDelta
@@ -270,11 +325,13 @@ Delta = (
     | FunctionCallArgumentsDelta
     | CustomToolCallInputDelta
     | CodeDelta
+    | McpArgumentsDelta
 )
 ItemEvent = (
     ContentPartAdded
     | ContentPartDone
     | Delta
+    | AnnotationAdded
     | OutputTextDone
     | ReasoningTextDone
     | ReasoningSummaryPartAdded
@@ -282,8 +339,12 @@ ItemEvent = (
     | ReasoningSummaryTextDone
     | FunctionCallArgumentsDone
     | CustomToolCallInputDone
-    | CodeCallStep
+    | ShellCommandAdded
+    | ShellCommandDelta
+    | ShellCommandDone
+    | HostedStep
     | CodeDone
+    | McpArgumentsDone
 )
 """What changes an item that was added before."""
 

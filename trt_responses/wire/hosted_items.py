@@ -36,6 +36,7 @@ class McpCall(HostedObject):
     arguments: str
     output: str | None = None
     error: Any = None
+    approval_request_id: str | None = None
     status: str | None = None
 
 

@@ -12,7 +12,9 @@ from pydantic import Discriminator, Field, Tag
 
 from trt_responses.wire import hosted_items
 from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, by_type
+from trt_responses.wire.choice import Effort, TextFormat
 from trt_responses.wire.fields import honoured
+from trt_responses.wire.tools import Tool
 
 
 class TextPart(ClientObject):
@@ -172,6 +174,32 @@ class Reasoning(ClientObject):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
+class AdditionalTools(ClientObject):
+    """Tools that come with a conversation's items; they count as the request's own."""
+
+    type: Literal["additional_tools"]
+    role: Literal["developer"]
+    tools: ListOf[Tool]
+    id: str | None = None
+
+
+class UpdatedReasoning(ClientObject):
+    effort: Effort | None = None
+
+
+class UpdatedText(ClientObject):
+    format: TextFormat
+
+
+class ConfigurationUpdate(ClientObject):
+    """Settings that replace the request's own, and those of updates before it."""
+
+    type: Literal["configuration_update"]
+    reasoning: UpdatedReasoning | None = None
+    text: UpdatedText | None = None
+    id: str | None = None
+
+
 class Compaction(ClientObject):
     """What stands for a conversation's older messages, brought back as it came."""
 
@@ -207,6 +235,8 @@ InputItem = Annotated[
     | Annotated[hosted_items.ShellCallOutput, Tag("~shell_call_output")]
     | Annotated[hosted_items.ApplyPatchCall, Tag("~apply_patch_call")]
     | Annotated[hosted_items.ApplyPatchCallOutput, Tag("~apply_patch_call_output")]
+    | Annotated[AdditionalTools, Tag("~additional_tools")]
+    | Annotated[ConfigurationUpdate, Tag("~configuration_update")]
     | Annotated[Compaction, Tag("~compaction")]
     | Annotated[CompactionTrigger, Tag("~compaction_trigger")],
     by_type(

@@ -15,7 +15,7 @@ from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
-from trt_responses.wire.tools import NamespaceTool, run_by_nobody
+from trt_responses.wire.tools import NamespaceTool, kind_of, run_by_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
 
-RUN_HERE = frozenset({"code_interpreter"})
+RUN_HERE = frozenset({"code_interpreter", "mcp", "web_search"})
 """Kinds of tools that the server runs where the operator has switched them on."""
 LOGPROBS = "message.output_text.logprobs"
 
@@ -151,7 +151,7 @@ def _told_back(request: Request, built_in: Collection[str]) -> Iterator[Tool]:
 def _judge_tools(
     tools: Sequence[Tool], offered: Sequence[Placed], built_in: Collection[str]
 ) -> None:
-    if not offered and not any(tool.type in built_in for tool in tools):
+    if not offered and not any(kind_of(tool.type) in built_in for tool in tools):
         raise _refused_tool(tools[0].type)
     names = set()
     for placed in offered:

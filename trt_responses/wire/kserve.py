@@ -15,15 +15,17 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.wire.base import ListOf, NonEmpty, Options
 from trt_responses.wire.parse import fault_of, json_of
+from trt_responses.wire.versions import load_request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.wire.response import Response
+    from trt_responses.wire.versions import LoadRequest
 
 Object = dict[str, Any]
-VERSION = "1"
-"""The one version of the model that a server has."""
+UNNUMBERED = "1"
+"""The version of a model whose engine has no number."""
 
 INPUTS = {"text_input": "BYTES", "input_ids": "INT32"}
 OUTPUTS = {"text_output": "BYTES", "output_ids": "INT32", "finish_reason": "BYTES"}
@@ -256,15 +258,38 @@ def finish_reason(response: Response) -> str:
     return "stop" if response.incomplete_details is None else "length"
 
 
-def generated(model: str, wanted: Wanted, values: Object) -> bytes:
+def load_request(body: bytes, number: str | None) -> LoadRequest:
+    """What a load asks for: a version, where the path or the configuration names just one."""
+    sent = json_of(body) if body.strip() else {}
+    given = sent.get("parameters") if isinstance(sent, dict) else None
+    if given is not None and not isinstance(given, dict):
+        raise _invalid("parameters", "should be an object")
+    for name, value in (given or {}).items():
+        if name != "config":
+            raise _invalid(name, "is not taken: this server loads what was prepared for it")
+        number = _version_in(value)
+    return load_request_of({} if number is None else {"version": number})
+
+
+def _version_in(config: object) -> str:
+    told = json_of(config.encode()) if isinstance(config, str) else None
+    match told:
+        case {"version_policy": {"specific": {"versions": [version]}}, **others} if not others:
+            return str(version)
+    raise _invalid(
+        "config", "takes one version, as {'version_policy': {'specific': {'versions': [3]}}}"
+    )
+
+
+def generated(model: str, version: str, wanted: Wanted, values: Object) -> bytes:
     """The reply of `generate`, and an event of `generate_stream`. As on Triton, a tensor of one
     element is a bare value."""
     named = {"id": wanted.id} if wanted.id else {}
     bare = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in values.items()}
-    return orjson.dumps(named | {"model_name": model, "model_version": VERSION} | bare)
+    return orjson.dumps(named | {"model_name": model, "model_version": version} | bare)
 
 
-def inferred(model: str, wanted: Wanted, values: Object) -> tuple[bytes, int | None]:
+def inferred(model: str, version: str, wanted: Wanted, values: Object) -> tuple[bytes, int | None]:
     """The reply of `infer`, and the length of its JSON when binary data follow it."""
     outputs, binary = [], []
     for name in wanted.outputs or OUTPUTS:
@@ -278,7 +303,7 @@ def inferred(model: str, wanted: Wanted, values: Object) -> tuple[bytes, int | N
             tensor["data"] = row
         outputs.append(tensor)
     named = {"id": wanted.id} if wanted.id else {}
-    reply = named | {"model_name": model, "model_version": VERSION, "outputs": outputs}
+    reply = named | {"model_name": model, "model_version": version, "outputs": outputs}
     head = orjson.dumps(reply)
     return head + b"".join(binary), len(head) if binary else None
 
@@ -290,11 +315,11 @@ def _packed(row: Sequence[Any]) -> bytes:
     return b"".join(LENGTH.pack(len(text)) + text for text in texts)
 
 
-def metadata(model: str) -> Object:
+def metadata(model: str, versions: Sequence[str]) -> Object:
     """What a model takes and gives."""
     return {
         "name": model,
-        "versions": [VERSION],
+        "versions": list(versions),
         "platform": "trt_responses",
         "inputs": [_described(name, kind) for name, kind in INPUTS.items()],
         "outputs": [_described(name, kind) for name, kind in OUTPUTS.items()],
@@ -305,7 +330,7 @@ def _described(name: str, datatype: str) -> Object:
     return {"name": name, "datatype": datatype, "shape": SHAPES.get(name, ANY_LENGTH)}
 
 
-def config(model: str, engine: Mapping[str, str]) -> Object:
+def config(model: str, engine: Mapping[str, object]) -> Object:
     """The same as Triton's ModelConfig; `engine` is what the engine is said to be."""
     inputs = [
         {**_configured(name, datatype), "optional": True} for name, datatype in INPUTS.items()
@@ -320,7 +345,9 @@ def config(model: str, engine: Mapping[str, str]) -> Object:
         "output": [_configured(name, datatype) for name, datatype in OUTPUTS.items()],
         "instance_group": [],
         "model_transaction_policy": {"decoupled": False},
-        "parameters": {f"engine_{key}": {"string_value": said} for key, said in engine.items()},
+        "parameters": {
+            f"engine_{key}": {"string_value": str(said)} for key, said in engine.items()
+        },
     }
 
 

@@ -5,9 +5,13 @@ Like all values that are written down they have no slots: orjson takes 8 times a
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Phase = Literal["commentary", "final_answer"]
@@ -31,9 +35,20 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True)
+class UrlCitation:
+    """`text[start_index:end_index]`, in code points, is the link to where something stands."""
+
+    start_index: int
+    end_index: int
+    url: str
+    title: str
+    type: Literal["url_citation"] = "url_citation"
+
+
+@dataclass(frozen=True)
 class OutputText:
     text: str = ""
-    annotations: tuple[()] = ()
+    annotations: tuple[UrlCitation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["output_text"] = "output_text"
 
@@ -123,6 +138,83 @@ class OutputNamespacedCustomCall(OutputCustomCall):
 
 
 @dataclass(frozen=True)
+class OnClientsMachine:
+    type: Literal["local"] = "local"
+
+
+@dataclass(frozen=True)
+class ShellAction:
+    """Commands for a shell, and what bounds them."""
+
+    commands: tuple[str, ...] = ()
+    timeout_ms: int | None = None
+    max_output_length: int | None = None
+
+
+@dataclass(frozen=True)
+class OutputShellCall:
+    """Commands that the client is to run."""
+
+    id: str
+    call_id: str
+    action: ShellAction = ShellAction()
+    status: Status = "in_progress"
+    environment: OnClientsMachine = OnClientsMachine()
+    type: Literal["shell_call"] = "shell_call"
+
+
+@dataclass(frozen=True)
+class LocalShellAction:
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_ms: int | None = None
+    user: str | None = None
+    working_directory: str | None = None
+    type: Literal["exec"] = "exec"
+
+
+@dataclass(frozen=True)
+class OutputLocalShellCall:
+    """One command that the client is to run."""
+
+    id: str
+    call_id: str
+    action: LocalShellAction = LocalShellAction()
+    status: Status = "in_progress"
+    type: Literal["local_shell_call"] = "local_shell_call"
+
+
+@dataclass(frozen=True)
+class PatchedFile:
+    """A file that is created or changed."""
+
+    path: str
+    diff: str
+    type: Literal["create_file", "update_file"]
+
+
+@dataclass(frozen=True)
+class DeletedFile:
+    path: str
+    type: Literal["delete_file"] = "delete_file"
+
+
+@dataclass(frozen=True)
+class OutputPatchCall:
+    """What the client is to do to a file. The API has no word for a call that was cut."""
+
+    id: str
+    call_id: str
+    operation: PatchedFile | DeletedFile
+    status: Literal["in_progress", "completed"] = "in_progress"
+    type: Literal["apply_patch_call"] = "apply_patch_call"
+
+
+OutputActionCall = OutputShellCall | OutputLocalShellCall | OutputPatchCall
+"""A call of a tool that the API knows and the client runs."""
+
+
+@dataclass(frozen=True)
 class CodeLogs:
     """What code wrote, its last value or its traceback among it."""
 
@@ -130,7 +222,9 @@ class CodeLogs:
     type: Literal["logs"] = "logs"
 
 
-CodeStatus = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
+HostedStatus = Literal[
+    "in_progress", "interpreting", "searching", "completed", "incomplete", "failed"
+]
 
 
 @dataclass(frozen=True)
@@ -141,8 +235,45 @@ class OutputCodeCall:
     container_id: str
     code: str = ""
     outputs: tuple[CodeLogs, ...] | None = ()
-    status: CodeStatus = "in_progress"
+    status: HostedStatus = "in_progress"
     type: Literal["code_interpreter_call"] = "code_interpreter_call"
+
+
+@dataclass(frozen=True)
+class OutputWebSearchCall:
+    """What the browser did: `action` is a search, a page that was opened, or a text looked for."""
+
+    id: str
+    action: Mapping[str, Any]
+    status: HostedStatus = "in_progress"
+    type: Literal["web_search_call"] = "web_search_call"
+
+
+@dataclass(frozen=True)
+class OutputMcpCall:
+    """A call of a tool of an MCP server. `error` is told apart from `output`: one is None."""
+
+    id: str
+    server_label: str
+    name: str
+    arguments: str = ""
+    output: str | None = None
+    error: Mapping[str, Any] | None = None
+    approval_request_id: str | None = None
+    """The request that the client has approved, of a call that had to wait for it."""
+    status: HostedStatus = "in_progress"
+    type: Literal["mcp_call"] = "mcp_call"
+
+
+@dataclass(frozen=True)
+class OutputMcpApprovalRequest:
+    """A call that is run when the client has approved it."""
+
+    id: str
+    server_label: str
+    name: str
+    arguments: str = ""
+    type: Literal["mcp_approval_request"] = "mcp_approval_request"
 
 
 @dataclass(frozen=True)
@@ -156,12 +287,35 @@ class OutputCompaction:
     type: Literal["compaction"] = "compaction"
 
 
+@dataclass(frozen=True)
+class OutputMcpListTools:
+    """The tools of an MCP server; in words, why they could not be listed."""
+
+    id: str
+    server_label: str
+    tools: tuple[Mapping[str, Any], ...] = ()
+    error: str | None = None
+    type: Literal["mcp_list_tools"] = "mcp_list_tools"
+
+
+OutputHostedCall = OutputCodeCall | OutputWebSearchCall | OutputMcpCall | OutputMcpApprovalRequest
+"""What a call to a tool of the server's becomes."""
+
 OutputItem = (
     OutputMessage
     | OutputReasoning
     | OutputFunctionCall
     | OutputCustomCall
-    | OutputCodeCall
+    | OutputActionCall
+    | OutputHostedCall
+    | OutputMcpListTools
     | OutputCompaction
 )
+BESIDE = (OutputMcpListTools,)
+"""Items that stand beside the model's messages: none of those became one."""
 OutputPart = OutputText | OutputReasoningText
+
+
+def written(output: Iterable[OutputItem]) -> list[OutputItem]:
+    """The items that messages of the model became: each has a message, in the same order."""
+    return [item for item in output if not isinstance(item, BESIDE)]

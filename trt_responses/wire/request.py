@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty, Options, by_type, few_keys
-from trt_responses.wire.choice import JsonObject, PlainText, ToolChoice
+from trt_responses.wire.base import ListOf, NonEmpty, Options, few_keys
+from trt_responses.wire.choice import Effort, TextFormat, ToolChoice
 from trt_responses.wire.items import TEXT_OR_LIST, SentItem
-from trt_responses.wire.tools import Name, Schema, Tool
+from trt_responses.wire.tools import Tool
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 MetadataKey = Annotated[str, Field(max_length=64)]
 MetadataValue = Annotated[str, Field(max_length=512)]
 Count = Annotated[int, Field(ge=1, lt=2**53)]
@@ -29,24 +28,6 @@ class ReasoningOptions(Options):
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
     max_tokens: Annotated[int, Field(ge=0, lt=2**53)] | None = None
-
-
-class JsonSchema(ClosedObject):
-    """An answer that follows a JSON schema."""
-
-    type: Literal["json_schema"]
-    name: Name
-    schema_: Annotated[Schema, Field(alias="schema")]
-    description: str | None = None
-    strict: bool | None = None
-
-
-TextFormat = Annotated[
-    Annotated[PlainText, Tag("~text")]
-    | Annotated[JsonObject, Tag("~json_object")]
-    | Annotated[JsonSchema, Tag("~json_schema")],
-    by_type("text", "json_object", "json_schema", untyped="text"),
-]
 
 
 class TextOptions(Options):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SEPARATOR = "__"
 """Between a namespace and a name, in the one name by which the model knows both."""
 
+Domain = Annotated[str, Field(pattern=r"^\s*[\w-]+(\.[\w-]+)*\.?\s*$", max_length=253)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
@@ -116,17 +117,160 @@ class CodeInterpreterTool(Options):
     ) = None
 
 
+class McpFilter(Options):
+    """Some tools of an MCP server: by name, or by whether they only read."""
+
+    tool_names: ListOf[str] | None = None
+    read_only: bool | None = None
+
+
+class McpApprovals(Options):
+    """Which calls wait for the client, and which do not."""
+
+    always: McpFilter | None = None
+    never: McpFilter | None = None
+
+
+class McpTool(Options):
+    """The tools of an MCP server: one that the operator has configured under this label, or the
+    client's own. What its secrets are is never given back."""
+
+    type: Literal["mcp"]
+    server_label: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    server_url: Annotated[str, Field(max_length=4096)] | None = None
+    server_description: str | None = None
+    connector_id: str | None = None
+    tunnel_id: str | None = None
+    authorization: str | None = Field(None, max_length=16384, repr=False)
+    headers: dict[str, str] | None = Field(None, max_length=32, repr=False)
+    allowed_tools: (
+        Annotated[
+            Annotated[ListOf[str], Tag("~names")] | Annotated[McpFilter, Tag("~filter")],
+            Discriminator(lambda value: "~names" if isinstance(value, list) else "~filter"),
+        ]
+        | None
+    ) = None
+    require_approval: (
+        Annotated[
+            Annotated[Literal["always", "never"], Tag("~setting")]
+            | Annotated[McpApprovals, Tag("~filters")],
+            Discriminator(lambda value: "~setting" if isinstance(value, str) else "~filters"),
+        ]
+        | None
+    ) = None
+
+
+class LocalSkill(Options):
+    """A skill of the client's machine, of which the model is told."""
+
+    name: str
+    description: str
+    path: str
+
+
+class LocalEnvironment(Options):
+    """The client's own machine."""
+
+    type: Literal["local"]
+    skills: ListOf[LocalSkill] | None = None
+
+
+class NewContainer(Options):
+    """A container of the server's, found or made."""
+
+    type: Literal["container_auto"]
+
+
+class ContainerById(Options):
+    """A container of the server's that there is."""
+
+    type: Literal["container_reference"]
+    container_id: NonEmpty
+
+
+class ShellTool(Options):
+    """A shell: the client's, unless it asks for a container."""
+
+    type: Literal["shell"]
+    environment: (
+        Annotated[
+            Annotated[LocalEnvironment, Tag("~local")]
+            | Annotated[NewContainer, Tag("~container_auto")]
+            | Annotated[ContainerById, Tag("~container_reference")],
+            by_type("local", "container_auto", "container_reference"),
+        ]
+        | None
+    ) = None
+
+    @property
+    def in_container(self) -> bool:
+        return isinstance(self.environment, NewContainer | ContainerById)
+
+
+class LocalShellTool(Options):
+    """A shell that the client runs, one command at a time: what came before `shell`."""
+
+    type: Literal["local_shell"]
+
+
+class ApplyPatchTool(Options):
+    """Creates, changes and deletes files of the client's."""
+
+    type: Literal["apply_patch"]
+
+
+class SearchFilters(Options):
+    """Where search may look: these domains and those below them."""
+
+    allowed_domains: ListOf[Domain] | None = None
+
+
+class UserLocation(Options):
+    """Where the user is, roughly."""
+
+    type: Literal["approximate"] | None = None
+    country: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
+
+
+class WebSearchTool(Options):
+    """A browser that the server runs, where the operator has switched it on."""
+
+    type: Literal[
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ]
+    filters: SearchFilters | None = None
+    search_context_size: Literal["low", "medium", "high"] | None = None
+    user_location: UserLocation | None = None
+
+
 class OtherTool(Options):
     """A tool that somebody else would run: dropped, or named when it is refused."""
 
     type: str
 
 
-KINDS = ("function", "custom", "namespace", "code_interpreter")
+KINDS = (
+    *("function", "custom", "namespace", "code_interpreter", "mcp"),
+    *("shell", "local_shell", "apply_patch", "web_search"),
+)
+DATED = {
+    "web_search_2025_08_26": "web_search",
+    "web_search_preview": "web_search",
+    "web_search_preview_2025_03_11": "web_search",
+}
+"""Other names of kinds."""
+
+
+def kind_of(name: str) -> str:
+    """The kind of a tool, whichever of its names it has."""
+    return DATED.get(name, name)
 
 
 def _tool_kind(value: Any) -> str:
-    kind = type_named(value)
+    kind = kind_of(type_named(value) or "")
     return f"~{kind}" if kind in KINDS else "~other"
 
 
@@ -135,21 +279,32 @@ Tool = Annotated[
     | Annotated[CustomTool, Tag("~custom")]
     | Annotated[NamespaceTool, Tag("~namespace")]
     | Annotated[CodeInterpreterTool, Tag("~code_interpreter")]
+    | Annotated[ShellTool, Tag("~shell")]
+    | Annotated[LocalShellTool, Tag("~local_shell")]
+    | Annotated[ApplyPatchTool, Tag("~apply_patch")]
+    | Annotated[WebSearchTool, Tag("~web_search")]
+    | Annotated[McpTool, Tag("~mcp")]
     | Annotated[OtherTool, Tag("~other")],
     Discriminator(_tool_kind),
 ]
+
+
+ActionTool = ShellTool | LocalShellTool | ApplyPatchTool
+"""Tools of which the API itself says what a call is, and which the client runs."""
 
 
 class Placed(NamedTuple):
     """A tool that the client runs, and where in the request it stands."""
 
     place: str
-    tool: FunctionTool | CustomTool
+    tool: FunctionTool | CustomTool | ActionTool
     namespace: NamespaceTool | None = None
 
     @property
     def name(self) -> str:
         """The name by which the model knows it."""
+        if isinstance(self.tool, ActionTool):
+            return self.tool.type
         if self.namespace is None:
             return self.tool.name
         return f"{self.namespace.name}{SEPARATOR}{self.tool.name}"
@@ -157,16 +312,22 @@ class Placed(NamedTuple):
 
 def run_by_nobody(tool: Tool, built_in: Collection[str]) -> bool:
     """Whether neither the client runs it nor the server, which runs these kinds."""
-    if isinstance(tool, CodeInterpreterTool):
-        return tool.type not in built_in
+    if isinstance(tool, CodeInterpreterTool | McpTool | WebSearchTool) or (
+        isinstance(tool, ShellTool) and tool.in_container
+    ):
+        return kind_of(tool.type) not in built_in
     return isinstance(tool, OtherTool)
 
 
-def flat(tools: Iterable[Tool]) -> Iterator[Placed]:
-    """The tools that the client runs, those of namespaces among the others."""
-    for place, tool in enumerate(tools):
+def flat(tools: Iterable[Tool], within: str = "tools") -> Iterator[Placed]:
+    """The tools that the client runs, those of namespaces among the others. `within` is the list in
+    which they stand."""
+    for number, tool in enumerate(tools):
+        place = f"{within}[{number}]"
         if isinstance(tool, NamespaceTool):
             for step, inner in enumerate(tool.tools):
-                yield Placed(f"tools[{place}].tools[{step}]", inner, tool)
-        elif isinstance(tool, FunctionTool | CustomTool):
-            yield Placed(f"tools[{place}]", tool)
+                yield Placed(f"{place}.tools[{step}]", inner, tool)
+        elif isinstance(tool, ShellTool) and tool.in_container:
+            continue
+        elif isinstance(tool, FunctionTool | CustomTool | ActionTool):
+            yield Placed(place, tool)

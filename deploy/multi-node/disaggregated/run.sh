@@ -12,4 +12,5 @@ CUDA_VISIBLE_DEVICES=0,1,2,3 trtllm-serve "$CHECKPOINT" --host localhost --port 
 CUDA_VISIBLE_DEVICES=4,5,6,7 trtllm-serve "$CHECKPOINT" --host localhost --port 8002 \
     --config "$here/generation.yaml" &
 trap 'kill $(jobs -p)' EXIT
-trtllm-serve disaggregated -c "$here/router.yaml"
+# A first load takes minutes; the router would wait for 180 s.
+trtllm-serve disaggregated -c "$here/router.yaml" --server_start_timeout 3600

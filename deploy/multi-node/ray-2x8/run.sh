@@ -5,7 +5,10 @@ set -eu
 cd "$(dirname "$0")/../../.."
 : "${CHECKPOINT:?names the directory of the Hugging Face checkpoint}"
 
-# On the second machine, first: ray start --address="$HEAD:6379" --num-gpus=8
+# On both machines, first: python3 -m pip install 'ray[default]'
+command -v ray >/dev/null || { echo "Ray is not installed: run python3 -m pip install 'ray[default]'" >&2; exit 1; }
+
+# On the second machine, before this: ray start --address="$HEAD:6379" --num-gpus=8
 ray start --head --port=6379 --num-gpus=8
 
 python3 scripts/build_engine.py --checkpoint "$CHECKPOINT" --name gpt-oss-120b \

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tests.support.double.contract import Version
+    from trt_responses.engine.ask import Ask
 
 FULL = "The number of prompt tokens and tokens to generate exceeds max_seq_len."
 
@@ -226,3 +227,8 @@ class GenerateAsync:
 
     def __call__(self, inputs: list[int], **given: object) -> RequestOutput:
         return self._llm.begin(self.__signature__.bind(inputs, **given).arguments)
+
+
+async def nothing_ignored(_: Ask) -> frozenset[str]:
+    """Asks nothing, so that a test's own requests are the first."""
+    return frozenset()

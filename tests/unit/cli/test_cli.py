@@ -73,6 +73,24 @@ def test_what_is_not_there_is_told_in_one_sentence(
     assert said.err.count("\n") == 1
 
 
+def test_a_gpu_without_tensorrt_llm_is_told_what_to_type(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = tmp_path / "nvidia-smi"
+    gpus.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 9.0, 81559, 81000, 580.65'\n")
+    gpus.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    build = ("engine", "build", "--checkpoint", str(tmp_path), "--engines-dir", str(tmp_path))
+    assert ends(*build) == 1
+    said = capsys.readouterr().err
+    assert "nvcr.io/nvidia/tensorrt-llm/release" in said
+    assert "TRT_RESPONSES_TRTLLM_PYTHON" in said
+    assert "KIND=llamacpp" in said
+    assert ends(*build, "--kind", "llamacpp") == 1
+    assert "H100" not in capsys.readouterr().err
+
+
 def test_flags_come_before_the_environment(
     tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from tests.support.imports import ROOT
 from trt_responses.app import ENGINE_STOP_S, create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.prepare.trtllm.preflight import IMAGE
 from trt_responses.serve.server import CLOSING_S
 from trt_responses.settings import PREFIX, Settings
 
@@ -171,6 +172,11 @@ def test_every_setting_that_is_named_is_one() -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     assert named_settings() <= known
     assert f"{PREFIX}KEYS_FILE" in named_settings()
+
+
+def test_the_image_for_gpus_is_made_on_the_one_that_is_told_to_users() -> None:
+    assert f"\nFROM {IMAGE}\n" in (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+    assert IMAGE in (ROOT / "docs" / "tensorrt-llm.md").read_text("utf-8")
 
 
 def test_containers_have_no_privileges() -> None:

@@ -106,6 +106,39 @@ def test_a_launcher_starts_a_worker_per_gpu_and_hands_on_the_caches(
         assert f"{name}=" in text
 
 
+@pytest.mark.parametrize(
+    ("topology", "launcher"), [("mpirun-2x8", "mpirun"), ("slurm-2x8", "srun")]
+)
+def test_a_command_that_fails_is_a_success_to_the_launcher_and_ends_the_script(
+    topology: str, launcher: str, tmp_path: Path
+) -> None:
+    """The launcher is a stand-in, which does what TensorRT-LLM's does: it stops its leader behind a
+    command that ends with 0."""
+    programs = {
+        launcher: 'while [ "$1" != trtllm-llmapi-launch ]; do shift; done; shift; set -e; $*; '
+        f"touch {tmp_path}/stopped",
+        "python3": f"echo built >>{tmp_path}/ran; exit 3",
+        "trt-responses": f"echo served >>{tmp_path}/ran",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    ended = subprocess.run(
+        ["sh", str(ROOT / topology / "run.sh")],
+        env={
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "CHECKPOINT": "/models/gpt-oss-120b",
+            "CACHES": str(tmp_path),
+            "HOSTS": "one:8,two:8",
+        },
+        check=False,
+        timeout=100,
+    )
+    assert ended.returncode == 3
+    assert (tmp_path / "stopped").exists()
+    assert (tmp_path / "ran").read_text() == "built\n"
+
+
 def test_slurm_and_ray_have_as_many_gpus_as_the_arguments_ask_for() -> None:
     slurm, ray = script("slurm-2x8"), script("ray-2x8")
     assert "-N 2" in slurm
@@ -120,6 +153,12 @@ def test_the_routers_addresses_are_those_of_the_servers_and_their_gpus_do_not_ov
     router = yaml.safe_load((ROOT / "disaggregated" / "router.yaml").read_text("utf-8"))
     assert router == read_arguments(ROOT / "disaggregated" / "router.yaml")
     assert "trtllm-serve disaggregated -c" in text
+    assert "--server_start_timeout 3600" in text
+    dtypes = {
+        read_arguments(ROOT / "disaggregated" / f"{part}.yaml")["kv_cache_config"]["dtype"]  # type: ignore[index]  # it is a mapping
+        for part in ("context", "generation")
+    }
+    assert len(dtypes) == 1
     used: list[str] = []
     for part, kind in (("context", "context_servers"), ("generation", "generation_servers")):
         arguments = read_arguments(ROOT / "disaggregated" / f"{part}.yaml")

@@ -212,7 +212,7 @@ def test_a_laptop_without_a_gpu_is_not_broken() -> None:
     found = [gpu_check(LAPTOP), tensorrt_llm_check(LAPTOP)]
     assert states(found) == ["note", "note"]
     assert "nvidia-smi was not found" in found[0].found
-    assert "not installed" in found[1].found
+    assert "TensorRT-LLM is not found" in found[1].found
 
 
 def test_a_gpu_host_can_serve_or_is_broken() -> None:
@@ -261,7 +261,7 @@ def test_every_engines_card_is_compared_with_this_machine(tmp_path: Path) -> Non
     (prepared(tmp_path, "cut") / "model.gguf").write_bytes(b"w")
     prepared(tmp_path, "planned", "planned")
     (tmp_path / "stopped" / "ba9876543210").mkdir(parents=True)
-    found = {check.name.split()[1].split("/")[0]: check for check in engine_checks(tmp_path, HERE)}
+    found = {check.name.split()[1].split("@")[0]: check for check in engine_checks(tmp_path, HERE)}
     assert {name: check.state for name, check in found.items()} == {
         "good": "ok",
         "cut": "fault",

@@ -14,6 +14,7 @@ from tests.support import steering
 from tests.support.golden import told
 from tests.support.replay import PROMPT, Stage, load, names, staged, transcript_from
 from trt_responses.errors import Forbidden
+from trt_responses.harmony.dialect import harmony
 from trt_responses.response.explain import Explainer
 from trt_responses.response.transcript import transcript_of, written
 from trt_responses.tokens.control import VOCABULARY_SIZE
@@ -58,7 +59,7 @@ def test_a_run_of_a_transcript_is_explained_by_that_transcript(
     name: str, vocabulary: Vocabulary, tables: Tables
 ) -> None:
     transcript = load(name, vocabulary)
-    source = transcript_of(played(transcript, tables), name, vocabulary, tables)
+    source = transcript_of(played(transcript, tables), name, harmony(vocabulary))
     assert expected(source) == expected(transcript.source)
     assert expected(source) == again(source, vocabulary, tables)
 
@@ -77,7 +78,7 @@ def test_a_steered_run_is_explained_by_what_counted_of_it(
     heard = Heard()
     transcript = steering.load(name, vocabulary)
     steering.play(transcript, vocabulary, tables, listener=heard)
-    source = transcript_of(heard.facts, name, vocabulary, tables)
+    source = transcript_of(heard.facts, name, harmony(vocabulary))
     assert without_message(source) == without_message(transcript.source)
     assert expected(source) == again(source, vocabulary, tables)
 
@@ -87,7 +88,7 @@ def ids_of_pieces(pieces: list[Json]) -> list[int]:
 
 
 def explained(facts: RunFacts, vocabulary: Vocabulary, tables: Tables, *, redacts: bool) -> Json:
-    explainer = Explainer(vocabulary, tables, {"kind": "scripted"}, redacts=redacts)
+    explainer = Explainer(harmony(vocabulary), lambda _: {"kind": "scripted"}, redacts=redacts)
     told: Json = orjson.loads(orjson.dumps(explainer.explanation(facts)))
     return told
 
@@ -120,7 +121,7 @@ def test_a_redacted_explanation_says_no_word_and_no_ordinary_id(
     assert "'ids'" not in told
     assert "'tokens'" in told
     with pytest.raises(Forbidden):
-        Explainer(vocabulary, tables, {}, redacts=True).transcript(facts, name)
+        Explainer(harmony(vocabulary), lambda _: {}, redacts=True).transcript(facts, name)
 
 
 def test_ids_that_do_not_count_are_told_where_they_came(

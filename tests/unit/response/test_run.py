@@ -13,8 +13,9 @@ from tests.support.replay import PROMPT, Part, Stage, followed, ids_of, plain
 from trt_responses.engine.base import CONTINUATION_PRIORITY, Chunk, Health, Limits
 from trt_responses.errors import ApiError, EngineUnavailable
 from trt_responses.harmony.read.reader import Reader
-from trt_responses.harmony.steer.gate import Gate
-from trt_responses.harmony.steer.plans import Segment
+from trt_responses.harmony.steer.plans import STOPS
+from trt_responses.language.gate import Gate
+from trt_responses.language.steering import Segment
 from trt_responses.response.log.log import Cursor
 from trt_responses.tokens.control import CONTROL
 
@@ -349,7 +350,7 @@ def test_text_of_a_gated_segment_goes_by_its_gate_from_the_first_id(
     async def go() -> None:
         stage, handles = rudely(stage_of)
         gate = Gate(frozenset(ids_of("!", vocabulary)), (CONTROL.return_,))
-        stage.generation.plan = Row(Segment(100), Segment(100, gate=gate))
+        stage.generation.plan = Row(Segment(100, STOPS), Segment(100, STOPS, gate=gate))
         making = await stage.begin()
         for step in ("<|channel|>final<|message|>", "Hi", " you"):
             handles[0].sink.push(Chunk(ids_of(step, vocabulary)))
@@ -370,7 +371,7 @@ class Row:
     def __init__(self, *segments: Segment) -> None:
         self._left = list(segments)
 
-    def next(self, reader: Reader) -> Segment | None:
+    def next(self, reader: object) -> Segment | None:
         return self._left.pop(0) if self._left else None
 
 

@@ -25,6 +25,7 @@ class Parts:
     """All that a watch looks at, with numbers that a test sets."""
 
     running: int = 0
+    paused: int = 0
     now_s: float = 100.0
     progress_s: float = 100.0
     failed: list[ApiError] = field(default_factory=list)
@@ -50,6 +51,7 @@ def watch_of(parts: Parts, lifecycle: Lifecycle) -> StallWatch:
         stall_s=10,
         clock_ns=lambda: int(parts.now_s * 1e9),
         sleep=asyncio.sleep,
+        paused=lambda: parts.paused,
     )
 
 
@@ -68,6 +70,18 @@ def test_an_engine_without_work_may_stand_still() -> None:
     parts.running = 1
     parts.now_s += 9
     assert not watch.stalled, "its work has just begun"
+
+
+def test_work_that_waits_for_an_engine_to_come_back_is_none() -> None:
+    parts = Parts(running=2, paused=2)
+    watch = watch_of(parts, ready())
+    parts.now_s += 1000
+    watch.look()
+    assert not watch.stalled
+    assert not parts.failed
+    parts.paused = 1
+    parts.now_s += 10
+    assert watch.stalled
 
 
 def test_work_without_a_step_is_a_stall_and_a_step_ends_it() -> None:

@@ -28,10 +28,10 @@ from tests.support.replay import (
     staged,
 )
 from tests.support.sdk_judge import accumulated, refused
+from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.response.log.fold import apply
 from trt_responses.response.log.log import Cursor
-from trt_responses.response.output_blocks import own_ids
 from trt_responses.response.transcript import compact
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.wire import events as e
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.support.replay import Json, Transcript
-    from trt_responses.harmony.read.reader import Span, Tables
+    from trt_responses.harmony.read.reader import Tables
+    from trt_responses.language.reader import Span
     from trt_responses.tokens.vocabulary import Vocabulary
 from tests.support.replay import AUTHOR, normalised
 
@@ -390,7 +391,8 @@ def test_7_the_kept_ids_of_all_segments_are_the_stored_ids(
     wrote = [i for part in transcript.parts for i in (*part.forced, *part.ids)]
     assert reader.kept == [i for i in wrote if 0 <= i < VOCABULARY_SIZE][: len(reader.kept)]
     opening = vocabulary.encoding.encode(AUTHOR, allowed_special="all")
-    stored = [i for span in reader.messages for i in own_ids(reader.kept, span, opening)]
+    own_ids = harmony(vocabulary).renderer.own_ids
+    stored = [i for span in reader.messages for i in own_ids(reader.kept, span)]
     if not stage.machine.repairs and reader.messages:
         assert stored == [*opening, *normalised(reader.kept, reader.messages)]
         assert reader.messages[-1].end == len(reader.kept)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def metrics() -> Metrics:
-    made = Metrics(model="m", engine="e", engine_version="", version="1")
+    made = Metrics(model="m", engine="e", versions=tuple, version="1")
     made.reading("responses_running", "Responses being made.", lambda: 2)
     return made
 

@@ -20,6 +20,7 @@ from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, r
 from trt_responses.errors import StartupError
 from trt_responses.store.at_rest.blocks import apart
 from trt_responses.store.base import Block, Expired, Frames, Job, Record
+from trt_responses.store.limits import Bounds
 from trt_responses.store.redis.store import FORMAT, FORMAT_KEY
 from trt_responses.wire.response import Response, ResponseFault
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.store.base import Store
-    from trt_responses.store.limits import Bounds
 
 T = TypeVar("T")
 
@@ -454,6 +454,93 @@ def test_a_job_without_a_heartbeat_is_lost_and_stays_so(history: History) -> Non
             assert history.bytes(store) == (0, 0)
             assert await store.delete("j", "ann") is True
             assert await store.get("j", "ann") is None
+
+    run(story())
+
+
+async def nothing_of(store: Any, term: int) -> None:
+    """Whoever had it writes nothing any more."""
+    assert await store.renew_job("j", b"late", term=term) == "gone"
+    assert await store.append_frames("j", frames(9, 1), term=term) is False
+    assert await store.finish_job(record("j", block("late")), term=term) is False
+    await store.leave_job("j", term=term, to_others=False)
+
+
+TAKEN = Bounds(lease_s=LEASE_S, takeover_s=5 * LEASE_S)
+
+
+def test_a_job_whose_lease_ran_out_is_taken_once_and_only_its_taker_can_write(
+    history: History,
+) -> None:
+    async def story() -> None:
+        async with opened(history, TAKEN) as store:
+            left = replace(job(), source=b"all there is", model="demo")
+            await store.put_job(left)
+            told = (frames(0, 4), frames(4, 5))
+            for each, ids in zip(told, (b"\1\0\0\0", b"\0\0\0\1" * 5), strict=True):
+                assert await store.append_frames("j", replace(each, ids=ids)) is True
+            assert await store.append_frames("j", replace(told[1], ids=b"twice")) is True
+            assert await store.take_job("demo") is None, "its server has it"
+            history.advance(LEASE_S)
+            assert await store.renew_job("j") == "gone"
+            found = await store.get("j", "ann")
+            assert isinstance(found, Job)
+            assert not found.lost, "somebody may take it"
+            assert await store.take_job("another model") is None
+            taken = await store.take_job("demo")
+            assert taken == replace(left, term=2, ids=b"\1\0\0\0" + b"\0\0\0\1" * 5, frames=9)
+            assert await store.take_job("demo") is None, "it has been taken"
+            await nothing_of(store, 1)
+            assert await store.renew_job("j", b"newer", term=2) == "held"
+            assert await store.append_frames("j", frames(9, 2), term=2) is True
+            assert await store.cancel_job("j", "ann") is True
+            done = record("j", block("whole"))
+            assert await store.finish_job(done, frames(11, 1, ended=True), term=2) is True
+            assert await store.get("j", "ann") == done
+            assert await store.frames_after("j", "ann", -1) == frames(0, 12, ended=True)
+            assert await store.take_job("demo") is None
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["nobody came", "too many died", "nobody can", "it is not wanted"])
+def test_a_job_that_nobody_may_take_is_lost(history: History, how: str) -> None:
+    async def story() -> None:
+        async with opened(history, TAKEN) as store:
+            source = b"" if how == "nobody can" else b"all there is"
+            await store.put_job(replace(job(), source=source, model="demo"))
+            history.advance(LEASE_S)
+            if how == "nobody came":
+                history.advance(5 * LEASE_S)
+            if how == "too many died":
+                for term in range(2, 2 + TAKEN.max_deaths):
+                    taken = await store.take_job("demo")
+                    assert isinstance(taken, Job)
+                    assert taken.term == term
+                    history.advance(LEASE_S)
+            if how == "it is not wanted":
+                assert (await store.take_job("demo")) is not None
+                await store.leave_job("j", term=2, to_others=False)
+            assert await store.take_job("demo") is None
+            found = await store.get("j", "ann")
+            assert isinstance(found, Job)
+            assert found.lost
+            assert await store.cancel_job("j", "ann") is False
+
+    run(story())
+
+
+def test_a_job_that_its_server_leaves_is_taken_at_once_and_that_is_no_death(
+    history: History,
+) -> None:
+    async def story() -> None:
+        async with opened(history, TAKEN) as store:
+            await store.put_job(replace(job(), source=b"all there is", model="demo"))
+            for term in range(1, 2 + 2 * TAKEN.max_deaths):
+                await store.leave_job("j", term=term, to_others=True)
+                taken = await store.take_job("demo")
+                assert isinstance(taken, Job)
+                assert taken.term == term + 1
 
     run(story())
 

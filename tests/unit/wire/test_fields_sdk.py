@@ -24,6 +24,7 @@ from openai.types.shared_params.reasoning import Reasoning
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.web.fields import ENDPOINTS, markdown
+from trt_responses.wire.choice import TAGS
 from trt_responses.wire.fields import CHAT, FIELDS, KINDS, MESSAGES, OPTIONS, TABLE
 from trt_responses.wire.parse import parse
 
@@ -103,6 +104,8 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "mcp_approval_request": {"id": "m", "server_label": "s", "name": "f", "arguments": "{}"},
     "mcp_approval_response": {"approval_request_id": "m", "approve": True},
     "local_shell_call": {"id": "l", "call_id": "c", "action": {"type": "exec"}},
+    "additional_tools": {"role": "developer", "tools": []},
+    "configuration_update": {"reasoning": {"effort": "low"}},
     "local_shell_call_output": {"id": "l", "output": "x"},
     "shell_call": {"call_id": "c", "action": {"commands": ["ls"]}},
     "shell_call_output": {"call_id": "c", "output": [{"stdout": "x"}]},
@@ -136,8 +139,10 @@ def test_a_choice_is_taken_or_refused_as_its_row_says(field: Any) -> None:
     choice: dict[str, Any] = {"type": kind, "name": "f"}
     if kind == "allowed_tools":
         choice = {"type": kind, "mode": "auto", "tools": [{"type": "function", "name": "f"}]}
-    if kind == "code_interpreter":
+    if kind in TAGS.keys() - {"function", "custom"}:
         del choice["name"]
+    if kind == "mcp":
+        choice["server_label"] = "s"
     body = json.dumps({"model": "m", "input": "x", "tool_choice": choice}).encode()
     if field.treatment == "honoured":
         assert parse(body).tool_choice.type == kind  # type: ignore[union-attr]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.engine.grammar import grammar
+from trt_responses.frozen import dataclass
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
@@ -24,12 +25,28 @@ STOPS_BY_ITSELF = frozenset({END_OF_TEXT, CONTROL.return_, CONTROL.call})
 """llama.cpp ends at `<|endoftext|>`, `<|return|>` and `<|call|>`, asked or not."""
 CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
 
-GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(
-    ("json_schema", "regex", "lark"), frozenset({END_OF_TEXT})
-)
-"""llguidance ends a guide with `<|endoftext|>` only."""
-BANNED_IN_GUIDES = tuple(n for n in CONTROL_IDS if n != END_OF_TEXT)
-"""Without a ban a control id passes for the content of a string."""
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The ids of a model that mean something to llama.cpp. As it stands, gpt-oss's."""
+
+    controls: Sequence[int] = CONTROL_IDS
+    stops: frozenset[int] = STOPS_BY_ITSELF
+    """At which llama.cpp ends, asked or not."""
+    guide_ends: frozenset[int] = frozenset({END_OF_TEXT})
+    """With which llguidance ends a guide."""
+
+    @property
+    def guides(self) -> Mapping[GuideKind, frozenset[int]]:
+        return dict.fromkeys(("json_schema", "regex", "lark"), self.guide_ends)
+
+    @property
+    def banned_in_guides(self) -> tuple[int, ...]:
+        """Without a ban a control id passes for the content of a string."""
+        return tuple(n for n in self.controls if n not in self.guide_ends)
+
+
+HARMONY = Marks()
 
 SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
 GREEDY_SAMPLERS = ("penalties", "top_k")
@@ -47,12 +64,13 @@ def words(
     left: int,
     seed: int,
     spelled: Callable[[str], str] = str,
+    banned_in_guides: Sequence[int] = HARMONY.banned_in_guides,
 ) -> Words:
     """All but the slot, which is known later. Raises when the guide cannot be said."""
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
-    own = () if options.guide is None else BANNED_IN_GUIDES
-    banned = dict.fromkeys(own + options.banned_ids)
+    own = () if options.guide is None else banned_in_guides
+    banned = dict.fromkeys((*own, *options.banned_ids))
     return {
         "prompt": list(prompt_ids),
         "n_predict": left,

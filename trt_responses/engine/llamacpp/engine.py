@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from trt_responses.engine.base import Handle, Sink
+    from trt_responses.engine.base import Handle, Loss, Sink
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +65,13 @@ class LlamaCppEngine:
         now_ns: Callable[[], int] = time.monotonic_ns,
         seeds: random.Random | None = None,
         spelled: Callable[[str], str] = str,
+        marks: body.Marks = body.HARMONY,
     ) -> None:
         """`spelled` writes a guide in the characters of the model file."""
+        self._marks = marks
+        self._banned = marks.banned_in_guides
         self._model = Model(model_path, context_tokens, slots, threads or spare_cores())
-        self._limits = Limits(context_tokens, slots, body.GUIDES, MAX_LOGPROBS)
+        self._limits = Limits(context_tokens, slots, marks.guides, MAX_LOGPROBS)
         self._patience = patience or Patience()
         self._keeper = Keeper(
             self._model,
@@ -108,13 +111,14 @@ class LlamaCppEngine:
         if (refusal := self._blame.refusal(prompt_ids, options)) is not None:
             raise refusal
         seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
-        words = body.words(prompt_ids, options, left, seed, self._spelled)
+        words = body.words(prompt_ids, options, left, seed, self._spelled, self._banned)
         request = Request(
             prompt_ids,
             options,
             words,
             sink,
             now_ns=self._now_ns,
+            stops=self._marks.stops,
             on_over=self._over,
             on_begun=self._begun,
             on_broken=self._broken,
@@ -175,7 +179,8 @@ class LlamaCppEngine:
             if (why := self._blame.why_not(request)) is None:
                 self._queue(request, ABOVE_ALL)
             else:
-                request.fail(self._adrift.get(request, reason) if why == "" else why)
+                lost: Loss | None = None if request.can_go_on else "died"
+                request.fail(self._adrift.get(request, reason) if why == "" else why, lost=lost)
         self._adrift.clear()
         self._running.clear()
         self._slots = Slots(self._model.slots)
@@ -287,7 +292,7 @@ class LlamaCppEngine:
         end = await self._ask(child, CANARY, None)
         if end.finish == "error":
             raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
-        if end.stop_id not in body.GUIDES["json_schema"]:
+        if end.stop_id not in self._marks.guide_ends:
             logger.warning("This model does not follow guides: requests with one are refused.")
             self._limits = Limits(self._model.context_tokens, self._model.slots, {}, MAX_LOGPROBS)
 
@@ -300,9 +305,12 @@ class LlamaCppEngine:
             request = Request(
                 PROBE_IDS,
                 options,
-                body.words(PROBE_IDS, options, options.max_tokens, seed=0),
+                body.words(
+                    PROBE_IDS, options, options.max_tokens, 0, banned_in_guides=self._banned
+                ),
                 sink,
                 now_ns=self._now_ns,
+                stops=self._marks.stops,
                 on_over=lambda request: slots.give_back(slot, request.given_ids),
                 on_begun=lambda request: None,
                 on_broken=lambda request, reason: request.fail(reason),

@@ -57,8 +57,8 @@ class Events:
 
     __slots__ = ("_cached", "_count", "_ids", "_logprobs", "_rest", "_stops", "_top")
 
-    def __init__(self, options: GenerateOptions) -> None:
-        self._stops = STOPS_BY_ITSELF.union(options.stop_ids)
+    def __init__(self, options: GenerateOptions, stops: frozenset[int] = STOPS_BY_ITSELF) -> None:
+        self._stops = stops.union(options.stop_ids)
         self._top = options.logprobs
         self._rest = b""
         self._count = 0

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from trt_responses.engine.base import Chunk
 from trt_responses.engine.http_stream import Stream
 from trt_responses.engine.llamacpp import body
+from trt_responses.engine.llamacpp.body import HARMONY
 from trt_responses.engine.llamacpp.events import Events, fault
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from trt_responses.engine.base import GenerateOptions, Sink
+    from trt_responses.engine.base import GenerateOptions, Loss, Sink
     from trt_responses.engine.llamacpp.body import Words
     from trt_responses.engine.llamacpp.process import Child
     from trt_responses.engine.slots import Slot
@@ -38,6 +39,7 @@ class Request:
         on_over: Callable[[Request], None],
         on_begun: Callable[[Request], None],
         on_broken: Callable[[Request, str], None],
+        stops: frozenset[int] = HARMONY.stops,
     ) -> None:
         self.prompt_ids = prompt_ids
         self.options = options
@@ -52,6 +54,7 @@ class Request:
         self.stalled = False
         """A child has given nothing for too long."""
         self._words = words
+        self._stops = stops
         self._sink = sink
         self._now_ns = now_ns
         self._on_over = on_over
@@ -90,7 +93,7 @@ class Request:
         self.silent = True
         self._before = len(self.ids)
         words = body.resumed(self._words, self.ids) if self.ids else self._words
-        events = Events(self.options)
+        events = Events(self.options, self._stops)
         self._stream = Stream(events.feed, fault, self._push, self._break, self._now_ns)
         content, key = body.body(words, slot), f"Authorization: Bearer {child.api_key}"
         return self._stream.connect(child.host, child.port, child.path, content, key)
@@ -99,8 +102,8 @@ class Request:
         if not self.over:
             self._leave()
 
-    def fail(self, reason: str) -> None:
-        self.end(Chunk(finish="error", error=reason))
+    def fail(self, reason: str, *, lost: Loss | None = None) -> None:
+        self.end(Chunk(finish="error", error=reason, lost=lost))
 
     def end(self, chunk: Chunk) -> None:
         """Push the last chunk, unless the request is over already."""

@@ -21,7 +21,7 @@ from trt_responses.errors import EngineUnavailable, StartupError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.engine.base import GenerateOptions, Sink
+    from trt_responses.engine.base import GenerateOptions, Loss, Sink
     from trt_responses.engine.remote.process import EngineProcess
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class RemoteEngine:
             if self._process is not None:
                 self._down = await self._process.why(LAST_WORDS_S)
             logger.warning("The connection to the engine is lost: %s", self._down)
-            connection.fail(self._down)
+            connection.fail(self._down, lost="died")
             self._up(await self._connected())
 
     def _up(self, connection: Connection) -> None:
@@ -229,10 +229,10 @@ class Connection(asyncio.Protocol):
         if self._pushes.pop(number, None) is not None:
             self._write(frames.abort(number))
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, *, lost: Loss | None = None) -> None:
         """End every request."""
         for number in tuple(self._pushes):
-            self._push(number, Chunk(finish="error", error=reason))
+            self._push(number, Chunk(finish="error", error=reason, lost=lost))
 
     def close(self) -> None:
         if self._transport is not None:

@@ -138,13 +138,13 @@ def read_runs(body: bytes) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def read_chunks(body: bytes) -> Iterator[tuple[int, Chunk]]:
-    for number, ids, logprobs, cached_tokens, finish, stop_id, error, refusal in orjson.loads(body):
+    for number, ids, logprobs, cached, finish, stop_id, error, refusal, lost in orjson.loads(body):
         scored = [
             Logprob(token_id, value, tuple((i, v) for i, v in top))
             for token_id, value, top in logprobs
         ]
         refused = None if refusal is None else _refusal(refusal)
-        yield number, Chunk(ids, scored, cached_tokens, finish, stop_id, error, refused)
+        yield number, Chunk(ids, scored, cached, finish, stop_id, error, refused, lost)
 
 
 def state(version: str, health: Health, limits: Limits) -> bytes:
@@ -158,6 +158,7 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
             guides,
             limits.max_logprobs,
             limits.longest_prompt,
+            sorted(limits.ignores),
         ],
     }
     return frame(Kind.STATE, orjson.dumps(said))
@@ -165,9 +166,9 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
 
 def read_state(body: bytes) -> tuple[str, Health, Limits]:
     said = orjson.loads(body)
-    context, batch, guides, logprobs, longest = said["limits"]
+    context, batch, guides, logprobs, longest, ignores = said["limits"]
     ends = {kind: frozenset(ids) for kind, ids in guides.items()}
-    limits = Limits(context, batch, ends, logprobs, longest)
+    limits = Limits(context, batch, ends, logprobs, longest, frozenset(ignores))
     return said["version"], Health(*said["health"]), limits
 
 
@@ -205,4 +206,5 @@ def _chunk_fields(chunk: Chunk) -> tuple[object, ...]:
         chunk.stop_id,
         chunk.error,
         said,
+        chunk.lost,
     )

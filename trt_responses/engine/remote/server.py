@@ -125,9 +125,11 @@ class FrontEnd(asyncio.Protocol):
     def push(self, number: int, chunk: Chunk) -> None:
         if not self._pending:
             asyncio.get_running_loop().call_soon(self.flush)
-        self._pending.append((number, chunk))
         if chunk.finish is not None:
             self._handles.pop(number, None)
+            if chunk.finish == "error" and not self._engine.health().alive:
+                chunk = chunk._replace(lost="died")  # the next process may go on with it
+        self._pending.append((number, chunk))
 
     def flush(self) -> None:
         if pending := self._pending:

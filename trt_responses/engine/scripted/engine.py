@@ -25,7 +25,7 @@ from trt_responses.errors import EngineUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import GenerateOptions, GuideKind, Sink
+    from trt_responses.engine.base import GenerateOptions, GuideKind, Loss, Sink
 
 State = Literal["waiting", "running", "finished", "aborted"]
 
@@ -75,9 +75,9 @@ class Request:
         if self.state in ("waiting", "running"):
             self._leave("aborted")
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, *, lost: Loss | None = None) -> None:
         if self.state in ("waiting", "running"):
-            self._end("error", error=reason)
+            self._end("error", error=reason, lost=lost)
 
     def advance(self) -> None:
         """Take one step of the script that is not plain: at most one push."""
@@ -124,11 +124,12 @@ class Request:
         *,
         stop_id: int | None = None,
         error: str | None = None,
+        lost: Loss | None = None,
     ) -> None:
         sink, cached = self.sink, self._cached()
         self._leave("finished")
         if sink is not None:
-            sink.push(Chunk(ids, logprobs, cached, finish, stop_id, error))
+            sink.push(Chunk(ids, logprobs, cached, finish, stop_id, error, lost=lost))
 
     def _cached(self) -> int | None:
         return self._script.cached_tokens if self.steps_taken == 1 else None
@@ -153,13 +154,16 @@ class ScriptedEngine:
         max_batch: int = 64,
         max_logprobs: int = 20,
         guides: Mapping[GuideKind, frozenset[int]] | None = None,
+        ignores: frozenset[str] = frozenset(),
         keep_records: int = 1024,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.requests: deque[Request] = deque(maxlen=keep_records)
         self.clock = clock or StepClock()
         self._scripts = scripts
-        self._limits = Limits(context_tokens, max_batch, guides or {}, max_logprobs)
+        self._limits = Limits(
+            context_tokens, max_batch, guides or {}, max_logprobs, ignores=ignores
+        )
         self._now_ns = now_ns
         self._last_progress_ns = now_ns()
         self._stepped = False
@@ -202,6 +206,10 @@ class ScriptedEngine:
         """Die as an engine does that cannot recover: every request fails, and no more come."""
         self._alive = False
         self._end_all(reason)
+
+    def go(self, loss: Loss, reason: str) -> None:
+        """Go away under all requests; another `start` is the next one's."""
+        self._end_all(reason, lost=loss)
 
     def stalled(self, request: Request) -> None:
         """It holds its place, but gives the clock nothing to do."""
@@ -250,11 +258,11 @@ class ScriptedEngine:
     def _has_place(self) -> bool:
         return len(self._running) + len(self._stalled) < self._limits.max_batch
 
-    def _end_all(self, reason: str) -> None:
+    def _end_all(self, reason: str, *, lost: Loss | None = None) -> None:
         self._down = reason
         waiting = [entry[2] for entry in self._waiting]
         for request in (*self._running, *self._stalled, *waiting):
-            request.fail(reason)
+            request.fail(reason, lost=lost)
         self._waiting.clear()
 
 

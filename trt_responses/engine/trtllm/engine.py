@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.admission import room
-from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk
-from trt_responses.engine.base import Chunk, Health
+from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, ignored_options, last_chunk
+from trt_responses.engine.base import Chunk, Gathered, Health
 from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of
 from trt_responses.engine.trtllm.arguments import (
     LLGUIDANCE,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
     from pathlib import Path
 
+    from trt_responses.engine.ask import Ask
     from trt_responses.engine.base import GenerateOptions, Limits, Sink
     from trt_responses.engine.trtllm.api import LLM
     from trt_responses.engine.trtllm.request import Timings
@@ -66,7 +67,8 @@ def installed() -> Package:
     except Exception as error:  # of any class: what it imports may fail in its own way
         raise StartupError(
             f"tensorrt_llm cannot be imported ({root_cause(error)}): run in the container "
-            "nvidia/tensorrt-llm/release:1.2.1, or install it on a GPU host."
+            "nvcr.io/nvidia/tensorrt-llm/release:1.2.1, or name the interpreter that has it in "
+            "TRT_RESPONSES_TRTLLM_PYTHON."
         ) from None
     return Package(
         tensorrt_llm.__version__,
@@ -89,6 +91,7 @@ class TrtLlmEngine:
         package: Callable[[], Package] = installed,
         patience: Patience | None = None,
         on_timings: Callable[[Timings], None] | None = None,
+        find_ignored: Callable[[Ask], Awaitable[frozenset[str]]] = ignored_options,
         environment: MutableMapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
@@ -99,6 +102,7 @@ class TrtLlmEngine:
         self._import = package
         self._patience = patience or Patience()
         self._on_timings = on_timings
+        self._find_ignored = find_ignored
         self._environment = environment
         self._now_ns = now_ns
         self._limits = engine_limits(arguments)
@@ -252,18 +256,35 @@ class TrtLlmEngine:
         return (end.error or "no answer") if end.finish == "error" else None
 
     async def _prove(self) -> None:
-        """A new engine answers; and if it should guide, its guides guide, or it has none."""
+        """A new engine answers; if it should guide, it does, or has no guides; and what it does
+        nothing with is known."""
         limits, deadline_s = self._limits, self._patience.first_answer_s
         if limits.guides:
             end = await last_chunk(
                 lambda sink: self._begin(PROBE_IDS, CANARY, CANARY.max_tokens, sink), deadline_s
             )
-            if end.stop_id in limits.guides["json_schema"]:
-                return
-            logger.warning(
-                "This engine does not follow guides (%s): requests with one are refused.",
-                end.error or f"it ended with {end.finish}",
-            )
-            self._limits = replace(limits, guides={})
-        if why := await self._probe(deadline_s):
+            if end.stop_id not in limits.guides["json_schema"]:
+                logger.warning(
+                    "This engine does not follow guides (%s): requests with one are refused.",
+                    end.error or f"it ended with {end.finish}",
+                )
+                self._limits = replace(limits, guides={})
+        if not self._limits.guides and (why := await self._probe(deadline_s)):
             raise StartupError(f"TensorRT-LLM loaded the model and failed: {why}")
+        if ignored := await self._find_ignored(self._answer):
+            logger.warning("This engine does nothing with %s.", ", ".join(sorted(ignored)))
+            self._limits = replace(self._limits, ignores=ignored)
+
+    async def _answer(self, prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
+        sink = Gathered()
+        try:
+            handle = self._begin(prompt_ids, options, options.max_tokens, sink)
+        except ApiError:  # what is refused is not ignored
+            return ()
+        try:
+            await asyncio.wait_for(sink.last, self._patience.first_answer_s)
+        except TimeoutError:
+            return ()
+        finally:
+            handle.abort()
+        return () if sink.last.result().error else sink.token_ids

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.fragments import Closed, Scored, Text
-from trt_responses.wire.output import TokenLogprob, TopLogprob
+from trt_responses.language.logprobs import token_logprob
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Logprob
     from trt_responses.harmony.read.reader import Tables
     from trt_responses.language.fragments import Fragment
-
-LEAST = -9999.0
-"""What the API says for a token that could not be: JSON has no infinity."""
+    from trt_responses.wire.output import TokenLogprob
 
 
 class ScoredReader(Reader):
@@ -55,7 +53,7 @@ class ScoredReader(Reader):
             # What a gate has put in an id's place is nothing that the engine has spoken of.
             known = place < len(logprobs) and logprobs[place].token_id == token_id
             if in_text and known and not any(type(f) is Closed for f in fragments):
-                self._waiting.append(self._entry(logprobs[place]))
+                self._waiting.append(token_logprob(logprobs[place], self._bytes_of))
             told += map(self._scored, fragments)
         return told
 
@@ -67,16 +65,3 @@ class ScoredReader(Reader):
             return fragment
         first, self._waiting = tuple(self._waiting), []
         return Scored(fragment.pieces, [first, *(() for _ in fragment.pieces[1:])])
-
-    def _entry(self, chosen: Logprob) -> TokenLogprob:
-        token, raw = self._spelled(chosen.token_id)
-        top = tuple(TopLogprob(*self._top(token_id, logprob)) for token_id, logprob in chosen.top)
-        return TokenLogprob(token, max(chosen.logprob, LEAST), raw, top)
-
-    def _top(self, token_id: int, logprob: float) -> tuple[str, float, tuple[int, ...]]:
-        token, raw = self._spelled(token_id)
-        return token, max(logprob, LEAST), raw
-
-    def _spelled(self, token_id: int) -> tuple[str, tuple[int, ...]]:
-        raw = self._bytes_of(token_id) or b""
-        return raw.decode("utf-8", "replace"), tuple(raw)

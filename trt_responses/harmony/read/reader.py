@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.harmony.read.headers import MAX_LENGTH, Author, Headers, fault_of, is_message
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Text
+from trt_responses.language.reader import Span
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.pieces import Pieces, advance, escaped
 
@@ -83,32 +84,6 @@ class Tables(NamedTuple):
     def of(cls, vocabulary: Vocabulary) -> Tables:
         pieces = Pieces(vocabulary)
         return cls(pieces, Headers(pieces, vocabulary.encoding))
-
-
-class Span(NamedTuple):
-    """Where a closed message's own ids stand in `Reader.kept`.
-
-    They begin with its `<|start|>`, or behind it and its author where the prompt wrote both.
-    """
-
-    start: int
-    body_start: int  # behind `<|message|>`
-    end: int  # behind the terminator
-    channel: str | None
-    recipient: str | None
-    content_type: str | None
-    repaired: bool  # its ids are not what Harmony writes for its text: render it anew
-    terminator: int | None
-    answer_end: int = 0
-    """Of a call that a tool answered in the same generation: behind the answer, which follows."""
-
-    @property
-    def answer_tokens(self) -> int:
-        return max(0, self.answer_end - self.end)
-
-    @property
-    def content_tokens(self) -> int:
-        return self.end - self.body_start - (self.terminator is not None)
 
 
 class Reader:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.steer.gate import Gate
-from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, Segment, StepwisePlan
+from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, StepwisePlan
+from trt_responses.language.gate import Gate
+from trt_responses.language.steering import Segment
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.engine.base import Finish, GuideKind
-    from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.steer.plans import Budget, Language, SteeringPlan
+    from trt_responses.engine.base import Finish
+    from trt_responses.harmony.steer.plans import Language
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import Budget, Guides, SteeringPlan
 
 HEADER_TOKENS = 64
 """A header that is longer than any tool's name is none."""
@@ -69,7 +71,7 @@ class ParallelCalls(StepwisePlan):
         self,
         plan: SteeringPlan,
         language: Language,
-        guides: Mapping[GuideKind, frozenset[int]],
+        guides: Guides,
         bodies: Mapping[str, Body],
         most: int,
         budget: Budget,

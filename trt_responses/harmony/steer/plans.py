@@ -1,8 +1,6 @@
-"""Plans of runs: which engine requests a run is made of.
+"""Harmony's plans of runs: which engine requests a run is made of.
 
-A run is a row of segments. Each extends the ids that count so far, may force ids of its own, and
-says what ends it. A plan is asked again after each segment, with what the reader has read. One
-rule serves every wish: thought, header, body. Knows no request and no engine, only what may be
+One rule serves every wish: thought, header, body. Knows no request and no engine, only what may be
 guided and which ids end a guide.
 """
 
@@ -10,88 +8,28 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Guide
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words
+from trt_responses.language.gate import Gate, GuidedGate, Words
+from trt_responses.language.steering import RESERVE, Segment
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.engine.base import GuideKind
-    from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.steer.gate import Follower
+    from trt_responses.language.gate import Follower
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import Budget, Guides, Name
     from trt_responses.schema.compile import Form
     from trt_responses.tokens.vocabulary import Vocabulary
-
-RESERVE = 512
-"""Tokens that a thought leaves for the answer, or half of all, if that is less."""
 
 NAMED = 8
 """Headers of a plan that a log line names."""
 
-Name = Literal["free", "thought", "header", "body"]
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One engine request of a run. Without room for a token the run is over, and incomplete."""
-
-    max_tokens: int
-    stop_ids: tuple[int, ...] = (CONTROL.return_, CONTROL.call)
-    forced: tuple[int, ...] = ()
-    guide: Guide | None = None
-    gate: Gate | None = None
-    banned_ids: tuple[int, ...] = ()
-    name: Name = "free"
-
-
-class SteeringPlan(Protocol):
-    """Its `str` is for the log."""
-
-    def next(self, reader: Reader) -> Segment | None:
-        """The segment to generate now, or None when the run is over."""
-        ...
-
-
-class Free:
-    """Nothing is steered: one segment, to the model's own end."""
-
-    def __init__(self, max_tokens: int, begun: tuple[int, ...] = ()) -> None:
-        """`begun` is forced: what the client has the answer begin with."""
-        self._segment: Segment | None = Segment(max_tokens, forced=begun)
-
-    def __str__(self) -> str:
-        return "free"
-
-    def next(self, reader: Reader) -> Segment | None:
-        segment, self._segment = self._segment, None
-        return segment
-
-
-class Resumed:
-    """A plan for a turn that follows a tool's answer: its first segment opens the message, as the
-    prompt does for the first turn."""
-
-    def __init__(self, plan: SteeringPlan, opening: tuple[int, ...]) -> None:
-        self._plan = plan
-        self._opening = opening
-
-    def __str__(self) -> str:
-        return f"{self._plan}, after a tool"
-
-    def next(self, reader: Reader) -> Segment | None:
-        segment, opening = self._plan.next(reader), self._opening
-        self._opening = ()
-        if segment is None or not opening:
-            return segment
-        left = segment.max_tokens - len(opening)
-        return replace(segment, max_tokens=left, forced=opening + segment.forced)
-
-
+STOPS = (CONTROL.return_, CONTROL.call)
+"""Of a segment that is not steered."""
 MESSAGE_ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
 """How models end a message, whichever of them would be right."""
 THOUGHT_ENDS = MESSAGE_ENDS | {CONTROL.start, CONTROL.channel, CONTROL.message, CONTROL.constrain}
@@ -124,17 +62,10 @@ class Body:
     what: str = "the schema"
 
 
-class Budget(NamedTuple):
-    """How many tokens the whole run may take, and its thought. A thought of 0 is left out."""
-
-    tokens: int
-    thought: int | None = None
-
-
 class StepwisePlan(ABC):
     """A plan that is written down as it goes: the segments are a generator's."""
 
-    def __init__(self, language: Language, guides: Mapping[GuideKind, frozenset[int]]) -> None:
+    def __init__(self, language: Language, guides: Guides) -> None:
         self._language = language
         self._guides = guides
         self._segments = self._turn()
@@ -196,7 +127,7 @@ class Steered(StepwisePlan):
     def __init__(
         self,
         language: Language,
-        guides: Mapping[GuideKind, frozenset[int]],
+        guides: Guides,
         headers: Mapping[str, Body],
         budget: Budget,
     ) -> None:
@@ -252,7 +183,7 @@ class Watched(StepwisePlan):
     def __init__(
         self,
         language: Language,
-        guides: Mapping[GuideKind, frozenset[int]],
+        guides: Guides,
         strict: Mapping[str, Body],
         budget: Budget,
     ) -> None:

@@ -6,62 +6,20 @@ Written to openai-harmony's result, character for character. Knows no token but 
 from __future__ import annotations
 
 import marshal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from trt_responses.frozen import dataclass
 from trt_responses.harmony.write.typescript import json_of, type_of
+from trt_responses.language.messages import Developer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-Effort = Literal["low", "medium", "high"]
+    from trt_responses.language.messages import FunctionTool, ResponseFormat, System
 
 CHANNELS = (
     "# Valid channels: analysis, commentary, final. Channel must be included for every message."
 )
 CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
-
-
-@dataclass(frozen=True, slots=True)
-class Namespace:
-    """A tool of the server's, described in words alone."""
-
-    name: str
-    description: str
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    identity: str
-    knowledge_cutoff: str | None
-    date: str | None
-    effort: Effort
-    has_function_tools: bool
-    namespaces: tuple[Namespace, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionTool:
-    name: str
-    description: str
-    parameters: Mapping[str, object] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseFormat:
-    """A JSON schema that the answer is to follow, as the model is told of it."""
-
-    name: str
-    description: str | None
-    schema: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Developer:
-    instructions: str | None
-    tools: tuple[FunctionTool, ...] = ()
-    response_format: ResponseFormat | None = None
-
 
 NOTHING = Developer(None)
 ONE_SPELLING = 0

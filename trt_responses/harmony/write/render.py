@@ -8,10 +8,9 @@ items of the API, no store and no engine.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, refuse_longer
-from trt_responses.frozen import dataclass
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
 from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
 from trt_responses.tokens.control import CONTROL
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trt_responses.harmony.write.cache import Header, Key
-    from trt_responses.harmony.write.preface import Developer, System
-    from trt_responses.store.base import Kind
+    from trt_responses.language.base import Entries
+    from trt_responses.language.messages import Developer, Message, System
+    from trt_responses.language.reader import Span
+    from trt_responses.store.base import Block, Kind
     from trt_responses.tokens.tokenise import Tokeniser
     from trt_responses.tokens.vocabulary import Vocabulary
-
-Role = Literal["user", "assistant", "developer", "tool"]
 
 HITS_AT_ONCE = 500
 """Messages taken from the cache between two pauses; about a millisecond."""
@@ -33,18 +32,6 @@ PIECES_AT_ONCE = 1000
 """Pieces of a tool's type put together between two pauses; about half a millisecond."""
 
 CONSTRAIN = "<|constrain|>"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message. A tool's `name` is its author; a `recipient` makes an assistant's a call."""
-
-    role: Role
-    text: str
-    name: str | None = None
-    channel: str | None = None
-    recipient: str | None = None
-    content_type: str | None = None
 
 
 class Renderer:
@@ -90,6 +77,53 @@ class Renderer:
         called = message.role == "assistant" and message.recipient is not None
         end = CONTROL.call if called else CONTROL.end
         return await self._ids(header(message), message.text, end, at_most)
+
+    async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
+        """A tool's answer: a message like any other."""
+        return await self.message(message, at_most)
+
+    async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
+        """Tokens of what stands around a conversation."""
+        before = await self.system(system), await self.developer(developer, at_most)
+        return len(self.join(*before, ()))
+
+    async def prompt(
+        self,
+        system: System,
+        developer: Developer,
+        blocks: Sequence[Block],
+        entries: Entries,
+        at_most: int | None,
+    ) -> array[int]:
+        """A whole prompt. Blocks hold their messages' ids, so that nothing is done per message."""
+        before = await self.system(system), await self.developer(developer, at_most)
+        return self.join(*before, (block.ids for block in blocks))
+
+    async def behind(self, prompt: array[int], message: Message) -> array[int]:
+        """A prompt with one message more."""
+        ids = (*self.at_call(prompt), *await self.message(message), *self.generation_prompt)
+        return array(prompt.typecode, ids)
+
+    def at_call(self, prompt: array[int]) -> array[int]:
+        """A prompt whose last message is a call, up to where the answer of that begins."""
+        return prompt[: len(prompt) - len(self.generation_prompt)]
+
+    def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
+        """Which messages a prompt still holds."""
+        return kept(kinds)
+
+    def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
+        """A message's ids as they stand in later prompts: author first, the lawful terminator last.
+
+        The author of the first message is not among the kept ids: the prompt ended with it.
+        """
+        ids = array("I", kept[span.start : span.end])
+        if not ids or ids[0] != CONTROL.start:
+            ids = self.generation_prompt + ids
+        if span.terminator is not None:
+            ids.pop()
+        ids.append(CONTROL.call if span.recipient else CONTROL.end)
+        return ids + array("I", kept[span.end : span.end + span.answer_tokens])
 
     def join(
         self,

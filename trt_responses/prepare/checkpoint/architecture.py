@@ -144,6 +144,12 @@ def from_original(config: Config) -> Architecture:
     return _checked(numbers)
 
 
+def from_gguf(name: str, keys: Config, fields: tuple[Field, ...], *, packed: bool) -> Architecture:
+    """The keys of a GGUF file, by llama.cpp's names; what they do not say is gpt-oss's own."""
+    fields = (*fields, Field("vocab_size", "vocabulary", int))
+    return replace(_checked(_numbers(name, keys, fields)), packed=packed)
+
+
 def _check_fixed(name: str, config: Config, fixed: Mapping[str, tuple[object, ...]]) -> None:
     for key, lawful in fixed.items():
         if (found := config.get(key)) not in lawful:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint import original
@@ -33,6 +33,26 @@ MAX_CONFIG_BYTES = 1_000_000
 MAX_INDEX_BYTES = 100_000_000
 
 
+class WeightSource(Protocol):
+    """What an engine is made from: a checkpoint directory, or a file of another format."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+
+    @property
+    def layout(self) -> Literal["hf", "original", "gguf"]: ...
+    @property
+    def architecture(self) -> Architecture | None: ...
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All that was read, and all that a card must name."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the weights."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A directory that has passed every check; `tensors` in the order they are expected."""
@@ -43,6 +63,10 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
     files: tuple[Path, ...]
     """Config, index if there is one, shards: all that was read, and all that a card must name."""
+
+    @property
+    def name(self) -> str:
+        return checkpoint_name(self.directory)
 
     @property
     def size_bytes(self) -> int:
@@ -112,6 +136,8 @@ def _blobs(directory: Path) -> Iterator[Path]:
 
 def checkpoint_name(directory: Path) -> str:
     """What a person calls it: the directory's name; the model's, for a snapshot of the hub's."""
+    if directory.is_file():
+        return directory.stem
     for blobs in _blobs(directory):
         return blobs.parent.name.rpartition("--")[2]
     return directory.resolve().name

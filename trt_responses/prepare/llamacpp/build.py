@@ -1,6 +1,7 @@
 """A checkpoint prepared for llama.cpp: one GGUF file, which the engine then answers from.
 
     convert    the source as one file        leaves <version>/model.gguf
+    copy       or the weights of a GGUF file, as they are, under a head of our own
 
 Knows the conversion; the way around it is `prepare.pipeline`, and the engine is handed in.
 """
@@ -8,6 +9,7 @@ Knows the conversion; the way around it is `prepare.pipeline`, and the engine is
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from trt_responses.frozen import dataclass
@@ -16,6 +18,7 @@ from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.files import (
+    GGUF,
     MODEL,
     EngineFile,
     engine_file,
@@ -23,7 +26,8 @@ from trt_responses.prepare.files import (
     read_finished,
     write_finished,
 )
-from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, convert, planned_bytes
+from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, plan, write_gguf
+from trt_responses.prepare.llamacpp.gguf_checkpoint import open_gguf
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
 
@@ -32,9 +36,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Card, Kind, Source
+    from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
     from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.llamacpp.gguf import WeightType
+    from trt_responses.prepare.llamacpp.gguf import Planned, WeightType
+    from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
 
@@ -54,7 +59,11 @@ def prepare(
     """Prepare an engine, or find it prepared; `wait` for another build of it, or be refused."""
     if weight_type not in WEIGHT_TYPES:
         raise refusal("weight type", repr(weight_type), ", ".join(WEIGHT_TYPES))
-    target = _Conversion(open_checkpoint(source), weight_type, tools)
+    target: _Conversion | _Download
+    if source.suffix.lower() == GGUF:
+        target = _Download(open_gguf(source, tools.vocabulary), tools)
+    else:
+        target = _Conversion(open_checkpoint(source), weight_type, tools)
     return prepared(target, engines_dir, name, tools, wait=wait)
 
 
@@ -66,33 +75,27 @@ class Converted:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Conversion:
-    """The target of `prepare.pipeline` for one checkpoint in one weight type."""
+class _GgufTarget(ABC):
+    """A target of `prepare.pipeline` that comes to one GGUF file."""
 
     kind: ClassVar[Kind] = "llamacpp"
-    checkpoint: Checkpoint
-    weight_type: WeightType
+    phase: ClassVar[str]
     tools: BuildTools
+    checkpoint: Checkpoint | GgufCheckpoint
+
+    @abstractmethod
+    def plan(self) -> list[Planned]:
+        """What the file will hold."""
 
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
         return self.tools.engine_for
 
-    def identity(self, source: Source) -> str:
-        facts = {
-            "source": source_facts(source),
-            "layout": source.layout,
-            "weight_type": self.weight_type,
-            "converter": CONVERTER,
-        }
-        return json.dumps(facts)
-
     def difference(self, card: Card, directory: Path) -> str | None:
         return compare(card, directory, this_machine())
 
     def disk_bytes(self) -> float:
-        return planned_bytes(self.checkpoint, self.weight_type)
+        return sum(tensor.size_bytes for tensor in self.plan())
 
     def expected(self) -> dict[str, float]:
         return {}
@@ -109,25 +112,63 @@ class _Conversion:
             files=(found.file,),
             context_tokens=self.checkpoint.architecture.context,
             memory_bytes=found.file.size_bytes,
-            seconds={"convert": found.seconds},
+            seconds={self.phase: found.seconds},
         )
 
     def _converted(self, directory: Path, phases: Phases) -> Converted:
-        total_bytes = planned_bytes(self.checkpoint, self.weight_type)
+        tensors, architecture = self.plan(), self.checkpoint.architecture
+        total_bytes = int(self.disk_bytes())
         self.tools.check_room(directory, total_bytes)
-        phases.begin("convert", total_bytes)
+        phases.begin(self.phase, total_bytes)
         began, part = self.tools.clock(), directory / f"{MODEL}.part"
         try:
-            sha256 = convert(
-                self.checkpoint,
-                part,
-                self.tools.vocabulary,
-                weight_type=self.weight_type,
-                advance=phases.advance,
-            )
+            sha256 = write_gguf(tensors, architecture, part, self.tools.vocabulary, phases.advance)
             part.replace(directory / MODEL)
         except OSError:
             part.unlink(missing_ok=True)
             raise
         seconds = round(self.tools.clock() - began, 3)
         return Converted(engine_file(directory / MODEL, sha256), seconds)
+
+
+class _Conversion(_GgufTarget):
+    """A checkpoint in one weight type."""
+
+    phase = "convert"
+
+    def __init__(self, checkpoint: Checkpoint, weight_type: WeightType, tools: BuildTools) -> None:
+        self.checkpoint = checkpoint
+        self.weight_type: StoredWeights = weight_type
+        self.tools = tools
+        self._tensors = plan(checkpoint, weight_type)
+
+    def identity(self, source: Source) -> str:
+        facts = {
+            "source": source_facts(source),
+            "layout": source.layout,
+            "weight_type": self.weight_type,
+            "converter": CONVERTER,
+        }
+        return json.dumps(facts)
+
+    def plan(self) -> list[Planned]:
+        return self._tensors
+
+
+class _Download(_GgufTarget):
+    """A GGUF file whose weights stay as they are, under a head of our own."""
+
+    phase = "copy"
+    weight_type: StoredWeights = "gguf"
+
+    def __init__(self, checkpoint: GgufCheckpoint, tools: BuildTools) -> None:
+        self.checkpoint = checkpoint
+        self.tools = tools
+        self._tensors = checkpoint.plan()
+
+    def identity(self, source: Source) -> str:
+        facts = {"source": source_facts(source), "layout": source.layout, "converter": CONVERTER}
+        return json.dumps(facts)
+
+    def plan(self) -> list[Planned]:
+        return self._tensors

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import gguf
@@ -16,15 +17,17 @@ from gguf import GGMLQuantizationType as Kind
 from gguf.quants import quantize
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised, repacked
 from trt_responses.prepare.checkpoint.safetensors import narrow, widen
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.llamacpp.head import write_head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -87,7 +90,18 @@ def convert(
     `unpack` dequantises MXFP4, so that an engine's other errors can be measured alone.
     """
     tensors = plan(checkpoint, weight_type, unpack=unpack)
-    write_head(target, checkpoint.architecture, vocabulary, tensors)
+    return write_gguf(tensors, checkpoint.architecture, target, vocabulary, advance)
+
+
+def write_gguf(
+    tensors: Sequence[Planned],
+    architecture: Architecture,
+    target: Path,
+    vocabulary: Vocabulary,
+    advance: Callable[[int], object],
+) -> str:
+    """A file of these tensors under a head of our own, on the disk; its SHA-256."""
+    write_head(target, architecture, vocabulary, tensors)
     digest = hashlib.sha256(target.read_bytes())
     with target.open("ab") as file:
 
@@ -143,6 +157,23 @@ def plan(checkpoint: Checkpoint, weight_type: WeightType, *, unpack: bool = Fals
         for projection, halves in EXPERTS.items():
             tensors += _experts(checkpoint, n, projection, halves, kind, unpack=unpack)
     return tensors
+
+
+def tensor_shapes(a: Architecture) -> dict[str, tuple[int, ...]]:
+    """Every tensor of a gpt-oss file, by llama.cpp's name, with its shape."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, expected in expected_tensors(replace(a, packed=False)).items():
+        if ".experts." not in name:
+            shapes[_translated(name)] = expected.shape
+    for n in range(a.layers):
+        for half, rows, row in (
+            ("gate", a.intermediate, a.hidden),
+            ("up", a.intermediate, a.hidden),
+            ("down", a.hidden, a.intermediate),
+        ):
+            shapes[f"blk.{n}.ffn_{half}_exps.weight"] = (a.experts, rows, row)
+            shapes[f"blk.{n}.ffn_{half}_exps.bias"] = (a.experts, rows)
+    return shapes
 
 
 def _translated(name: str) -> str:

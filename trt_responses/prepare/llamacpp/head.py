@@ -16,7 +16,7 @@ from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.stand_ins import is_whole, stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from trt_responses.prepare.checkpoint.architecture import Architecture
@@ -78,7 +78,7 @@ def _add_numbers(writer: gguf.GGUFWriter, a: Architecture) -> None:
 
 def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -> None:
     """Only ids are ever sent: the strings serve guides and logs."""
-    letters = _byte_letters()
+    letters = byte_letters()
     ordinary = [
         _whole(n, raw).decode("latin-1").translate(letters)
         for n, raw in enumerate(vocabulary.token_bytes)
@@ -106,12 +106,20 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
     writer.add_pad_token_id(CONTROL.endoftext)
 
 
+def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
+    """For each ordinary id how a file may spell it: as we do, or by its bytes as others do."""
+    letters = byte_letters()
+    for n, raw in enumerate(vocabulary.token_bytes):
+        spelled = (raw, _whole(n, raw))
+        yield tuple(each.decode("latin-1").translate(letters).encode() for each in spelled)
+
+
 def _whole(token_id: int, raw: bytes) -> bytes:
     """The bytes, or a nameless character for ids that are no whole characters by themselves."""
     return raw if is_whole(raw) else stand_in(token_id).encode()
 
 
-def _byte_letters() -> dict[int, int]:
+def byte_letters() -> dict[int, int]:
     """GPT-2's alphabet: bytes that print stand for themselves, the rest for letters from 256 on."""
     prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in prints]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 OLDEST_PACKAGE = (1, 2, 1)
 OLDEST_DRIVER = 575
-IMAGE = "nvidia/tensorrt-llm/release:1.2.1"
+"""Of the guide. The image itself is made for 580: older ones need CUDA's forward compatibility."""
+IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"
 CACHE_BYTES = 8 << 30
 """Kernels that are compiled at the first start, with room to spare."""
 SHARE_FOR_WEIGHTS = 0.85
@@ -125,8 +126,8 @@ def _package(hardware: Hardware) -> Iterator[str]:
     oldest = ".".join(map(str, OLDEST_PACKAGE))
     if hardware.package is None:
         yield (
-            f"package: TensorRT-LLM is not installed, expected {oldest} or newer; run in the "
-            f"container {IMAGE}."
+            f"package: TensorRT-LLM is not found, expected {oldest} or newer; run in the container "
+            f"{IMAGE}, and name its interpreter in TRT_RESPONSES_TRTLLM_PYTHON."
         )
     elif _numbers(hardware.package) < OLDEST_PACKAGE:
         yield (
@@ -150,7 +151,7 @@ def _gpus(hardware: Hardware, needed: int) -> Iterator[str]:
         yield str(error)
     driver = hardware.gpus[0].driver
     if _numbers(driver)[:1] < (OLDEST_DRIVER,):
-        yield f"driver: found {driver}, expected {OLDEST_DRIVER} or newer; update the driver."
+        yield f"driver: found {driver}, expected {OLDEST_DRIVER}, better 580, or newer; update it."
 
 
 def _memory(hardware: Hardware, needed: int, share: float) -> Iterator[str]:

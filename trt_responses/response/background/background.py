@@ -2,8 +2,9 @@
 far they are.
 
 A job is in the store before `queued` is told, is renewed while its run goes on, and becomes a
-record, with its last frames, before its end is told. Knows the store's seam and runs; knows no
-HTTP and no concrete store.
+record, with its last frames, before its end is told. A job whose server died, or left it, is taken
+by another one, which goes on from the ids that its frames tell; so that it can, nothing is told
+before it is kept. Knows the store's seam and runs; knows no HTTP and no concrete store.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
+from array import array
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.errors import ApiError, Overloaded, ServerShutdown
+from trt_responses.errors import ApiError, Overloaded
+from trt_responses.response.background.source import run_of, source_of
 from trt_responses.response.ending import ending
 from trt_responses.response.log.entries import ResponsesSpelling
 from trt_responses.response.log.log import Cursor
@@ -39,6 +43,8 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_S = 1.0
 """Seconds between two saves of a job; fewer, if its lease is short."""
 HEARTBEATS_PER_LEASE = 3
+TELL_S = 0.05
+"""So long frames gather before they are kept, while somebody reads them as they come."""
 
 
 class Background:
@@ -50,16 +56,19 @@ class Background:
         store: Store,
         *,
         max_per_owner: int,
+        model: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._runs = runs
         self._store = store
         self._max_per_owner = max_per_owner
+        self._model = model
         self._sleep = sleep
         self._heartbeat_s = min(HEARTBEAT_S, store.lease_s / HEARTBEATS_PER_LEASE)
         self._kept: dict[str, _Kept] = {}
         self._owned: Counter[str] = Counter()
         self._tasks: asyncio.TaskGroup | None = None
+        self._draining = False
 
     def __len__(self) -> int:
         return self._owned.total()
@@ -68,10 +77,14 @@ class Background:
     async def life(self, drain_s: float) -> AsyncIterator[None]:
         """While it lasts runs may be started; at its end they have `drain_s` to come to theirs."""
         async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
+            self._tasks, self._draining = tasks, False
+            looking = tasks.create_task(self._look()) if self.can_move else None
             try:
                 yield
             finally:
+                self._draining = True
+                if looking is not None:
+                    looking.cancel()
                 await self._drain(drain_s)
                 self._tasks = None
 
@@ -80,12 +93,25 @@ class Background:
         if making and drain_s > 0:
             await asyncio.wait(making, timeout=drain_s)
         for kept in tuple(self._kept.values()):
-            kept.run.fail(ServerShutdown())
+            kept.run.shut_down()
+
+    @property
+    def can_move(self) -> bool:
+        """Whether other servers go on with what this one leaves: then the frames in the store are
+        what all readers read."""
+        return self._store.takeover_s > 0
 
     async def start(
-        self, accepted: Accepted, *, owner: str, arrival_ns: int, dialect: Dialect
+        self,
+        accepted: Accepted,
+        *,
+        owner: str,
+        arrival_ns: int,
+        dialect: Dialect,
+        request: bytes = b"",
     ) -> Run:
-        """A run that is being made, or an `ApiError` and nothing is kept."""
+        """A run that is being made, or an `ApiError` and nothing is kept. The `request` is what
+        another server would make it from."""
         if self._tasks is None:
             raise RuntimeError("background runs are started within `life`")
         self._admit(owner)
@@ -94,22 +120,112 @@ class Background:
             run = await self._runs.start(
                 accepted, owner=owner, arrival_ns=arrival_ns, keep=self._finish, dialect=dialect
             )
-            kept = await self._stored(run, owner)
+            source = source_of(run, accepted, request) if request and self.can_move else b""
+            kept = await self._stored(run, owner, source)
         except BaseException:
             self._forget(owner)
             raise
-        self._kept[run.id] = kept
-        kept.making = self._tasks.create_task(self._make(kept))
+        self._begin(kept, moves=bool(source))
         return run
 
-    async def _stored(self, run: Run, owner: str) -> _Kept:
+    def _begin(self, kept: _Kept, *, moves: bool) -> None:
+        assert self._tasks is not None
+        self._kept[kept.run.id] = kept
+        kept.making = self._tasks.create_task(self._make(kept))
+        if moves:
+            kept.run.leave_to_others = lambda: self._leave(kept)
+
+    async def _stored(self, run: Run, owner: str, source: bytes) -> _Kept:
         kept = _Kept(run, owner)
+        made = run.log.response.created_at
+        job = Job(run.id, owner, kept.body(), made, source=source, model=self._model)
         try:
-            await self._store.put_job(Job(run.id, owner, kept.body(), run.log.response.created_at))
+            await self._store.put_job(job)
         except BaseException:
             self._runs.release(run)
             raise
         return kept
+
+    # --- jobs of servers that died or left ----------------------------------------------------
+
+    async def _look(self) -> None:
+        """Take what others have left, one job after another, while there is work to be taken."""
+        while True:
+            await self._sleep(self._heartbeat_s)
+            try:
+                while self._runs.takes_work:
+                    if (job := await self._store.take_job(self._model)) is None:
+                        break
+                    await self._go_on(job)
+            except ApiError as fault:
+                logger.warning("jobs of other servers could not be looked for: %s", fault.message)
+            except Exception:
+                logger.exception("a job of another server could not be taken")
+
+    async def _go_on(self, job: Job) -> None:
+        """Begin where another server stopped; or leave it to the next, or to nobody."""
+        try:
+            run = await self._made_again(job)
+        except ApiError as fault:
+            passing = fault.status >= 500 or fault.status in (409, 429)
+            logger.warning("%s is not gone on with: %s", job.id, fault.message)
+            await self._store.leave_job(job.id, term=job.term, to_others=passing)
+            return
+        except Exception:
+            await self._store.leave_job(job.id, term=job.term, to_others=False)
+            raise
+        logger.warning("%s goes on here with %d tokens", job.id, len(job.ids) // 4)
+        self._owned[job.owner] += 1
+        self._begin(_Kept(run, job.owner, job), moves=True)
+
+    async def _made_again(self, job: Job) -> Run:
+        made = run_of(job, self._runs.built_in)
+        if made is None:
+            raise ApiError("What was told of it is not kept.", status=410)
+        accepted, dialect, before = made
+        return await self._runs.start(
+            accepted,
+            owner=job.owner,
+            arrival_ns=time.monotonic_ns(),
+            keep=self._finish,
+            dialect=dialect,
+            before=before,
+        )
+
+    def _leave(self, kept: _Kept) -> bool:
+        """Let another server go on with it, unless no server can."""
+        if kept.leaving:
+            return True
+        if kept.run.half_way or self._tasks is None:
+            return False
+        kept.leaving = True
+        self._tasks.create_task(self._left(kept))
+        return True
+
+    async def _left(self, kept: _Kept) -> None:
+        try:
+            await kept.save(self._store, last=True)
+        except ApiError as fault:
+            logger.warning("%s is left as it was kept last: %s", kept.run.id, fault.message)
+            kept.left = True
+        kept.run.cancel()
+
+    # --- what is asked of them ----------------------------------------------------------------
+
+    async def news(self, response_id: str, wait_s: float) -> None:
+        """Wait until more of its frames are kept, or so long. Whoever reads them has them kept as
+        they come."""
+        kept = self._kept.get(response_id)
+        if kept is None:
+            await self._sleep(wait_s)
+            return
+        if not kept.has_news:
+            await kept.changed(wait_s)
+        await self._sleep(TELL_S)
+        try:
+            await kept.save(self._store)
+        except ApiError as fault:
+            logger.warning("frames of %s could not be kept: %s", response_id, fault.message)
 
     def running(self, response_id: str, owner: str) -> Run | None:
         """A run that this server is making for this owner."""
@@ -164,6 +280,14 @@ class Background:
                 logger.error("the heartbeat of %s broke: %r", kept.run.id, fault)
             del self._kept[kept.run.id]
             self._forget(kept.owner)
+            if kept.left:
+                await self._given_up(kept)
+
+    async def _given_up(self, kept: _Kept) -> None:
+        try:
+            await self._store.leave_job(kept.run.id, term=kept.term, to_others=True)
+        except ApiError as fault:  # its lease will run out
+            logger.warning("%s could not be left: %s", kept.run.id, fault.message)
 
     async def _renew(self, kept: _Kept) -> None:
         """Keep what is new and hear what is wanted, until cancelled or nothing is wanted."""
@@ -172,7 +296,7 @@ class Background:
             try:
                 await kept.save(self._store)
                 body = kept.body() if beat % beats == 0 else None
-                standing = await self._store.renew_job(kept.run.id, body)
+                standing = await self._store.renew_job(kept.run.id, body, term=kept.term)
             except ApiError as fault:  # away for now: within the lease it may come back
                 logger.warning("job %s could not be renewed: %s", kept.run.id, fault.message)
             else:
@@ -184,7 +308,8 @@ class Background:
     async def _finish(
         self, record: Record, conversation: Record | None, run: Run, last: Response
     ) -> None:
-        if await self._kept[record.id].finish(self._store, record, conversation, last):
+        kept = self._kept[record.id]
+        if kept.left or await kept.finish(self._store, record, conversation, last):
             return
         if last.status == "cancelled":
             return  # nobody is there to be told otherwise
@@ -197,29 +322,53 @@ class Background:
 class _Kept:
     """A run and how much of its log the store has."""
 
-    def __init__(self, run: Run, owner: str) -> None:
+    def __init__(self, run: Run, owner: str, before: Job | None = None) -> None:
+        """`before` is what another server has kept of it."""
         self.run = run
         self.owner = owner
+        self.term = 1 if before is None else before.term
         self.making: asyncio.Task[None] | None = None
+        self.leaving = False
+        """It is being left to another server."""
+        self.left = False
+        """All that may be kept of it here has been."""
         first = run.log.response
         run.log.append(e.Created(first))
         run.log.append(e.Queued(first))
         self._saving = asyncio.Lock()
-        self._cursor = Cursor(run.log)
-        self._saved = 0
+        self._saved = 0 if before is None else before.frames
+        self._saved_ids = 0 if before is None else len(before.ids) // 4
+        self._cursor = Cursor(run.log, after=self._saved - 1)
         self._unsaved = b""
 
     def body(self) -> bytes:
         """The snapshot as of now."""
         return orjson.dumps(self.run.log.response)
 
-    async def save(self, store: Store) -> None:
-        """Keep the frames that are new. What cannot be kept now is kept the next time."""
+    @property
+    def has_news(self) -> bool:
+        return self.run.log.next_number > self._saved
+
+    async def changed(self, wait_s: float) -> None:
+        """Wait for an event, or so long."""
+        if not self.run.log.closed:
+            await asyncio.wait((self.run.log.changed(),), timeout=wait_s)
+
+    async def save(self, store: Store, *, last: bool = False) -> None:
+        """Keep the frames that are new. What cannot be kept now is kept the next time; behind the
+        `last` nothing is."""
         async with self._saving:
+            if self.left or self.run.log.closed:
+                return
             frames = self._news()
             if frames.count:
-                await store.append_frames(self.run.id, frames)
+                kept_ids = self._saved_ids + len(frames.ids) // 4
+                if not await store.append_frames(self.run.id, frames, term=self.term):
+                    self.run.cancel()  # another server has it
+                    return
                 self._saved, self._unsaved = frames.first + frames.count, b""
+                self._saved_ids = kept_ids
+            self.left = last
 
     async def finish(
         self, store: Store, record: Record, conversation: Record | None, last: Response
@@ -234,8 +383,13 @@ class _Kept:
             told = [spelling.frame(event, number) for number, event in numbered]
             data = b"".join((frames.data, *told))
             whole = Frames(frames.first, frames.count + len(told), data, ended=True)
-            return await store.finish_job(record, whole, conversation)
+            return await store.finish_job(record, whole, conversation, term=self.term)
 
     def _news(self) -> Frames:
+        """What is not kept yet. A run that is made again has none until it is where it was."""
+        count = self.run.log.next_number - self._saved
+        if count <= 0:
+            return Frames(self._saved, 0, b"")
         self._unsaved += self._cursor.take()
-        return Frames(self._saved, self.run.log.next_number - self._saved, self._unsaved)
+        ids = array("I", self.run.reader.kept[self._saved_ids :]).tobytes()
+        return Frames(self._saved, count, self._unsaved, ids=ids)

@@ -14,10 +14,13 @@ from trt_responses.wire.output import (
     OutputCodeCall,
     OutputCustomCall,
     OutputFunctionCall,
+    OutputMcpCall,
     OutputMessage,
     OutputReasoning,
+    OutputShellCall,
     OutputSummaryText,
     OutputText,
+    OutputWebSearchCall,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +67,8 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
         case e.OutputTextDelta() | e.ReasoningTextDelta():
             part = _said(_parts(item)[event.content_index], event)
             return _with_part(item, event.content_index, part)
+        case e.AnnotationAdded():
+            return _annotated(item, event)
         case e.OutputTextDone() | e.ReasoningTextDone():
             part = _parts(item)[event.content_index]
             if part.text is event.text:  # the machine's, which has read it here: nothing is copied
@@ -89,17 +94,26 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             return replace(custom, input=custom.input + event.delta)
         case e.CustomToolCallInputDone():
             return replace(_custom(item), input=event.input)
+        case e.ShellCommandAdded():
+            return _with_command(_shell_call(item), event.command_index, event.command)
+        case e.ShellCommandDelta():
+            shell = _shell_call(item)
+            longer = shell.action.commands[event.command_index] + event.delta
+            return _with_command(shell, event.command_index, longer)
+        case e.ShellCommandDone():
+            return _with_command(_shell_call(item), event.command_index, event.command)
         case e.CodeDelta():
             code = _code_call(item)
             return replace(code, code=code.code + event.delta)
         case e.CodeDone():
             return replace(_code_call(item), code=event.code)
-        case e.CodeCallInProgress():
-            return replace(_code_call(item), status="in_progress")
-        case e.CodeCallInterpreting():
-            return replace(_code_call(item), status="interpreting")
-        case e.CodeCallCompleted():
-            return replace(_code_call(item), status="completed")
+        case e.McpArgumentsDelta():
+            asked = _mcp_call(item)
+            return replace(asked, arguments=asked.arguments + event.delta)
+        case e.McpArgumentsDone():
+            return replace(_mcp_call(item), arguments=event.arguments)
+        case e.HostedStep():
+            return _stepped(item, event)
         case _:
             assert_never(event)
 
@@ -109,6 +123,14 @@ def _said(part: OutputPart, event: e.OutputTextDelta | e.ReasoningTextDelta) -> 
     if isinstance(longer, OutputText) and isinstance(event, e.OutputTextDelta) and event.logprobs:
         return replace(longer, logprobs=longer.logprobs + event.logprobs)
     return longer
+
+
+def _annotated(item: OutputItem, event: e.AnnotationAdded) -> OutputItem:
+    part = _parts(item)[event.content_index]
+    if not isinstance(part, OutputText):
+        raise TypeError(f"a {part.type} has no annotations")
+    annotations = (*part.annotations, event.annotation)
+    return _with_part(item, event.content_index, replace(part, annotations=annotations))
 
 
 def _summarised(thought: OutputReasoning, text: str) -> OutputReasoning:
@@ -155,7 +177,33 @@ def _custom(item: OutputItem) -> OutputCustomCall:
     return item
 
 
+def _shell_call(item: OutputItem) -> OutputShellCall:
+    if not isinstance(item, OutputShellCall):
+        raise TypeError(f"a {item.type} has no commands")
+    return item
+
+
+def _with_command(item: OutputShellCall, index: int, command: str) -> OutputShellCall:
+    before = item.action.commands
+    commands = (*before[:index], command, *before[index + 1 :])
+    return replace(item, action=replace(item.action, commands=commands))
+
+
 def _code_call(item: OutputItem) -> OutputCodeCall:
     if not isinstance(item, OutputCodeCall):
         raise TypeError(f"a {item.type} has no code")
+    return item
+
+
+def _mcp_call(item: OutputItem) -> OutputMcpCall:
+    if not isinstance(item, OutputMcpCall):
+        raise TypeError(f"a {item.type} has no arguments of an MCP tool")
+    return item
+
+
+def _stepped(item: OutputItem, step: e.HostedStep) -> OutputItem:
+    """The last word of a step is the item's status, where it has one."""
+    word = step.type.rpartition(".")[2]
+    if isinstance(item, OutputCodeCall | OutputMcpCall | OutputWebSearchCall):
+        return replace(item, status=word)  # type: ignore[arg-type]  # the table of steps names them
     return item

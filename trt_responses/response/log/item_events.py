@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.response.log.hosted_calls import HostedCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from trt_responses.response.log.action_calls import ActionKind
 
     Seal = Callable[[o.OutputReasoning, int], str]
     """What the client is to carry of a thought that has just been written."""
@@ -24,13 +27,13 @@ class Callee(NamedTuple):
     name: str
     namespace: str | None = None
     custom: bool = False
+    action: ActionKind | None = None
+    """Of a tool of which the API says what a call is."""
 
-
-class Runner(NamedTuple):
-    """A tool that is run here, as its calls are told to the client."""
-
-    container_id: str
-    shows_outputs: bool
+    @property
+    def kind(self) -> str:
+        """The API's name for tools of this kind."""
+        return self.action or ("custom" if self.custom else "function")
 
 
 class Message:
@@ -69,10 +72,12 @@ class Reasoning:
 
     empty = b""
 
-    def __init__(self, item_id: str, index: int, seal: Seal | None) -> None:
+    def __init__(self, item_id: str, index: int, seal: Seal | None, message: int) -> None:
+        """`message` is its number among the messages of the model."""
         self.id = item_id
         self.index = index
         self._seal = seal
+        self._message = message
 
     def begin(self) -> tuple[e.Event, ...]:
         return (
@@ -94,7 +99,7 @@ class Reasoning:
 
     def _done(self, item: o.OutputReasoning, status: o.Status) -> o.OutputReasoning:
         done = o.OutputReasoning(self.id, status, item.content, item.summary)
-        return done if self._seal is None else o.sealed(done, self._seal(done, self.index))
+        return done if self._seal is None else o.sealed(done, self._seal(done, self._message))
 
 
 class Summary(Reasoning):
@@ -145,7 +150,7 @@ class Call:
         )
 
     def _item(self, arguments: str, status: o.Status) -> o.OutputFunctionCall:
-        name, namespace, _ = self._callee
+        name, namespace, *_ = self._callee
         if namespace is None:
             return o.OutputFunctionCall(self.id, self._call_id, name, arguments, status)
         return o.OutputNamespacedCall(
@@ -178,7 +183,7 @@ class CustomCall:
         )
 
     def _item(self, written: str, status: o.Status) -> o.OutputCustomCall:
-        name, namespace, _ = self._callee
+        name, namespace, *_ = self._callee
         if namespace is None:
             return o.OutputCustomCall(self.id, self._call_id, name, written, status)
         return o.OutputNamespacedCustomCall(
@@ -186,52 +191,4 @@ class CustomCall:
         )
 
 
-class CodeCall:
-    """Code that is run here: its item ends when the code has, with what it gave."""
-
-    empty = b""
-
-    def __init__(self, item_id: str, index: int, runner: Runner) -> None:
-        self.id = item_id
-        self.index = index
-        self._runner = runner
-
-    def begin(self) -> tuple[e.Event, ...]:
-        item = o.OutputCodeCall(self.id, self._runner.container_id)
-        return (
-            e.OutputItemAdded(self.index, item),
-            e.CodeCallInProgress(self.id, self.index),
-        )
-
-    def delta(self) -> e.Delta:
-        return e.CodeDelta(self.id, self.index, "")
-
-    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
-        """The end of the code; of the item too, where the code was cut and is not run."""
-        assert isinstance(item, o.OutputCodeCall)
-        done = e.CodeDone(self.id, self.index, item.code)
-        if status == "completed":
-            return (done, e.CodeCallInterpreting(self.id, self.index))
-        return (done, self._done(item, None, "incomplete"))
-
-    def answer(
-        self, item: o.OutputItem, text: str | None, status: o.CodeStatus
-    ) -> tuple[e.Event, ...]:
-        """The end of the item: what the code gave, or None where it was broken off."""
-        assert isinstance(item, o.OutputCodeCall)
-        done = self._done(item, text, status)
-        if status == "completed":
-            return (e.CodeCallCompleted(self.id, self.index), done)
-        return (done,)
-
-    def _done(
-        self, item: o.OutputCodeCall, text: str | None, status: o.CodeStatus
-    ) -> e.OutputItemDone:
-        outputs = None
-        if self._runner.shows_outputs:
-            outputs = (o.CodeLogs(text),) if text else ()
-        call = o.OutputCodeCall(self.id, self._runner.container_id, item.code, outputs, status)
-        return e.OutputItemDone(self.index, call)
-
-
-Shape = Message | Reasoning | Call | CustomCall | CodeCall
+Shape = Message | Reasoning | Call | CustomCall | HostedCall

@@ -8,7 +8,7 @@ replay and for the fold; frames are made when somebody reads them.
 A token's whole path, within one engine step and one turn of the event loop:
 
 1. `engine/<kind>/engine.py` pushes a `Chunk` of ids into its sink, the `Generation`.
-2. `response/generation.py` asks the gate of a steered segment (`harmony/steer/gate.py`) which of
+2. `response/generation.py` asks the gate of a steered segment (`language/gate.py`) which of
    the ids count, and hands them to the reader.
 3. `harmony/read/reader.py` makes the ids text of the open message: a piece of JSON for each.
 4. `response/log/machine.py` has said where such pieces go: into the log's last entry, `Deltas`
@@ -151,6 +151,17 @@ class Log:
         if self._growing is not None:
             self._output, self._settled = self.output, self.next_number
             self._growing = self._live = None
+
+    def renumber(self, number: int) -> None:
+        """The next event has this number. For a log that was made again, before anybody reads it:
+        its events before have been told, perhaps in other pieces."""
+        shift = number - self.next_number
+        if not shift:
+            return
+        del self.entries[: -1 if self._growing is not None else None]
+        self._settled += shift
+        if self._growing is not None:
+            self._growing.first += shift
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its number, made anew: for tests, replay and the store."""

@@ -13,9 +13,9 @@ import orjson
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.write import conversation
-from trt_responses.harmony.write.preface import Developer, Namespace, ResponseFormat, System
-from trt_responses.harmony.write.render import kept
+from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
+from trt_responses.response.approvals import silent_places
+from trt_responses.response.prompt import conversation
 from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.references import resolved
 from trt_responses.response.prompt.truncation import truncated_places
@@ -24,16 +24,17 @@ from trt_responses.store.base import Block
 from trt_responses.wire.items import Compaction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from trt_responses.harmony.write.preface import Effort as HarmonyEffort
+    from trt_responses.language.messages import Effort as LanguageEffort
     from trt_responses.response.accepted import Accepted, Effort
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.history import Prior
     from trt_responses.response.seal.compacted import SealedCompaction
+    from trt_responses.response.tool_loop import Approved
     from trt_responses.store.base import Record, Records
 
-EFFORTS: Mapping[Effort | None, HarmonyEffort] = {
+EFFORTS: Mapping[Effort | None, LanguageEffort] = {
     None: "medium",
     "none": "low",
     "minimal": "low",
@@ -63,30 +64,47 @@ class Prompt:
     """The conversation that the response is a part of."""
 
 
-async def prompt_of(accepted: Accepted, parts: Parts, owner: str, records: Records) -> Prompt:
-    """The prompt; what it continues or refers to is looked up in the records."""
+async def prompt_of(
+    accepted: Accepted,
+    parts: Parts,
+    owner: str,
+    records: Records,
+    prior: Prior | None = None,
+    approved: Sequence[Approved] = (),
+) -> Prompt:
+    """The prompt; what it continues or refers to is looked up in the records, unless `prior` is
+    that already. With `approved` calls it ends where their answers follow."""
     if accepted.prompt_ids is not None:
         return Prompt(array("i", accepted.prompt_ids), (), 0, parts.today())
-    prior = await prior_of(accepted, records, owner)
+    if prior is None:
+        prior = await prior_of(accepted, records, owner)
     if not accepted.input and not prior.blocks:
         raise InvalidRequest(
             "'input' is empty: send a text, or at least one item.",
             param="input",
             code="invalid_value",
         )
-    own, since = await blocks_of(accepted, prior, parts, owner, records)
+    ran = {call.request_id for call in approved}
+    own, since = await blocks_of(accepted, prior, parts, owner, records, ran)
     blocks = (*prior.blocks, *own)
     date = prior.date or since or parts.today()
     ids, gone = await _joined(blocks, accepted, parts, date)
+    if approved:
+        ids = parts.renderer.at_call(ids)
     names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
     return Prompt(ids, blocks, len(prior.blocks), date, names, prior.conversation)
 
 
 async def blocks_of(
-    accepted: Accepted, prior: Prior, parts: Parts, owner: str, records: Records
+    accepted: Accepted,
+    prior: Prior,
+    parts: Parts,
+    owner: str,
+    records: Records,
+    ran: Collection[str] = (),
 ) -> tuple[list[Block], str | None]:
     """What the request itself brings, and the date of the conversation that it carries, if it
-    carries one."""
+    carries one. `ran` are the requests for approval whose calls are run now."""
     context = parts.engine.limits().context_tokens
     turns = await parts.sealer.opened_turns(
         accepted.input,
@@ -107,6 +125,8 @@ async def blocks_of(
     )
     for place, opened in compactions.items():
         rendered[place] = replace(rendered[place], ids=opened.ids)
+    for place in silent_places(accepted, ran):
+        rendered[place] = replace(rendered[place], ids=b"")
     date = next((opened.date for opened in compactions.values()), turns.date)
     return await items.blocks(rendered, turns, parts.renderer.pause), date
 
@@ -138,19 +158,18 @@ async def _joined(
 ) -> tuple[array[int], frozenset[int]]:
     """The ids, and the places of what was left out."""
     renderer, context = parts.renderer, parts.engine.limits().context_tokens
-    system = await renderer.system(_system(accepted, parts, date))
-    developer = await renderer.developer(_developer(accepted), context)
-    selected = kept([block.kind for block in blocks])
+    system, developer = _system(accepted, parts, date), _developer(accepted)
+    selected = renderer.keeps([block.kind for block in blocks])
     gone: frozenset[int] = frozenset()
     if accepted.truncates:
-        frame = len(renderer.join(system, developer, ()))
+        frame = await renderer.preface(system, developer, context)
         gone = _overflow(blocks, selected, context - frame - _reserve(accepted, context))
-    said = (
-        block.ids
+    held = [
+        block
         for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
         if keep and place not in gone
-    )
-    return renderer.join(system, developer, said), gone
+    ]
+    return await renderer.prompt(system, developer, held, conversation.entries, context), gone
 
 
 def _reserve(accepted: Accepted, context: int) -> int:
@@ -173,10 +192,12 @@ def _system(accepted: Accepted, parts: Parts, date: str) -> System:
         knowledge_cutoff=parts.knowledge_cutoff,
         date=date,
         effort=EFFORTS[accepted.effort],
+        thinks=accepted.thought is None or accepted.thought.tokens > 0,
         has_function_tools=bool(accepted.tools),
         namespaces=tuple(
-            Namespace(parts.tools[tool.kind].name, parts.tools[tool.kind].description)
+            Namespace(parts.tools[tool.kind].name, description)
             for tool in accepted.built_in
+            if (description := parts.tools[tool.kind].description) is not None
         ),
     )
 

@@ -14,11 +14,11 @@ from pydantic import TypeAdapter
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.write.conversation import joined
+from trt_responses.response.prompt.conversation import joined
 from trt_responses.response.seal.turn import digest
 from trt_responses.store.base import Record
 from trt_responses.wire import items as i
-from trt_responses.wire.hosted_items import CodeInterpreterCall
+from trt_responses.wire.hosted_items import CodeInterpreterCall, WebSearchCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,7 +44,8 @@ def item_id(prefix: str, response_id: str, number: int) -> str:
 
 
 def response_of(item_id: str) -> str:
-    return f"resp_{item_id.partition('_')[2][:-NUMBER_CHARS]}"
+    """An id that is signed has its signature behind a dot."""
+    return f"resp_{item_id.partition('_')[2].partition('.')[0][:-NUMBER_CHARS]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Resolved:
             elif not isinstance(self.items, str) and (
                 written := turns.at(place, self.items[place])
             ):
-                ours = isinstance(self.items[place], CodeInterpreterCall)
+                ours = isinstance(self.items[place], CodeInterpreterCall | WebSearchCall)
                 # What the server ran within a thought leaves the prompt with the thought.
                 kind = "reasoning" if ours else block.kind
                 exact.append(replace(block, ids=written.ids, kind=kind))

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass, replace
-from trt_responses.response.output_blocks import lasting, output_blocks, own_ids
+from trt_responses.response.output_blocks import lasting, output_blocks
 from trt_responses.response.seal.turn import SealedTurn, TurnMessage, digest
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.harmony.read.reader import Reader
-    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.language.base import Renderer
+    from trt_responses.language.reader import Reader
     from trt_responses.response.run import Run
     from trt_responses.response.seal.sealer import Sealer
     from trt_responses.wire.response import Response
@@ -34,13 +34,14 @@ class TurnSealer:
     reader: Reader
     renderer: Renderer
 
-    def thought(self, item: o.OutputReasoning, index: int) -> str:
-        """Empty inside when it was mended: its ids are not known before it is rendered anew."""
-        span = self.reader.messages[index]
+    def thought(self, item: o.OutputReasoning, message: int) -> str:
+        """Of the model's message of this number. Empty inside when it was mended: its ids are not
+        known before it is rendered anew."""
+        span = self.reader.messages[message]
         told = digest(item)
         if told is None or span.repaired or span.recipient is not None:
             return self._sealed(())
-        ids = own_ids(self.reader.kept, span, self.renderer.generation_prompt)
+        ids = self.renderer.own_ids(self.reader.kept, span)
         return self._sealed((TurnMessage(told, ids.tobytes()),))
 
     async def whole(self, last: Response, run: Run) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import secrets
 import zlib
@@ -35,6 +36,7 @@ PREFIX = "trtr1_"
 KEY_BYTES, KEY_ID_BYTES, NONCE_BYTES = 32, 4, 12
 PURPOSE = b"trt_responses reasoning 1\0"
 COMPACTION_PREFIX, COMPACTION = "trtc1_", b"trt_responses compaction 1\0"
+SIGNATURE, SIGNATURE_BYTES = b"trt_responses signature 1\0", 16
 FAULTS = (binascii.Error, KeyError, ValueError, InvalidTag, zlib.error)
 """What sealed text raises that was changed, or is not ours to open."""
 
@@ -50,6 +52,7 @@ class Sealer:
         self._keys = keys
         self._random = random
         self._ciphers: dict[bytes, AESGCM] = {}
+        self._signing: list[bytes] = []
 
     def seal(self, turn: SealedTurn, owner: str) -> str:
         return PREFIX + self._sealed(packed(turn), _bound(owner))
@@ -87,6 +90,16 @@ class Sealer:
                 param=param,
                 code="invalid_encrypted_content",
             ) from None
+
+    def signature(self, said: Sequence[str], owner: str) -> str:
+        """Of texts that this server has given an owner, for a client to bring back unchanged."""
+        self._loaded()
+        return _signature(self._signing[0], said, owner)
+
+    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool:
+        self._loaded()
+        made = (_signature(key, said, owner) for key in self._signing)
+        return any(hmac.compare_digest(signature.encode(), one.encode()) for one in made)
 
     def _sealed(self, data: bytes, bound: bytes) -> str:
         key_id, cipher = next(iter(self._loaded().items()))
@@ -131,7 +144,8 @@ class Sealer:
 
     def _loaded(self) -> dict[bytes, AESGCM]:
         if not self._ciphers:
-            self._ciphers = {_key_id(key): AESGCM(key) for key in self._keys()}
+            self._signing = list(self._keys())
+            self._ciphers = {_key_id(key): AESGCM(key) for key in self._signing}
         return self._ciphers
 
 
@@ -146,6 +160,13 @@ def _verify(item: i.Reasoning, turn: SealedTurn | None, param: str) -> None:
             param=param,
             code="invalid_encrypted_content",
         )
+
+
+def _signature(key: bytes, said: Sequence[str], owner: str) -> str:
+    texts = [text.encode("utf-8", "surrogatepass") for text in (owner, *said)]
+    told = b"".join(len(text).to_bytes(8, "little") + text for text in texts)
+    made = hmac.new(key, SIGNATURE + told, hashlib.sha256).digest()[:SIGNATURE_BYTES]
+    return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
 def _key_id(key: bytes) -> bytes:

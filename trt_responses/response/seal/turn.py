@@ -7,15 +7,17 @@ ids; knows no cipher and no owner.
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 import zlib
 from array import array
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from trt_responses.response.action_text import action_text, arguments_of
 from trt_responses.wire import hosted_items as h
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
@@ -70,6 +72,19 @@ def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
             return ("custom_tool_call", item.call_id, item.name, item.input)
         case h.CodeInterpreterCall() | o.OutputCodeCall():
             return ("code_interpreter_call", item.id or "", item.code or "")
+        case h.WebSearchCall() | o.OutputWebSearchCall():
+            return ("web_search_call", item.id or "", _action(item.action or {}))
+        case h.McpCall() | o.OutputMcpCall():
+            return ("mcp_call", item.id or "", _canonical(item.arguments))
+        case h.McpApprovalRequest() | o.OutputMcpApprovalRequest():
+            named = (item.id or "", item.server_label, item.name)
+            return ("mcp_approval_request", *named, _canonical(item.arguments))
+        case h.ShellCall() | h.LocalShellCall():
+            return (item.type, item.call_id, _sorted(arguments_of(item.action)))
+        case h.ApplyPatchCall():
+            return (item.type, item.call_id, _sorted(arguments_of(item.operation)))
+        case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
+            return (item.type, item.call_id, _sorted(action_text(item)))
         case o.OutputMessage():
             return ("message", item.phase, *(part.text for part in item.content))
         case i.InputMessage(role="assistant"):
@@ -77,6 +92,17 @@ def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
             return None if texts is None else ("message", item.phase or "final_answer", *texts)
         case _:
             return None
+
+
+def _sorted(action: str) -> str:
+    """An action's JSON, in whatever order a client's library keeps its keys."""
+    return json.dumps(json.loads(action), sort_keys=True)
+
+
+def _action(action: Mapping[str, Any]) -> str:
+    """Without what a client may have been spared, or has left out."""
+    told = {key: value for key, value in action.items() if key != "sources" and value is not None}
+    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _canonical(arguments: str) -> str:

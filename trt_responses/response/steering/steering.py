@@ -1,7 +1,7 @@
 """Decides what of a response is steered, and whether this engine can do it.
 
 What cannot be honoured is refused here, by name and before any token. Knows accepted requests and
-the plans of `harmony/steer/plans.py`; knows no API's words and no concrete engine.
+what a turn may be; knows no API's words and no concrete engine.
 """
 
 from __future__ import annotations
@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.steer.parallel_calls import ParallelCalls
-from trt_responses.harmony.steer.plans import (
-    Body,
-    Budget,
-    Free,
-    Language,
-    Resumed,
-    Steered,
-    Watched,
-)
+from trt_responses.language.steering import Choice, Turn
 from trt_responses.response.accepted import ToolChoice
 from trt_responses.response.steering.compiling import Turns
 from trt_responses.response.steering.tools import is_raw, schema_of
@@ -32,18 +23,14 @@ from trt_responses.schema.compile import Allowance, Forms
 from trt_responses.schema.matching import Pieces
 from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
-from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.engine.base import GuideKind
-    from trt_responses.harmony.steer.plans import SteeringPlan
+    from trt_responses.language.base import Dialect
+    from trt_responses.language.steering import Guides, SteeringPlan
     from trt_responses.response.accepted import Accepted, Tool
     from trt_responses.schema.compile import Form
-    from trt_responses.tokens.vocabulary import Vocabulary
-
-    Guides = Mapping[GuideKind, frozenset[int]]
 
 ANY_OBJECT = {"type": "object"}
 AT_ONCE_BYTES = 512
@@ -52,48 +39,35 @@ AT_ONCE_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class SteeringRequest:
-    """What is to be steered. Without headers and strict calls, nothing is."""
+    """What is to be steered, and by whom."""
 
-    language: Language
+    dialect: Dialect
     guides: Guides
-    headers: Mapping[str, Body] | None
-    strict: Mapping[str, Body]
-    thought: int | None
+    turn: Turn
     left: tuple[Left, ...] = ()
     """What of the schemas is not followed."""
-    begun: tuple[int, ...] = ()
-    """What an answer that is not steered begins with."""
-    after_tool: Mapping[str, Body] | None = None
-    """The headers of a turn that follows a tool's answer: one call is enough for who forces one."""
-    without_tools: Mapping[str, Body] | None = None
+    after_tool: Sequence[Choice] | None = None
+    """What a turn that follows a tool's answer may be: one call is enough for who forces one."""
+    without_tools: Sequence[Choice] | None = None
     """The same, when no tool of the server's may be called any more."""
 
     def parallel_plan(self, tokens: int, recipients: Collection[str], most: int) -> SteeringPlan:
         """The same, with calls after the first. Where tools are chosen from, only those are."""
-        bodies = {recipient: Body((), CONTROL.call) for recipient in recipients}
-        if self.headers is not None:
-            allowed = {header.partition(" to=")[2].strip(): b for header, b in self.headers.items()}
-            bodies = {r: replace(allowed[r], opening=()) for r in bodies if r in allowed}
-        bodies |= self.strict.items()
-        budget = Budget(tokens, self.thought)
-        return ParallelCalls(self.plan(tokens), self.language, self.guides, bodies, most, budget)
+        turn = replace(self.turn, calls=most, recipients=recipients)
+        return self.dialect.plan(turn, self.guides, tokens)
 
     def plan_after_tool(self, tokens: int, written: int, thought: int, spent: bool) -> SteeringPlan:
         """For so many tokens more, behind those that were written and thought, and a tool's answer.
         `spent`: no tool of the server's may be called any more."""
-        left = None if self.thought is None else max(0, self.thought - thought)
-        headers = self.without_tools if spent else self.after_tool
-        later = replace(self, headers=headers, thought=left, begun=())
-        return Resumed(later.plan(tokens, written), self.language.assistant)
+        wanted = self.turn.thought
+        left = None if wanted is None else max(0, wanted - thought)
+        choices = self.without_tools if spent else self.after_tool
+        later = replace(self.turn, choices=choices, thought=left, begun=())
+        return self.dialect.plan(later, self.guides, tokens, written=written, after_tool=True)
 
-    def plan(self, tokens: int, written: int = 0) -> SteeringPlan:
-        """For so many tokens more, behind those that have been written."""
-        budget = Budget(written + tokens, self.thought)
-        if self.headers is not None:
-            return Steered(self.language, self.guides, self.headers, budget)
-        if self.strict:
-            return Watched(self.language, self.guides, self.strict, budget)
-        return Free(tokens, self.begun)
+    def plan(self, tokens: int) -> SteeringPlan:
+        """For so many tokens."""
+        return self.dialect.plan(self.turn, self.guides, tokens)
 
 
 PIECES = 100_000
@@ -101,8 +75,8 @@ PIECES = 100_000
 
 
 @lru_cache(maxsize=1)
-def _pieces(vocabulary: Vocabulary) -> Pieces:
-    return Pieces(vocabulary.token_bytes[:PIECES])
+def _pieces(token_bytes: tuple[bytes, ...]) -> Pieces:
+    return Pieces(token_bytes[:PIECES])
 
 
 class Steering:
@@ -110,14 +84,14 @@ class Steering:
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
+        dialect: Dialect,
         *,
         schema_s: float = 1.0,
         clock_s: Callable[[], float] = time.thread_time,
     ) -> None:
         """`schema_s` is what the schemas of one request may take, on the clock of its thread."""
-        self._language = Language(vocabulary)
-        self._forms = Forms(pieces=_pieces(vocabulary))
+        self._dialect = dialect
+        self._forms = Forms(pieces=_pieces(dialect.lexicon.token_bytes))
         self._schema_s = schema_s
         self._clock_s = clock_s
         self._turns = Turns()
@@ -131,40 +105,47 @@ class Steering:
         else:
             async with self._turns.of(owner):
                 answer, calls = await asyncio.to_thread(self._compiled, accepted, guides)
-        headers = after_tool = without_tools = None
+        choices = after_tool = without_tools = None
         if accepted.choice.narrows or accepted.answer is not None or accepted.thought is not None:
-            headers = self._headers(accepted, accepted.choice, answer, calls)
+            choices = _choices(accepted, accepted.choice, answer, calls)
         if accepted.built_in:
             names = accepted.choice.names
-            if headers is not None:
-                again = ToolChoice(names, built_in=accepted.choice.built_in)
-                after_tool = self._headers(accepted, again, answer, calls)
+            ours = {tool.name for tool in accepted.tools if tool.server is not None}
+            left_names = [name for name in names if name not in ours]
             if "regex" not in guides:  # one header alone needs none
-                names = ()
-            without_tools = self._headers(accepted, ToolChoice(names), answer, calls)
-        strict = _recipients(accepted, calls) if headers is None else {}
+                left_names = []
+            without_tools = _choices(accepted, ToolChoice(left_names), answer, calls)
+            if choices is not None and "regex" in guides:
+                again = ToolChoice(names, built_in=accepted.choice.built_in)
+                after_tool = _choices(accepted, again, answer, calls)
+            elif choices is not None:
+                after_tool = without_tools
+        strict = _strict(accepted, calls) if choices is None else []
         thought = accepted.thought.tokens if accepted.thought else None
-        bodies = strict if headers is None else headers
-        left = dict.fromkeys(x for body in bodies.values() if body.form for x in body.form.left)
+        told = strict if choices is None else choices
+        theirs = tuple(tool.place for tool in accepted.tools if tool.server is not None)
+        left = dict.fromkeys(
+            part
+            for choice in told
+            if choice.form
+            for part in choice.form.left
+            if not (theirs and part.place.startswith(theirs))
+        )
         if "lark" not in guides:
             what = "is shown to the model and not followed: this engine's guides read no Lark"
             raw = [tool for tool in accepted.tools if is_raw(tool)]
             left |= dict.fromkeys(Left(f"{tool.place}.format", what) for tool in raw)
+        offered = tuple(calls.values())
+        turn = Turn(choices, strict, thought, offered, tuple(accepted.begun))
         wanted = SteeringRequest(
-            self._language,
-            guides,
-            headers,
-            strict,
-            thought,
-            tuple(left),
-            tuple(accepted.begun),
-            after_tool,
-            without_tools,
+            self._dialect, guides, turn, tuple(left), after_tool, without_tools
         )
         _refuse_unguided(wanted, accepted)
         return wanted
 
-    def _compiled(self, accepted: Accepted, guides: Guides) -> tuple[Form | None, dict[str, Body]]:
+    def _compiled(
+        self, accepted: Accepted, guides: Guides
+    ) -> tuple[Form | None, dict[str, Choice]]:
         """The form of the answer, and what each tool's calls hold: the only place where a schema
         of a request is compiled."""
         allowance = Allowance(self._schema_s, self._clock_s)
@@ -177,17 +158,17 @@ class Steering:
         calls = {}
         for tool in accepted.tools:
             form = None
-            opening = self._language.json_message
             if is_raw(tool):
-                opening = self._language.message
                 if "lark" in guides:
                     form = self._grammar(tool, allowance)
             elif tool.promise is not None:
                 form = self._promised(tool, compiled)
+            elif tool.server is not None and "json_schema" in guides:
+                form = _of_server(tool, compiled)
             elif _helps(tool, accepted) and "json_schema" in guides:
                 form = _as_far(tool, compiled)
             what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
-            calls[tool.name] = Body(opening, CONTROL.call, form, what)
+            calls[tool.name] = Choice("call", tool.name, form, what, raw=is_raw(tool))
         return answer, calls
 
     def _promised(self, tool: Tool, compiled: Callable[..., Form]) -> Form:
@@ -225,26 +206,22 @@ class Steering:
             for schema, strict in _schemas(accepted)
         )
 
-    def _headers(
-        self,
-        accepted: Accepted,
-        choice: ToolChoice,
-        answer: Form | None,
-        calls: Mapping[str, Body],
-    ) -> dict[str, Body]:
-        headers = {}
-        if choice.may_answer:
-            headers["final"] = Body(
-                self._language.message, CONTROL.return_, answer, "the format of the answer"
-            )
-        for tool in accepted.tools:
-            if tool.name in choice.names:
-                headers[f"commentary to={tool.recipient} "] = calls[tool.name]
-        for built_in in accepted.built_in:
-            if built_in.kind in choice.built_in:
-                header = f"analysis to={built_in.name} code"
-                headers[header] = Body(self._language.message, CONTROL.call)
-        return headers
+
+def _choices(
+    accepted: Accepted, choice: ToolChoice, answer: Form | None, calls: Mapping[str, Choice]
+) -> list[Choice]:
+    """All that a turn may be."""
+    choices = []
+    if choice.may_answer:
+        choices.append(Choice("answer", form=answer, what="the format of the answer"))
+    choices += [calls[tool.name] for tool in accepted.tools if tool.name in choice.names]
+    choices += [
+        Choice("built_in", recipient)
+        for built_in in accepted.built_in
+        if built_in.kind in choice.built_in
+        for recipient in built_in.recipients
+    ]
+    return choices
 
 
 def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
@@ -256,6 +233,14 @@ def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
         raise
     except InvalidRequest:
         return compiled(ANY_OBJECT, tool.place)
+
+
+def _of_server(tool: Tool, compiled: Callable[..., Form]) -> Form | None:
+    """The same of a schema that no client has written: it is nobody's fault here."""
+    try:
+        return _as_far(tool, compiled)
+    except InvalidRequest:
+        return None
 
 
 def _unfollowed(place: str, why: str) -> Unsupported:
@@ -275,34 +260,34 @@ def _schemas(accepted: Accepted) -> Iterator[tuple[Mapping[str, object], bool]]:
     if accepted.answer is not None and accepted.answer.schema is not None:
         yield accepted.answer.schema, accepted.answer.strict
     for tool in accepted.tools:
-        if tool.promise is not None or (not tool.callee.custom and _helps(tool, accepted)):
+        helps = not tool.callee.custom and (tool.server or _helps(tool, accepted))
+        if tool.promise is not None or helps:
             with suppress(InvalidRequest):
                 yield schema_of(tool)[0], tool.promise is not None
 
 
-def _recipients(accepted: Accepted, calls: Mapping[str, Body]) -> dict[str, Body]:
-    """Strict tools, as the model writes them: with their namespace, and without it by mistake."""
-    return {
-        recipient: replace(calls[tool.name], opening=())
+def _strict(accepted: Accepted, calls: Mapping[str, Choice]) -> list[Choice]:
+    """Calls whose form is promised, whenever the model makes one."""
+    return [
+        calls[tool.name]
         for tool in accepted.tools
-        if tool.promise is not None and calls[tool.name].form is not None
-        for recipient in (tool.name, tool.recipient)
-    }
+        if (tool.promise or tool.server) and calls[tool.name].form is not None
+    ]
 
 
 def _refuse_unguided(wanted: SteeringRequest, accepted: Accepted) -> None:
-    headers, answer, choice = wanted.headers or {}, accepted.answer, accepted.choice
-    if len(headers) > 1 and "regex" not in wanted.guides:
+    choices, answer, choice = wanted.turn.choices or (), accepted.answer, accepted.choice
+    if len(choices) > 1 and "regex" not in wanted.guides:
         cause = choice if choice.narrows else answer or accepted.thought or choice
         raise _cannot(cause.place, "choose among headers")
-    forms = [body for body in (*headers.values(), *wanted.strict.values()) if body.form]
+    forms = [one for one in (*choices, *wanted.turn.strict) if one.form]
     if forms and "json_schema" not in wanted.guides:
         strict = [
             f"{tool.place}.{tool.promise}"
             for tool in accepted.tools
             if tool.promise and not is_raw(tool)
         ]
-        place = answer.place if answer is not None and "final" in headers else strict[0]
+        place = answer.place if answer is not None and choice.may_answer else strict[0]
         raise _cannot(place, "follow a JSON schema")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.write.preface import FunctionTool
+from trt_responses.language.messages import FunctionTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

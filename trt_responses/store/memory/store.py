@@ -84,7 +84,7 @@ class MemoryStore:
         self._blocks: dict[bytes, bytes] = {}
         self._more: dict[bytes, int] = {}
         self._expired: OrderedDict[str, str] = OrderedDict()
-        self._jobs = MemoryJobs(self._bounds.lease_s, clock_s)
+        self._jobs = MemoryJobs(self._bounds, clock_s)
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES)
         self._frames = FrameShelf(self._bounds.max_frame_bytes)
         self.size_bytes = 0
@@ -95,6 +95,10 @@ class MemoryStore:
     @property
     def lease_s(self) -> float:
         return self._jobs.lease_s
+
+    @property
+    def takeover_s(self) -> float:
+        return self._bounds.takeover_s
 
     async def start(self) -> None:
         """Nothing to open."""
@@ -272,21 +276,32 @@ class MemoryStore:
     async def put_job(self, job: Job) -> None:
         self._jobs.put(job)
 
-    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
-        return self._jobs.renew(job_id, body)
+    async def renew_job(self, job_id: str, body: bytes | None = None, *, term: int = 1) -> Standing:
+        return self._jobs.renew(job_id, body, term)
+
+    async def take_job(self, model: str) -> Job | None:
+        return self._jobs.take(model)
+
+    async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
+        self._jobs.leave(job_id, term, to_others=to_others)
 
     async def cancel_job(self, job_id: str, owner: str) -> bool:
         return self._jobs.cancel(job_id, owner)
 
     async def finish_job(
-        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+        self,
+        record: Record,
+        frames: Frames | None = None,
+        conversation: Record | None = None,
+        *,
+        term: int = 1,
     ) -> bool:
         parts = await self._apart(record)
         changed = await self._apart(conversation) if conversation is not None else None
         data = await gently(squeeze, frames.data) if frames else b""
         if conversation is not None and not self._follows(conversation):
             return False
-        if not self._jobs.finish(record.id):
+        if not self._jobs.finish(record.id, term):
             return False
         self._keep(record, parts)
         if conversation is not None and changed is not None:
@@ -297,10 +312,12 @@ class MemoryStore:
 
     # --- frames -------------------------------------------------------------------------------
 
-    async def append_frames(self, response_id: str, frames: Frames) -> None:
+    async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
         data = await gently(squeeze, frames.data)
-        if self._owner_of(response_id) is not None:
-            self._frames.append(response_id, replace(frames, data=data))
+        if not self._jobs.note(response_id, term, frames):
+            return False
+        self._frames.append(response_id, replace(frames, data=data, ids=b""))
+        return True
 
     async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
         self._sweep()

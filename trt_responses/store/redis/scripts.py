@@ -9,8 +9,9 @@ from __future__ import annotations
 BLOCK = b"trt:b:"
 """And its digest: a block's hash, of its data and the number of its holders.
 
-`trt:r:` and an id is a record's hash, `trt:j:` a job's, `trt:f:` a stream's pieces by their last
-number, and `trt:x:` the owner of an id, which stays longer than its record.
+`trt:r:` and an id is a record's hash, `trt:j:` a job's, `trt:i:` the ids that it got so far,
+`trt:f:` a stream's pieces by their last number, `trt:l` the jobs that another server may take one
+day, and `trt:x:` the owner of an id, which stays longer than its record.
 """
 
 _COMMON = """
@@ -29,6 +30,18 @@ local function kept(id)
   local owner = redis.call('HGET', 'trt:r:' .. id, 'owner')
   return owner or redis.call('HGET', 'trt:j:' .. id, 'owner')
 end
+local function is_of(id, term)
+  return (redis.call('HGET', 'trt:j:' .. id, 'term') or '1') == term
+end
+local function forget(id)
+  redis.call('DEL', 'trt:j:' .. id, 'trt:i:' .. id)
+  redis.call('ZREM', 'trt:l', id)
+end
+local function lost(job, takeover, deaths)
+  local waits = takeover
+  if (job[2] or '') == '' or tonumber(job[3] or 0) >= deaths then waits = 0 end
+  return tonumber(job[1]) + waits <= now()
+end
 local function drop(id)
   local blocks = redis.call('HGET', 'trt:r:' .. id, 'blocks')
   if not blocks then return end
@@ -45,18 +58,19 @@ local function append(id, first, count, piece, ttl)
   local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')
   local following = 0
   if last[2] then following = last[2] + 1 end
-  if first ~= following then return end
+  if first ~= following then return false end
   redis.call('ZADD', key, first + count - 1, piece)
   if ttl > 0 then redis.call('PEXPIRE', key, ttl) end
+  return true
 end
 """
 
 PUT = (
     _COMMON
     + """
--- ARGV: from a job, ttl, first, count and piece of frames, then each record: id, seal, version,
---       number of blocks, number of fields' parts, digests, each block's data ('' when it is
---       thought to be here), then fields and values. The job's record is the first.
+-- ARGV: the job's term or '', ttl, first, count and piece of frames, then each record: id,
+--       seal, version, number of blocks, number of fields' parts, digests, each block's data (''
+--       when it is thought to be here), then fields and values. The job's record is the first.
 local from_job, ttl = ARGV[1], tonumber(ARGV[2])
 local first, count, piece = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local records, missing, blocks, at = {}, {}, 0, 6
@@ -79,9 +93,11 @@ for i, record in ipairs(records) do
   local here = redis.call('HMGET', 'trt:r:' .. record.id, 'seal', 'version')
   if here[1] ~= record.seal then  -- else it was kept before, and nobody heard so
     if record.version > 0 and record.version ~= tonumber(here[2] or 0) + 1 then return 'gone' end
-    if from_job == '1' and i == 1 then
+    if from_job ~= '' and i == 1 then
       local till = redis.call('HGET', 'trt:j:' .. record.id, 'until')
-      if not till or tonumber(till) <= now() then return 'gone' end
+      if not till or tonumber(till) <= now() or not is_of(record.id, from_job) then
+        return 'gone'
+      end
     end
   end
 end
@@ -100,7 +116,7 @@ end
 for _, record in ipairs(records) do
   local id = record.id
   drop(id)
-  redis.call('DEL', 'trt:j:' .. id)
+  forget(id)
   redis.call('HSET', 'trt:r:' .. id, unpack(ARGV, record.fields, record.last))
   if ttl > 0 then
     redis.call('PEXPIRE', 'trt:r:' .. id, ttl)
@@ -118,7 +134,8 @@ DELETE = (
 local id = ARGV[1]
 if kept(id) ~= ARGV[2] then return 0 end
 drop(id)
-redis.call('DEL', 'trt:j:' .. id, 'trt:f:' .. id, 'trt:x:' .. id)
+forget(id)
+redis.call('DEL', 'trt:f:' .. id, 'trt:x:' .. id)
 return 1
 """
 )
@@ -128,7 +145,9 @@ PUT_JOB = (
     + """
 local id, lease, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 redis.call('HSET', 'trt:j:' .. id, 'owner', ARGV[4], 'body', ARGV[5], 'created', ARGV[6],
-  'cancel', '0', 'until', now() + lease)
+  'cancel', '0', 'until', now() + lease, 'source', ARGV[7], 'model', ARGV[8], 'term', '1',
+  'deaths', '0')
+if ARGV[7] ~= '' then redis.call('ZADD', 'trt:l', now() + lease, id) end
 if ttl > 0 then
   redis.call('PEXPIRE', 'trt:j:' .. id, ttl)
   redis.call('SET', 'trt:x:' .. id, ARGV[4], 'PX', 2 * ttl)
@@ -142,7 +161,7 @@ RENEW = (
     + """
 local key = 'trt:j:' .. ARGV[1]
 local till = redis.call('HGET', key, 'until')
-if not till or tonumber(till) <= now() then return 'gone' end
+if not till or tonumber(till) <= now() or not is_of(ARGV[1], ARGV[4]) then return 'gone' end
 redis.call('HSET', key, 'until', now() + tonumber(ARGV[2]))
 if ARGV[3] ~= '' then redis.call('HSET', key, 'body', ARGV[3]) end
 if redis.call('HGET', key, 'cancel') == '1' then return 'cancel' end
@@ -154,9 +173,51 @@ CANCEL = (
     _COMMON
     + """
 local key = 'trt:j:' .. ARGV[1]
-local found = redis.call('HMGET', key, 'owner', 'until')
-if found[1] ~= ARGV[2] or tonumber(found[2]) <= now() then return 0 end
+if redis.call('HGET', key, 'owner') ~= ARGV[2] then return 0 end
+local job = redis.call('HMGET', key, 'until', 'source', 'deaths')
+if lost(job, tonumber(ARGV[3]), tonumber(ARGV[4])) then return 0 end
 redis.call('HSET', key, 'cancel', '1')
+return 1
+"""
+)
+
+TAKE = (
+    _COMMON
+    + """
+-- What waits for a lease to end stands in `trt:l` by an end that may have been put off since.
+local model, lease = ARGV[1], tonumber(ARGV[2])
+local takeover, most = tonumber(ARGV[3]), tonumber(ARGV[4])
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', 'trt:l', '-inf', now(), 'LIMIT', 0, 64)) do
+  local key = 'trt:j:' .. id
+  local job = redis.call('HMGET', key, 'until', 'source', 'deaths', 'model')
+  if not job[1] or lost(job, takeover, most) then redis.call('ZREM', 'trt:l', id)
+  elseif tonumber(job[1]) > now() then redis.call('ZADD', 'trt:l', job[1], id)
+  elseif job[4] == model then
+    redis.call('HINCRBY', key, 'term', 1)
+    redis.call('HINCRBY', key, 'deaths', 1)
+    redis.call('HSET', key, 'until', now() + lease)
+    redis.call('ZADD', 'trt:l', now() + lease, id)
+    local last = redis.call('ZRANGE', 'trt:f:' .. id, -1, -1, 'WITHSCORES')
+    local found = redis.call('HMGET', key, 'owner', 'body', 'created', 'cancel', 'source', 'term')
+    found[7] = redis.call('GET', 'trt:i:' .. id) or ''
+    found[8] = last[2] and tostring(last[2] + 1) or '0'
+    return {id, found}
+  end
+end
+return false
+"""
+)
+
+LEAVE = (
+    _COMMON
+    + """
+local key = 'trt:j:' .. ARGV[1]
+local till = redis.call('HGET', key, 'until')
+if not till or tonumber(till) <= now() or not is_of(ARGV[1], ARGV[2]) then return 0 end
+redis.call('HSET', key, 'until', now())
+redis.call('HINCRBY', key, 'deaths', -1)
+if ARGV[3] == '1' then redis.call('ZADD', 'trt:l', now(), ARGV[1])
+else redis.call('HSET', key, 'source', '') end
 return 1
 """
 )
@@ -167,9 +228,10 @@ FIND = (
 local id = ARGV[1]
 local record = redis.call('HGETALL', 'trt:r:' .. id)
 if #record > 0 then return {'record', record} end
-local job = redis.call('HMGET', 'trt:j:' .. id, 'owner', 'body', 'created', 'cancel', 'until')
+local job = redis.call('HMGET', 'trt:j:' .. id, 'owner', 'body', 'created', 'cancel')
 if job[1] then
-  job[5] = tonumber(job[5]) <= now() and '1' or '0'
+  local lease = redis.call('HMGET', 'trt:j:' .. id, 'until', 'source', 'deaths')
+  job[5] = lost(lease, tonumber(ARGV[2]), tonumber(ARGV[3])) and '1' or '0'
   return {'job', job}
 end
 return {'gone', redis.call('GET', 'trt:x:' .. id)}
@@ -179,8 +241,12 @@ return {'gone', redis.call('GET', 'trt:x:' .. id)}
 APPEND = (
     _COMMON
     + """
-if not kept(ARGV[1]) then return 0 end
-append(ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]))
+local id, ttl = ARGV[1], tonumber(ARGV[5])
+if redis.call('EXISTS', 'trt:j:' .. id) == 0 or not is_of(id, ARGV[6]) then return 0 end
+if append(id, tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ttl) and ARGV[7] ~= '' then
+  redis.call('APPEND', 'trt:i:' .. id, ARGV[7])
+  if ttl > 0 then redis.call('PEXPIRE', 'trt:i:' .. id, ttl) end
+end
 return 1
 """
 )

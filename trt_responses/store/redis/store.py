@@ -75,6 +75,15 @@ class RedisStore:
     def lease_s(self) -> float:
         return self._bounds.lease_s
 
+    @property
+    def takeover_s(self) -> float:
+        return self._bounds.takeover_s
+
+    @property
+    def _waits(self) -> tuple[int, int]:
+        """What says whether a job is lost."""
+        return int(self.takeover_s * 1000), self._bounds.max_deaths
+
     async def start(self) -> None:
         try:
             self._redis = aioredis.Redis.from_url(
@@ -142,15 +151,15 @@ class RedisStore:
     # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
-        await self._put((await at_rest(record, self._spell),), None, from_job=False)
+        await self._put((await at_rest(record, self._spell),), None)
 
     async def change(self, conversation: Record, response: Record | None = None) -> bool:
         records = (response, conversation) if response else (conversation,)
         rests = [await at_rest(record, self._spell) for record in records]
-        return await self._put(rests, None, from_job=False)
+        return await self._put(rests, None)
 
     async def get(self, response_id: str, owner: str) -> Found:
-        kind, found = await self._do(scripts.FIND, response_id)
+        kind, found = await self._do(scripts.FIND, response_id, *self._waits)
         if kind == b"gone":
             return Expired(response_id) if found == owner.encode() else None
         if kind == b"job":
@@ -163,7 +172,9 @@ class RedisStore:
     async def delete(self, response_id: str, owner: str) -> bool:
         return bool(await self._do(scripts.DELETE, response_id, owner))
 
-    async def _put(self, rests: Sequence[AtRest], frames: Frames | None, *, from_job: bool) -> bool:
+    async def _put(
+        self, rests: Sequence[AtRest], frames: Frames | None, *, term: int | None = None
+    ) -> bool:
         """Send what the server is thought not to have; then, if need be, what it has not."""
         places = [(rest, place) for rest in rests for place in range(len(rest.packed))]
         data = [rest.packed[place].data for rest, place in places]
@@ -171,7 +182,7 @@ class RedisStore:
         while True:
             left = iter(data)
             records = [part for rest in rests for part in _arguments(rest, left)]
-            told = await self._do(scripts.PUT, int(from_job), self._ttl_ms, *said, *records)
+            told = await self._do(scripts.PUT, term or "", self._ttl_ms, *said, *records)
             if not isinstance(told, list):
                 break
             for number in told:
@@ -192,7 +203,7 @@ class RedisStore:
         ]
         blocks = await self._blocks(response_id, digests)
         if blocks is None:  # deleted since, or the server had to make room
-            found, _ = await self._do(scripts.FIND, response_id)
+            found, _ = await self._do(scripts.FIND, response_id, *self._waits)
             return Expired(response_id) if found == b"record" else None
         row = Row(
             response_id,
@@ -233,22 +244,49 @@ class RedisStore:
         await self._do(
             scripts.PUT_JOB,
             *(job.id, self._lease_ms, self._ttl_ms, job.owner, job.body, job.created_at),
+            *(job.source, job.model),
         )
 
-    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
-        standing = await self._do(scripts.RENEW, job_id, self._lease_ms, body or b"")
+    async def renew_job(self, job_id: str, body: bytes | None = None, *, term: int = 1) -> Standing:
+        standing = await self._do(scripts.RENEW, job_id, self._lease_ms, body or b"", term)
         return cast("Standing", standing.decode())
 
     async def cancel_job(self, job_id: str, owner: str) -> bool:
-        return bool(await self._do(scripts.CANCEL, job_id, owner))
+        return bool(await self._do(scripts.CANCEL, job_id, owner, *self._waits))
+
+    async def take_job(self, model: str) -> Job | None:
+        taken = await self._do(scripts.TAKE, model, self._lease_ms, *self._waits)
+        if taken is None:
+            return None
+        job_id, (owner, body, created, cancel, source, term, ids, frames) = taken
+        return Job(
+            job_id.decode(),
+            owner.decode(),
+            body,
+            int(created),
+            cancel == b"1",
+            source=source,
+            model=model,
+            term=int(term),
+            ids=ids,
+            frames=int(frames),
+        )
+
+    async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
+        await self._do(scripts.LEAVE, job_id, term, int(to_others))
 
     async def finish_job(
-        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+        self,
+        record: Record,
+        frames: Frames | None = None,
+        conversation: Record | None = None,
+        *,
+        term: int = 1,
     ) -> bool:
         squeezed = await _squeezed(frames) if frames else None
         records = (record, conversation) if conversation else (record,)
         rests = [await at_rest(each, self._spell) for each in records]
-        return await self._put(rests, squeezed, from_job=True)
+        return await self._put(rests, squeezed, term=term)
 
     @property
     def _lease_ms(self) -> int:
@@ -256,9 +294,10 @@ class RedisStore:
 
     # --- frames -------------------------------------------------------------------------------
 
-    async def append_frames(self, response_id: str, frames: Frames) -> None:
+    async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
         piece = _piece(await _squeezed(frames))
-        await self._do(scripts.APPEND, response_id, frames.first, frames.count, piece, self._ttl_ms)
+        said = (frames.first, frames.count, piece, self._ttl_ms, term, frames.ids)
+        return bool(await self._do(scripts.APPEND, response_id, *said))
 
     async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
         pieces = await self._do(scripts.BEYOND, response_id, owner, after)

@@ -83,6 +83,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (),  # blocks may be without their text, which older servers cannot read; ours read both
     ("ALTER TABLE records ADD COLUMN version INTEGER NOT NULL DEFAULT 0",),
+    (  # a job that its server left can be taken by another
+        "ALTER TABLE jobs ADD COLUMN source BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE jobs ADD COLUMN model TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN term INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE frames ADD COLUMN ids BLOB NOT NULL DEFAULT x''",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

@@ -5,7 +5,7 @@ Knows the tables; knows no thread and no event loop. Who has no lease has no job
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.store.base import Frames, Job
 from trt_responses.store.sqlite import rows
@@ -16,17 +16,33 @@ if TYPE_CHECKING:
     from trt_responses.store.base import Standing
 
 
+LOST = (
+    "lease_until + CASE WHEN source <> x'' AND deaths < :deaths THEN :takeover ELSE 0 END <= :now"
+)
+"""Whether nobody may take a job any more."""
+
+
+class Times(NamedTuple):
+    """When it is, and what follows from it."""
+
+    now: float
+    lease: float
+    takeover: float
+    deaths: int
+
+
 def put(db: sqlite3.Connection, job: Job, lease_until: float) -> None:
     db.execute(
-        "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, 0)",
-        (job.id, job.owner, job.body, job.created_at, lease_until),
+        "INSERT OR REPLACE INTO jobs (id, owner, body, created_at, lease_until, source, model) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (job.id, job.owner, job.body, job.created_at, lease_until, job.source, job.model),
     )
 
 
-def load(db: sqlite3.Connection, job_id: str, now_s: float) -> Job | None:
+def load(db: sqlite3.Connection, job_id: str, times: Times) -> Job | None:
     found = db.execute(
-        "SELECT id, owner, body, created_at, cancel_asked, lease_until <= ? FROM jobs WHERE id = ?",
-        (now_s, job_id),
+        f"SELECT id, owner, body, created_at, cancel_asked, {LOST} FROM jobs WHERE id = :id",
+        {"id": job_id, **times._asdict()},
     ).fetchone()
     if found is None:
         return None
@@ -35,12 +51,12 @@ def load(db: sqlite3.Connection, job_id: str, now_s: float) -> Job | None:
 
 
 def renew(
-    db: sqlite3.Connection, job_id: str, body: bytes | None, now_s: float, until: float
+    db: sqlite3.Connection, job_id: str, body: bytes | None, term: int, times: Times
 ) -> Standing:
     renewed = db.execute(
         "UPDATE jobs SET lease_until = ?, body = coalesce(?, body) "
-        "WHERE id = ? AND lease_until > ?",
-        (until, body, job_id, now_s),
+        "WHERE id = ? AND term = ? AND lease_until > ?",
+        (times.lease, body, job_id, term, times.now),
     )
     if not renewed.rowcount:
         return "gone"
@@ -48,18 +64,72 @@ def renew(
     return "cancel" if asked == (1,) else "held"
 
 
-def cancel(db: sqlite3.Connection, job_id: str, owner: str, now_s: float) -> bool:
+def cancel(db: sqlite3.Connection, job_id: str, owner: str, times: Times) -> bool:
     asked = db.execute(
-        "UPDATE jobs SET cancel_asked = 1 WHERE id = ? AND owner = ? AND lease_until > ?",
-        (job_id, owner, now_s),
+        f"UPDATE jobs SET cancel_asked = 1 WHERE id = :id AND owner = :owner AND NOT ({LOST})",
+        {"id": job_id, "owner": owner, **times._asdict()},
     )
     return asked.rowcount > 0
 
 
-def take(db: sqlite3.Connection, job_id: str, now_s: float) -> bool:
+def left(db: sqlite3.Connection, model: str, times: Times) -> str | None:
+    """A job that may be taken."""
+    found = db.execute(
+        "SELECT id FROM jobs WHERE lease_until <= :now AND source <> x'' AND model = :model "
+        f"AND NOT ({LOST}) ORDER BY lease_until LIMIT 1",
+        {"model": model, **times._asdict()},
+    ).fetchone()
+    return None if found is None else found[0]
+
+
+def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
+    if (job_id := left(db, model, times)) is None:
+        return None
+    db.execute(
+        "UPDATE jobs SET term = term + 1, deaths = deaths + 1, lease_until = ? WHERE id = ?",
+        (times.lease, job_id),
+    )
+    row = db.execute(
+        "SELECT id, owner, body, created_at, cancel_asked, source, model, term FROM jobs "
+        "WHERE id = ?",
+        (job_id,),
+    ).fetchone()
+    response_id, owner, body, created_at, cancel_asked, source, model, term = row
+    pieces = db.execute("SELECT ids FROM frames WHERE id = ? ORDER BY first", (job_id,)).fetchall()
+    ids = b"".join(piece for (piece,) in pieces)
+    return Job(
+        response_id,
+        owner,
+        body,
+        created_at,
+        bool(cancel_asked),
+        source=source,
+        model=model,
+        term=term,
+        ids=ids,
+        frames=_kept(db, job_id),
+    )
+
+
+def leave(db: sqlite3.Connection, job_id: str, term: int, now_s: float, *, to_others: bool) -> None:
+    db.execute(
+        "UPDATE jobs SET lease_until = ?, deaths = deaths - 1, source = iif(?, source, x'') "
+        "WHERE id = ? AND term = ? AND lease_until > ?",
+        (now_s, to_others, job_id, term, now_s),
+    )
+
+
+def finish(db: sqlite3.Connection, job_id: str, term: int, now_s: float) -> bool:
     """Remove a job that is still its server's; whether it was."""
-    taken = db.execute("DELETE FROM jobs WHERE id = ? AND lease_until > ?", (job_id, now_s))
+    taken = db.execute(
+        "DELETE FROM jobs WHERE id = ? AND term = ? AND lease_until > ?", (job_id, term, now_s)
+    )
     return taken.rowcount > 0
+
+
+def is_of(db: sqlite3.Connection, job_id: str, term: int) -> bool:
+    found = db.execute("SELECT 1 FROM jobs WHERE id = ? AND term = ?", (job_id, term))
+    return found.fetchone() is not None
 
 
 # --- frames -----------------------------------------------------------------------------------
@@ -73,8 +143,11 @@ def append(db: sqlite3.Connection, response_id: str, squeezed: Frames, at_most: 
     if rows.owner_of(db, response_id) is None or squeezed.first != _kept(db, response_id):
         return
     db.execute(
-        "INSERT INTO frames (id, first, count, data, ended) VALUES (?, ?, ?, ?, ?)",
-        (response_id, squeezed.first, squeezed.count, squeezed.data, squeezed.ended),
+        "INSERT INTO frames (id, first, count, data, ended, ids) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            response_id,
+            *(squeezed.first, squeezed.count, squeezed.data, squeezed.ended, squeezed.ids),
+        ),
     )
     db.execute("UPDATE totals SET frame_bytes = frame_bytes + ?", (len(squeezed.data),))
     while db.execute("SELECT frame_bytes FROM totals").fetchone()[0] > at_most:

@@ -77,6 +77,10 @@ class SqliteStore:
     def lease_s(self) -> float:
         return self._bounds.lease_s
 
+    @property
+    def takeover_s(self) -> float:
+        return self._bounds.takeover_s
+
     async def start(self) -> None:
         await asyncio.to_thread(self._prepare)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="history-reader")
@@ -208,7 +212,7 @@ class SqliteStore:
             return Expired(response_id) if gone == (owner,) else None
         record = rows.load(db, response_id, self._cache, self._spell)
         if record is None:
-            return jobs.load(db, response_id, self._clock_s())
+            return jobs.load(db, response_id, self._times())
         return Expired(response_id) if self._too_old(record.created_at) else record
 
     def _delete(self, db: sqlite3.Connection, response_id: str, owner: str) -> bool:
@@ -229,34 +233,51 @@ class SqliteStore:
     async def put_job(self, job: Job) -> None:
         await self._write(lambda db: jobs.put(db, job, self._until()))
 
-    async def renew_job(self, job_id: str, body: bytes | None = None) -> Standing:
-        return await self._write(
-            lambda db: jobs.renew(db, job_id, body, self._clock_s(), self._until())
-        )
+    async def renew_job(self, job_id: str, body: bytes | None = None, *, term: int = 1) -> Standing:
+        return await self._write(lambda db: jobs.renew(db, job_id, body, term, self._times()))
 
     async def cancel_job(self, job_id: str, owner: str) -> bool:
-        return await self._write(lambda db: jobs.cancel(db, job_id, owner, self._clock_s()))
+        return await self._write(lambda db: jobs.cancel(db, job_id, owner, self._times()))
+
+    async def take_job(self, model: str) -> Job | None:
+        if await self._read(lambda db: jobs.left(db, model, self._times())) is None:
+            return None  # nothing is written when there is nothing to take
+        return await self._write(lambda db: jobs.take(db, model, self._times()))
+
+    async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
+        await self._write(
+            lambda db: jobs.leave(db, job_id, term, self._clock_s(), to_others=to_others)
+        )
 
     async def finish_job(
-        self, record: Record, frames: Frames | None = None, conversation: Record | None = None
+        self,
+        record: Record,
+        frames: Frames | None = None,
+        conversation: Record | None = None,
+        *,
+        term: int = 1,
     ) -> bool:
         rest = await at_rest(record, self._spell)
         rests = (rest, await at_rest(conversation, self._spell)) if conversation else (rest,)
         squeezed = await _squeezed(frames) if frames else None
-        numbers = await self._write(lambda db: self._finish(db, rests, squeezed))
+        numbers = await self._write(lambda db: self._finish(db, rests, squeezed, term))
         return self._remember_all(rests, numbers)
 
     def _until(self) -> float:
         return self._clock_s() + self.lease_s
 
+    def _times(self) -> jobs.Times:
+        bounds, now = self._bounds, self._clock_s()
+        return jobs.Times(now, now + bounds.lease_s, bounds.takeover_s, bounds.max_deaths)
+
     def _finish(
-        self, db: sqlite3.Connection, rests: Sequence[AtRest], squeezed: Frames | None
+        self, db: sqlite3.Connection, rests: Sequence[AtRest], squeezed: Frames | None, term: int
     ) -> list[list[int]] | None:
         """The job's record first, then the conversation's, if there is one."""
         job_id = rests[0].row.id
         if not all(rows.follows(db, rest.row) for rest in rests[1:]):
             return None
-        if not jobs.take(db, job_id, self._clock_s()):
+        if not jobs.finish(db, job_id, term, self._clock_s()):
             return None
         numbers = self._put_all(db, rests)
         if squeezed is not None:
@@ -265,9 +286,16 @@ class SqliteStore:
 
     # --- frames -------------------------------------------------------------------------------
 
-    async def append_frames(self, response_id: str, frames: Frames) -> None:
+    async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
         squeezed, at_most = await _squeezed(frames), self._bounds.max_frame_bytes
-        await self._write(lambda db: jobs.append(db, response_id, squeezed, at_most))
+
+        def append(db: sqlite3.Connection) -> bool:
+            if not jobs.is_of(db, response_id, term):
+                return False
+            jobs.append(db, response_id, squeezed, at_most)
+            return True
+
+        return await self._write(append)
 
     async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
         def look(db: sqlite3.Connection) -> list[Frames]:

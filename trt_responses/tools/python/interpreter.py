@@ -19,7 +19,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from trt_responses.tools.python import box
+from trt_responses.tools import box
 
 NAME = "<call {}>"
 SHOWN_CHARACTERS = 10_000_000

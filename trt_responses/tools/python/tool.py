@@ -10,13 +10,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, StartupError
-from trt_responses.tools.base import ToolAnswer
+from trt_responses.tools.base import Recipient, ToolAnswer
 from trt_responses.tools.python.process import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from trt_responses.tools.base import ToolCall
+    from trt_responses.tools.base import Opening, ToolCall
     from trt_responses.tools.python.containers import Container, Containers
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class PythonTool:
 
     kind = "code_interpreter"
     name = "python"
+    recipients = ("python",)
 
     def __init__(self, containers: Containers) -> None:
         self.containers = containers
@@ -66,16 +67,21 @@ class PythonTool:
     async def stop(self) -> None:
         await self.containers.stop()
 
-    async def open(
-        self, owner: str, container_id: str | None, earlier: Sequence[str]
-    ) -> PythonSession:
-        containers = self.containers
-        if container_id is not None:
-            return PythonSession(containers.get(owner, container_id), containers)
-        for used in reversed(earlier):
-            if (living := containers.find(owner, used)) is not None:
+    async def open(self, opening: Opening) -> PythonSession:
+        """In the container that is asked for, or in the living one that comes last among those that
+        the conversation has used, or in a new one."""
+        containers, asked = self.containers, opening.options.get("container")
+        if isinstance(asked, str):
+            try:
+                return PythonSession(containers.get(opening.owner, asked), containers)
+            except InvalidRequest as error:
+                error.param = f"{opening.place}.container"
+                raise
+        for item in reversed(opening.items):
+            used = item.get("container_id")
+            if isinstance(used, str) and (living := containers.find(opening.owner, used)):
                 return PythonSession(living, containers)
-        return PythonSession(containers.fresh(owner), containers)
+        return PythonSession(containers.fresh(opening.owner), containers)
 
 
 class PythonSession:
@@ -88,6 +94,11 @@ class PythonSession:
     @property
     def container_id(self) -> str:
         return self._container.id
+
+    @property
+    def recipients(self) -> Mapping[str, Recipient]:
+        facts = {"container_id": self._container.id}
+        return {PythonTool.name: Recipient(PythonTool.kind, facts)}
 
     async def call(self, call: ToolCall) -> ToolAnswer:
         code = code_of(call)

@@ -18,13 +18,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from trt_responses import __version__
-from trt_responses.errors import ApiError, EngineUnavailable, Forbidden, InvalidRequest, NotFound
+from trt_responses.errors import ApiError, Forbidden, InvalidRequest, NotFound
 from trt_responses.response.accept_kserve import accept_kserve
 from trt_responses.response.log.kserve import KServeSpelling
 from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply, note_status
 from trt_responses.web.guard import key_of
-from trt_responses.web.headers import header, ignored_header
+from trt_responses.web.headers import header, ignored_header, run_headers
 from trt_responses.web.kserve.codings import deflated, inflated, reply_coding
 from trt_responses.web.kserve.log_settings import log_settings, set_log
 from trt_responses.web.stream.sse import Stream, watched
@@ -33,14 +33,16 @@ from trt_responses.wire.chat_output import text_of
 from trt_responses.wire.parse import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.access.keys import KeyRing
+    from trt_responses.response.exchange import Exchange
     from trt_responses.response.health import Health
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
+    from trt_responses.response.versions import Version
     from trt_responses.telemetry.statistics import Statistics
     from trt_responses.web.guard import Guard
     from trt_responses.web.headers import ReplyHeaders
@@ -71,19 +73,24 @@ class KServe:
         health: Health,
         statistics: Statistics,
         *,
-        about: Mapping[str, Any],
+        about: Callable[[], Mapping[str, Any]],
+        versions: Callable[[], Sequence[Version]],
+        exchange: Exchange,
         guard: Guard,
         keys: KeyRing,
         headers: ReplyHeaders,
         stream_limits: StreamLimits,
         limits: RequestLimits,
     ) -> None:
-        """`about` is what is served: the model, and the engine's kind and version."""
+        """`about` is what is served: the model, and the engine's kind and version; `versions` are
+        those that are loaded now, the promoted one first."""
         self._runs = runs
+        self._versions = versions
         self._health = health
         self._statistics = statistics
-        self._model: str = about["model"]
-        self._engine = about["engine"]
+        self._model: str = about()["model"]
+        self._about = about
+        self._exchange = exchange
         self._guard = guard
         self._keys = keys
         self._headers = headers
@@ -105,7 +112,7 @@ class KServe:
             "/v2/models/{model}": {"GET": self._metadata},
             "/v2/repository/index": {"POST": self._index},
             "/v2/repository/models/{model}/load": {"POST": self._load},
-            "/v2/repository/models/{model}/unload": {"POST": self._load},
+            "/v2/repository/models/{model}/unload": {"POST": self._unload},
             "/v2/logging": {"GET": self._logging, "POST": self._set_logging},
         }
         self._patterns = {path: _pattern(path) for path in self._routes}
@@ -155,17 +162,27 @@ class KServe:
         report = self._health()
         if isinstance(sent, dict) and sent.get("ready") and not report.ready:
             return self._json(request, [])
-        entry = {"name": self._model, "version": k.VERSION}
         state = "READY" if report.ready else "UNAVAILABLE"
         why = {} if report.reason is None else {"reason": report.reason}
-        return self._json(request, [entry | {"state": state} | why])
+        entries = [
+            {"name": self._model, "version": number, "state": state} | why
+            for number in self._numbers()
+        ]
+        return self._json(request, entries)
 
     async def _load(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        """The promoted version if it is not the one that is served, else the newest; a version
+        may be named as Triton's configuration does."""
         self._check_admin(request)
-        raise EngineUnavailable(
-            f"explicit model load / unload is not allowed: this server serves '{self._model}' "
-            "from its start to its end"
-        )
+        asked = k.load_request(await read_body(request, self._limits), found["version"])
+        await self._exchange.load(found["model"], asked)
+        return Response(headers=self._headers(request))
+
+    async def _unload(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._check_admin(request)
+        await read_body(request, self._limits)
+        await self._exchange.unload(found["model"], found["version"])
+        return Response(headers=self._headers(request))
 
     async def _logging(self, request: Request, _: re.Match[str]) -> ASGIApp:
         return self._json(request, log_settings())
@@ -185,19 +202,28 @@ class KServe:
         if found["model"] != self._model:
             name = found["model"]
             raise InvalidRequest(f"Request for unknown model: '{name:.100}' is not found")
-        if found["version"] not in (None, k.VERSION):
+        if found["version"] not in (None, *self._numbers()):
             raise NotFound(
                 f"Request for unknown model: '{self._model}' version {found['version']:.20} is "
                 "not found"
             )
 
+    def _numbers(self) -> list[str]:
+        """Of the versions that are loaded, the promoted one first."""
+        return [str(version.number or k.UNNUMBERED) for version in self._versions()]
+
+    def _asked(self, number: str | None) -> str:
+        """The model as the line before the engine knows it: with its version, if one is asked."""
+        versions = self._versions()
+        return next((v.label for v in versions if str(v.number) == number), self._model)
+
     async def _metadata(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._check_model(found)
-        return self._json(request, k.metadata(self._model))
+        return self._json(request, k.metadata(self._model, self._numbers()))
 
     async def _config(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._check_model(found)
-        return self._json(request, k.config(self._model, self._engine))
+        return self._json(request, k.config(self._model, self._about()["engine"]))
 
     async def _model_ready(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._check_model(found)
@@ -210,15 +236,15 @@ class KServe:
         return await self._all_stats(request, found)
 
     async def _all_stats(self, request: Request, _: re.Match[str]) -> ASGIApp:
-        stats = self._statistics.of(self._model, k.VERSION)
+        stats = self._statistics.of(self._model, self._numbers()[0])
         return self._json(request, {"model_stats": [stats]})
 
     async def _generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
         self._check_model(found)
         wanted = k.generate_request(await read_body(request, self._limits))
-        shared = k.generated(self._model, wanted, {})
-        run, begun = await self._start(request, wanted, shared if stream else None)
-        told = ignored_header(sorted(wanted.parameters.model_extra or ()))
+        shared = k.generated(self._model, self._numbers()[0], wanted, {})
+        run, begun = await self._start(request, found, wanted, shared if stream else None)
+        told = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
         if stream:
             return Stream(
                 run,
@@ -228,15 +254,15 @@ class KServe:
                 lambda: self._last_event(run, wanted, begun),
             )
         values = await self._made(request, run, begun)
-        body = k.generated(self._model, wanted, values)
+        body = k.generated(self._model, self._numbers()[0], wanted, values)
         return json_reply(body, self._headers(request) | told)
 
     async def _infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._check_model(found)
         wanted = await self._infer_request(request)
-        run, begun = await self._start(request, wanted, None)
+        run, begun = await self._start(request, found, wanted, None)
         values = await self._made(request, run, begun)
-        body, json_length = k.inferred(self._model, wanted, values)
+        body, json_length = k.inferred(self._model, self._numbers()[0], wanted, values)
         told = self._headers(request) | ignored_header(sorted(wanted.parameters.model_extra or ()))
         kind = "application/json"
         if json_length is not None:
@@ -259,10 +285,15 @@ class KServe:
         return k.infer_request(body, json_length)
 
     async def _start(
-        self, request: Request, wanted: k.Wanted, shared: bytes | None
+        self,
+        request: Request,
+        found: re.Match[str],
+        wanted: k.Wanted,
+        shared: bytes | None,
     ) -> tuple[Run, int]:
         """The run, and how many of its ids are the prompt's own."""
-        state, accepted = request.scope["state"], accept_kserve(wanted)
+        state = request.scope["state"]
+        accepted = accept_kserve(wanted, self._asked(found["version"]))
         run = await self._runs.start(
             accepted,
             owner=state["owner"],
@@ -286,7 +317,7 @@ class KServe:
         if run.log.response.status == "failed":
             return b""  # it has been told
         values = {"text_output": ""} | _ending(run, begun)
-        return b"data: %b\n\n" % k.generated(self._model, wanted, values)
+        return b"data: %b\n\n" % k.generated(self._model, self._numbers()[0], wanted, values)
 
     def _json(self, request: Request, body: object) -> Response:
         return json_reply(orjson.dumps(body), self._headers(request))

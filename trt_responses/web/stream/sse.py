@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trt_responses.response.run import Run
     from trt_responses.response.runs import Runs
     from trt_responses.web.stream.keepalive import KeepAlive
+    from trt_responses.wire.response import Response
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,9 @@ class Follow:
         *,
         after: int = -1,
         leave: Callable[[], None] = lambda: None,
+        last: Callable[[], bytes] = lambda: END_OF_STREAM,
     ) -> None:
+        self._last = last
         self._run = run
         self._headers = headers
         self._stream_limits = stream_limits
@@ -101,7 +104,7 @@ class Follow:
         finally:
             self._leave()
         if whole:
-            await send(DONE)
+            await send({"type": BODY, "body": self._last()})
 
 
 class Writer:
@@ -228,6 +231,16 @@ class Writer:
 def watched(leave: Callable[[], None], receive: Receive) -> StartedCall:
     """A block during which `leave` is called when the client hangs up, or its connection fails."""
     return StartedCall(partial(when_left, leave, receive), leave)
+
+
+async def shared_end(run: Run, leave: Callable[[], None], receive: Receive) -> Response:
+    """The last snapshot of a run that others read too; a client that hangs up waits no longer."""
+    try:
+        with watched(leave, receive):
+            await run.ended()
+    finally:
+        leave()
+    return run.log.response
 
 
 async def when_left(leave: Callable[[], None], receive: Receive) -> None:

@@ -42,13 +42,15 @@ class Tail:
         self._frames: AsyncIterator[bytes] | None = None
         self._first: bytes | None = None
 
-    async def over(self, frames: AsyncIterator[bytes], *, ready: bool) -> Tail:
-        """Take the frames to write. With `ready` the first are fetched now, so that a refusal is
-        raised before any header has gone."""
+    def over(self, frames: AsyncIterator[bytes]) -> Tail:
+        """Take the frames to write."""
         self._frames = frames
-        if ready:
-            self._first = await anext(frames, b"")
         return self
+
+    async def begin(self) -> None:
+        """Fetch the first frames now, so that a refusal is raised before any header has gone."""
+        assert self._frames is not None
+        self._first = await anext(self._frames, b"")
 
     async def pause(self) -> None:
         """Wait before the store is asked again; write a comment when the client has waited long."""

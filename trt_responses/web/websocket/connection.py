@@ -17,8 +17,7 @@ from trt_responses.web.body import check_values, in_pieces
 from trt_responses.web.headers import (
     dropped_header,
     ignored_header,
-    truncated_header,
-    unfollowed_header,
+    run_headers,
 )
 from trt_responses.web.websocket.frames import STEER, client_event, error_frame, steer_refused
 from trt_responses.web.websocket.lanes import Lanes, Waiting
@@ -216,7 +215,8 @@ class Connection:
         accepted = accept(wanted, self._dialect, parts.runs.built_in)
         parts.names.check(wanted.model)
         lane.stores = accepted.store
-        told = ignored_header(accepted.ignored) | dropped_header(accepted.unsupported_tools)
+        ignored = parts.runs.ignored(accepted)
+        told = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
         run = await parts.runs.start(
             accepted,
             owner=owner,
@@ -225,7 +225,7 @@ class Connection:
             spelling=lambda *_: SocketSpelling(self._dialect, lane.stream_id, told),
             memory=lane,
         )
-        told |= truncated_header(run.truncated) | unfollowed_header(run.unfollowed)
+        told |= run_headers(run)
         return run
 
     async def _make(self, lane: Lane, run: Run) -> None:

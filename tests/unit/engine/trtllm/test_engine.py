@@ -10,12 +10,13 @@ import logging
 import sys
 import threading
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.double.llm import CppExecutorError, Double, RequestError
+from tests.support.double.llm import CppExecutorError, Double, RequestError, nothing_ignored
 from tests.support.double.results import Fail, Hang, Script
 from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.ask import CANARY
@@ -107,6 +108,7 @@ def engine_of(
         package=double.package,
         patience=patience,
         on_timings=on_timings,
+        find_ignored=nothing_ignored,
         environment={} if environment is None else environment,
         sleep=clock.sleep,
         now_ns=clock,
@@ -980,3 +982,37 @@ def test_the_errors_that_end_an_engine_are_known_by_name() -> None:
         with_engine(engine_of(plan((1,), Fail(CppExecutorError("gone")))), claim)
     finally:
         logging.getLogger("trt_responses").setLevel(logging.NOTSET)
+
+
+def test_what_the_package_does_nothing_with_is_found_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The stand-in's model answers alike whatever is asked of its sampler."""
+    engine = TrtLlmEngine(
+        Path("checkpoint"), ARGUMENTS, package=plan((5, 6, 7)).package, environment={}
+    )
+
+    async def claim(started: TrtLlmEngine) -> None:
+        assert started.limits().ignores == {"banned_ids"}
+        assert "does nothing with banned_ids" in caplog.text
+
+    with_engine(engine, claim)
+
+
+def test_an_option_that_the_package_refuses_stops_no_start() -> None:
+    package = plan((5, 6, 7)).package()
+    taken = package.sampling_params
+
+    def picky(**given: object) -> object:
+        if "min_p" in given:
+            raise ValueError("min_p is not supported")
+        return taken(**given)
+
+    picky.__signature__ = signature(taken)  # type: ignore[attr-defined]  # as `inspect` reads it
+    refusing = replace(package, sampling_params=picky)
+    engine = TrtLlmEngine(Path("checkpoint"), ARGUMENTS, package=lambda: refusing, environment={})
+
+    async def claim(started: TrtLlmEngine) -> None:
+        assert started.limits().ignores == {"banned_ids"}
+
+    with_engine(engine, claim)

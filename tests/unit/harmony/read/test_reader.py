@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.oracle import merge, read_in_chunks, repairs, told
 from trt_responses.harmony.read.headers import CACHED, Headers
-from trt_responses.harmony.read.reader import Reader, Span, Tables
+from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.language.fragments import Closed, Opened, Repaired, Scored, Text
+from trt_responses.language.reader import Span
 from trt_responses.tokens.control import CONTROL
 from trt_responses.tokens.pieces import Pieces, advance
 

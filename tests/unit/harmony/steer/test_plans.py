@@ -23,8 +23,10 @@ from tests.support.sdk_judge import accumulated, refused
 from trt_responses.engine.base import CONTINUATION_PRIORITY
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
-from trt_responses.harmony.steer.gate import Gate, GuidedGate, Words
-from trt_responses.harmony.steer.plans import RESERVE, Language, header_pattern
+from trt_responses.harmony.dialect import harmony
+from trt_responses.harmony.steer.plans import Language, header_pattern
+from trt_responses.language.gate import Gate, GuidedGate, Words
+from trt_responses.language.steering import RESERVE
 from trt_responses.response.steering.steering import Steering
 from trt_responses.response.transcript import compact
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
@@ -326,9 +328,11 @@ def test_a_loose_tool_whose_schema_is_not_supported_is_still_given_an_object(
     guide = played.engine.asked[0][1].guide
     assert guide is not None
     assert guide.source == '{"type":"object"}'
-    headers = asyncio.run(Steering(vocabulary).request(accepted(asked), s.GUIDES)).headers
-    assert headers is not None
-    assert [body.form.source for body in headers.values() if body.form] == ['{"type":"object"}']
+    choices = asyncio.run(
+        Steering(harmony(vocabulary)).request(accepted(asked), s.GUIDES)
+    ).turn.choices
+    assert choices is not None
+    assert [choice.form.source for choice in choices if choice.form] == ['{"type":"object"}']
 
 
 def member(count: int) -> Json:
@@ -346,7 +350,7 @@ def test_large_schemas_are_compiled_where_nobody_waits_for_them(
         threads.append(threading.get_ident())
         return 0.0
 
-    steering = Steering(vocabulary, clock_s=clock_s)
+    steering = Steering(harmony(vocabulary), clock_s=clock_s)
     tools = [GET | {"strict": True, "parameters": member(count)}]
     asked = accepted({"tools": tools})
     asyncio.run(steering.request(asked, s.GUIDES))
@@ -362,7 +366,7 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
     strict: bool, vocabulary: Vocabulary
 ) -> None:
     clock = itertools.count()
-    steering = Steering(vocabulary, schema_s=30, clock_s=lambda: next(clock))
+    steering = Steering(harmony(vocabulary), schema_s=30, clock_s=lambda: next(clock))
     tools = [
         GET | {"name": f"t{n}", "strict": strict, "parameters": member(5 + n)} for n in range(9)
     ]
@@ -374,13 +378,13 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
 
 
 def test_a_tool_that_is_not_to_be_called_costs_no_compilation(vocabulary: Vocabulary) -> None:
-    steering = Steering(vocabulary)
+    steering = Steering(harmony(vocabulary))
     tools = [GET | {"parameters": member(500)}]
     asked = accepted({"tools": tools, "tool_choice": "none"})
-    headers = asyncio.run(steering.request(asked, s.GUIDES)).headers
-    assert headers is not None
+    choices = asyncio.run(steering.request(asked, s.GUIDES)).turn.choices
+    assert choices is not None
     assert not steering._forms._known
-    assert list(headers) == ["final"]
+    assert [choice.kind for choice in choices] == ["answer"]
 
 
 # --- budgets ----------------------------------------------------------------------------------

@@ -13,16 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.harmony.write.preface import (
+from trt_responses.harmony.write.preface import system_text
+from trt_responses.harmony.write.render import HITS_AT_ONCE, Renderer, kept
+from trt_responses.harmony.write.typescript import MAX_DEPTH
+from trt_responses.language.messages import (
     Developer,
     Effort,
     FunctionTool,
+    Message,
     ResponseFormat,
     System,
-    system_text,
 )
-from trt_responses.harmony.write.render import HITS_AT_ONCE, Message, Renderer, kept
-from trt_responses.harmony.write.typescript import MAX_DEPTH
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.tokenise import Tokeniser
 

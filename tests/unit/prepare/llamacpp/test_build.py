@@ -376,12 +376,14 @@ def test_selection_takes_the_one_asked_for_or_the_only_one_or_demo(
     linked(shared, tmp_path, "demo")
     assert shelf.select(tmp_path).card.name == "demo"
     assert "mine, yours" in shelf.select(tmp_path).reason
-    for wanted in ("yours", f"yours/{shared.card.version}"):
+    version = shared.card.version
+    for wanted in ("yours", f"yours/{version}", f"yours@{version}", "yours@1"):
         found = shelf.select(tmp_path, wanted)
         assert (found.card.name, found.directory.name) == ("yours", shared.card.version)
-    for wanted in ("theirs", "yours/000000000000"):
-        with pytest.raises(PrepareError, match=r"no such engine.*demo, mine, yours"):
-            shelf.select(tmp_path, wanted)
+    with pytest.raises(PrepareError, match=r"no such engine.*demo, mine, yours"):
+        shelf.select(tmp_path, "theirs")
+    with pytest.raises(PrepareError, match=r"no version 000000000000.*yours@"):
+        shelf.select(tmp_path, "yours@000000000000")
     assert shelf.serve_ready(shelf.select(tmp_path), this_machine())
 
 

@@ -16,7 +16,7 @@ from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graphs import spec_of
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.prepare import shelf
-from trt_responses.prepare.card import CARD, chain_of, compare, read_card
+from trt_responses.prepare.card import CARD, architecture_of, chain_of, compare, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import EXPERTS, FINISHED, GRAPH
@@ -88,7 +88,7 @@ def test_a_bare_graph_is_written_verified_and_found_again(
 
 def test_the_experts_beside_the_graph_are_the_checkpoint_s_own(bare: Built, packed: Path) -> None:
     assert (bare.card.status, bare.phases) == ("built", ("validate", "graph"))
-    kept = opened(bare.directory / GRAPH, bare.card.architecture)
+    kept = opened(bare.directory / GRAPH, architecture_of(bare.card))
     source = open_checkpoint(packed)
     assert set(kept.tensors) < set(source.tensors)
     for layer in range(2):

@@ -87,7 +87,7 @@ def test_without_a_gpu_it_is_planned_and_says_what_it_would_take(
     assert read_arguments(arguments)["moe_config"] == {"backend": "TRTLLM"}
     assert EXIT_STATUS[prepared.card.status] == 3
     said = "\n".join(prepared.notes)
-    assert "TensorRT-LLM is not installed" in said
+    assert "TensorRT-LLM is not found" in said
     assert "nvidia-smi was not found" in said
 
 
@@ -311,7 +311,7 @@ TWO = arguments_for("latency", CLASSES[0], 2, 4096)
 @pytest.mark.parametrize(
     ("hardware", "arguments", "sentence"),
     [
-        (replace(GPU_HOST, package=None), ONE, "package: TensorRT-LLM is not installed"),
+        (replace(GPU_HOST, package=None), ONE, "package: TensorRT-LLM is not found"),
         (replace(GPU_HOST, package="1.2.0rc8"), ONE, "package: found TensorRT-LLM 1.2.0rc8"),
         (replace(GPU_HOST, gpus=(), no_gpu="nothing here"), ONE, "GPU: found none (nothing here)"),
         (GPU_HOST, TWO, "GPU: found 1, expected 2"),

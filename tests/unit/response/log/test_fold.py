@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.replay import load, names, parsed, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
-from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.language.fragments import Closed, Opened, Text
+from trt_responses.response.citations import CitationText
+from trt_responses.response.custom_input import Unwrapper
 from trt_responses.response.log.fold import apply
-from trt_responses.response.log.item_events import Runner
+from trt_responses.response.log.hosted_calls import Outcome, Runner
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.response.log.machine import Machine
 from trt_responses.response.transcript import Mint
+from trt_responses.tools.base import Source
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
@@ -30,6 +33,8 @@ EMPTY = Response("resp_0", 1, "gpt-oss")
 MESSAGE = o.OutputMessage("msg_0", "final_answer")
 THOUGHT = o.OutputReasoning("rs_0")
 CALL = o.OutputFunctionCall("fc_0", "call_0", "f")
+SEARCH = {"action": {"type": "search", "query": "a", "queries": ["a"], "sources": []}}
+PROTOCOL_ERROR = {"type": "mcp_protocol_error", "code": -32600, "message": "Session terminated"}
 
 
 def folded(*events: e.Event, start: Response = EMPTY) -> Response:
@@ -142,19 +147,43 @@ def samples(vocabulary: Vocabulary, tables: Tables) -> dict[str, list[Json]]:
         asyncio.run(stage.play())
         for event in stage.events():
             found.setdefault(event["type"], []).append(event)
-    for event in code_events():
+    for event in hosted_events():
         found.setdefault(event["type"], []).append(event)
     return found
 
 
-def code_events() -> list[Json]:
-    """Of a call that the server runs."""
+def hosted_events() -> list[Json]:
+    """Of calls that the server runs."""
     log = Log(EMPTY)
-    machine = Machine(log, {}, Mint(), Unwrapper, runners={"python": Runner("cntr_0", True)})
-    machine.take(Opened("analysis", "python", "code"))
-    machine.take(Text([b"1+1"]))
+    server = {"server_label": "docs", "name": "ask"}
+    runners = {
+        "python": Runner("code_interpreter", {"container_id": "cntr_0"}, shows_outputs=True),
+        "functions.docs__ask": Runner("mcp", server),
+        "functions.docs__delete": Runner("mcp_approval", server),
+        "browser.search": Runner("web_search", describe=lambda _: SEARCH, shows_outputs=True),
+    }
+    cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
+    machine = Machine(log, {}, Mint(), Unwrapper, runners=runners, cited_text=cited)
+    listed = o.OutputMcpListTools("mcpl_0", "docs")
+    step: tuple[e.StepName, ...] = ("response.mcp_list_tools.in_progress",)
+    machine.tell(listed, (*step, "response.mcp_list_tools.completed"), listed)
+    machine.tell(listed, (*step, "response.mcp_list_tools.failed"), replace(listed, error="no"))
+    for recipient, outcome in (
+        ("python", Outcome("completed", "2")),
+        ("functions.docs__ask", Outcome("completed", "42")),
+        ("functions.docs__ask", Outcome("failed", "no", {"error": PROTOCOL_ERROR})),
+        ("functions.docs__delete", None),
+        ("browser.search", Outcome("completed", "[0] …", SEARCH)),
+    ):
+        machine.take(Opened("commentary", recipient, "code"))
+        machine.take(Text([b"{}"]))
+        machine.take(Closed(whole=True))
+        assert machine.unanswered == (outcome is not None)
+        if outcome is not None:
+            machine.answer(outcome)
+    machine.take(Opened("final", None, None))
+    machine.take(Text(["so 【0†L1】".encode()]))
     machine.take(Closed(whole=True))
-    machine.answer("2", "completed")
     return parsed(Cursor(log).take())
 
 

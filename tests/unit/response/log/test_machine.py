@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.harmony.read.custom_input import Unwrapper
 from trt_responses.language.fragments import Closed, Opened, Repaired, Text
+from trt_responses.response.custom_input import Unwrapper
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import OPENS, Callee, Machine
 from trt_responses.response.transcript import Mint
@@ -155,7 +155,7 @@ def test_an_empty_message_has_an_empty_part(header: Opened) -> None:
 def test_what_was_cut_is_incomplete_and_keeps_its_text(recipient: str | None) -> None:
     _, _, log = made(Opened("commentary", recipient, None), Text([b"{"]), Closed(False))
     (item,) = log.response.output
-    assert not isinstance(item, o.OutputCompaction)
+    assert isinstance(item, o.OutputMessage | o.OutputFunctionCall)
     assert item.status == "incomplete"
 
 
@@ -176,5 +176,5 @@ def test_nothing_is_said_where_nothing_is_open() -> None:
     events, _, log = made(Opened("final", None, None), Closed(True), Text([b"late"]), Closed(True))
     assert len(events) == 5
     (item,) = log.response.output
-    assert not isinstance(item, o.OutputCompaction)
+    assert isinstance(item, o.OutputMessage | o.OutputFunctionCall)
     assert item.status == "completed"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -25,8 +24,7 @@ from tests.support.requests import accepted
 from trt_responses.access.admission import Admission
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.harmony.read.logprobs import ScoredReader
-from trt_responses.harmony.read.reader import Reader
+from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.response.included import Inclusion
@@ -165,16 +163,14 @@ class Conversation:
             Parts(
                 engine=self.engine,
                 store=self.store,
-                renderer=renderer,
-                new_reader=partial(Reader, tables),
-                new_scored_reader=partial(ScoredReader, tables),
-                steering=Steering(vocabulary),
+                dialect=harmony(vocabulary),
+                steering=Steering(harmony(vocabulary)),
                 model="gpt-oss",
                 identity="You are a test.",
                 knowledge_cutoff="2024-06",
                 admission=Admission(lambda: 4, clock_s=lambda: 0.0),
                 sealer=Sealer(lambda: [bytes(32)]),
-                inclusion=Inclusion(vocabulary),
+                inclusion=Inclusion(harmony(vocabulary)),
                 mint=Mint(),
                 today=lambda: next(self.dates),
                 clock_s=lambda: 1_700_000_000.0,

@@ -13,7 +13,7 @@ from tests.support.asgi import until
 from tests.support.boxed import MIB, interpreter, no_box
 from tests.support.story import story
 from trt_responses.errors import InvalidRequest
-from trt_responses.tools.base import ToolCall
+from trt_responses.tools.base import Opening, ToolCall
 from trt_responses.tools.python.containers import Bounds, Containers
 from trt_responses.tools.python.directories import ServerDirectory, Usage, remove_tree, usage
 from trt_responses.tools.python.tool import PythonTool, code_of
@@ -57,7 +57,8 @@ def containers(parent: Path, clock: Clock | None = None, **changes: Any) -> Cont
 
 
 async def opened(tool: PythonTool, owner: str = "ann", container_id: str | None = None) -> Any:
-    return await tool.open(owner, container_id, ())
+    options = {} if container_id is None else {"container": container_id}
+    return await tool.open(Opening(owner, options=options))
 
 
 def alive(pid: int) -> bool:
@@ -102,9 +103,10 @@ async def test_a_container_is_its_owners_alone(tmp_path: Path) -> None:
         faults.append(caught.value.message.replace(asked, "ID"))
     assert faults[0] == faults[1]
     assert tool.containers.of("bob") == []
-    reused = await tool.open("ann", None, [session.container_id])
+    used = [{"container_id": session.container_id}]
+    reused = await tool.open(Opening("ann", items=used))
     assert reused.container_id == session.container_id
-    other = await tool.open("bob", None, [session.container_id])
+    other = await tool.open(Opening("bob", items=used))
     assert other.container_id != session.container_id
     await tool.stop()
 

@@ -10,14 +10,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
-from trt_responses.harmony.write.render import Message
+from trt_responses.language.messages import FUNCTIONS, Message
+from trt_responses.response.action_text import arguments_of
+from trt_responses.tools.base import function_name
 from trt_responses.wire import hosted_items as p
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-FUNCTIONS = "functions."
-"""The namespace in which Harmony keeps a client's functions."""
 
 JSON_CONSTRAINT = "<|constrain|>json"
 
@@ -61,33 +60,38 @@ def hosted_call_text(item: p.HostedItem) -> HostedCallText:
         case p.McpCall():
             answer = item.output if item.error is None else f"Error: {_text(item.error)}"
             return HostedCallText(
-                _callee(f"{item.server_label}.{item.name}"), item.arguments, answer
+                _callee(function_name(item.server_label, item.name)), item.arguments, answer
             )
         case p.McpListTools():
             names = [str(tool.get("name", "")) for tool in item.tools]
             answer = _json(names) if item.error is None else f"Error: {_text(item.error)}"
             return HostedCallText(_callee(f"{item.server_label}.list_tools"), "{}", answer)
         case p.McpApprovalRequest():
-            callee = _callee(f"{item.server_label}.{item.name}")
+            callee = _callee(function_name(item.server_label, item.name))
             return HostedCallText(callee, item.arguments, None, item.id)
         case p.McpApprovalResponse():
             verdict = "Approved." if item.approve else "Not approved."
             reason = f" {item.reason}" if item.reason else ""
             return HostedCallText(None, None, verdict + reason, item.approval_request_id)
         case p.LocalShellCall():
-            return HostedCallText(_callee("local_shell"), _json(item.action), None, item.call_id)
+            return HostedCallText(
+                _callee("local_shell"), arguments_of(item.action), None, item.call_id
+            )
         case p.LocalShellCallOutput():
             return HostedCallText(None, None, item.output, item.call_id or item.id or "")
         case p.ShellCall():
-            return HostedCallText(_callee("shell"), _json(item.action), None, item.call_id)
+            return HostedCallText(_callee("shell"), arguments_of(item.action), None, item.call_id)
         case p.ShellCallOutput():
-            return HostedCallText(None, None, _texts(item.output, "stdout", "stderr"), item.call_id)
+            told = "\n".join(_ran(one) for one in item.output)
+            return HostedCallText(None, None, told, item.call_id)
         case p.ApplyPatchCall():
-            return HostedCallText(_callee("apply_patch"), _json(item.operation), None, item.call_id)
-        case p.ApplyPatchCallOutput():
             return HostedCallText(
-                None, None, item.output or item.status or "completed", item.call_id
+                _callee("apply_patch"), arguments_of(item.operation), None, item.call_id
             )
+        case p.ApplyPatchCallOutput():
+            lines = ["failed"] if item.status == "failed" else []
+            lines += [item.output] if item.output else []
+            return HostedCallText(None, None, "\n".join(lines) or "completed", item.call_id)
         case _:
             assert_never(item)
 
@@ -104,6 +108,18 @@ def _texts(outputs: Sequence[Mapping[str, Any]], *keys: str) -> str:
         texts = [output[key] for key in keys if isinstance(output.get(key), str)]
         lines += [text for text in texts if text] if texts else [f"[{output.get('type')}]"]
     return "\n".join(lines)
+
+
+def _ran(output: Mapping[str, Any]) -> str:
+    """What a command gave, and how it ended, unless that was well."""
+    lines = [output[key] for key in ("stdout", "stderr") if isinstance(output.get(key), str)]
+    outcome = output.get("outcome")
+    match outcome:
+        case {"type": "timeout"}:
+            lines.append("[The command took too long and was ended.]")
+        case {"exit_code": int(code)} if code:
+            lines.append(f"[exit code {code}]")
+    return "\n".join(line.removesuffix("\n") for line in lines if line)
 
 
 def _text(value: object) -> str:

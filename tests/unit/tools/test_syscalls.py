@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from trt_responses.tools.python.syscalls import (
+from trt_responses.tools.syscalls import (
     ABSENT,
     ALLOW,
     ALLOWED,

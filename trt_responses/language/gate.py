@@ -1,8 +1,8 @@
 """A gate decides which ids of a steered segment count: it stands between engine and reader.
 
-A gate knows where its segment ends, puts Harmony's own terminator in the place of whatever the
+A gate knows where its segment ends, puts the dialect's own terminator in the place of whatever the
 engine ended it with, and stops what departs from its guide. It knows ids and bytes; which segment
-it belongs to, and what comes after it, is in `plans.py`.
+it belongs to, and what comes after it, is its plan's affair.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.schema.refusals import Departed, shown
-from trt_responses.tokens.control import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,19 +55,19 @@ class Words:
     place = None
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = [word.encode() for word in words]
+        self.all = [word.encode() for word in words]
         self.text = b""
 
     def feed(self, piece: bytes) -> bool:
         longer = self.text + piece
-        if not any(word.startswith(longer) for word in self._words):
+        if not any(word.startswith(longer) for word in self.all):
             return False
         self.text = longer
         return True
 
     @property
     def whole(self) -> bool:
-        return self.text in self._words
+        return self.text in self.all
 
     def departure(self) -> None:
         return None
@@ -131,6 +130,7 @@ class GuidedGate(Gate):
         token_bytes: Sequence[bytes],
         what: str,
     ) -> None:
+        """`token_bytes` by id: empty, or none, of a control id."""
         super().__init__(ends, closing)
         self._follower = follower
         self._token_bytes = token_bytes
@@ -157,9 +157,12 @@ class GuidedGate(Gate):
         return self._end()
 
     def _follows(self, token_id: int) -> bool:
-        if not 0 <= token_id < FIRST_CONTROL_ID:
-            return False
-        return self._follower.feed(self._token_bytes[token_id])
+        raw = self._bytes_of(token_id)
+        return bool(raw) and self._follower.feed(raw)
+
+    def _bytes_of(self, token_id: int) -> bytes:
+        """Of an ordinary id; a control id has none."""
+        return self._token_bytes[token_id] if 0 <= token_id < len(self._token_bytes) else b""
 
     def _end(self, odd: int | None = None) -> Sequence[int]:
         """`odd` is the id that may not follow, if that ended it."""
@@ -187,11 +190,7 @@ class GuidedGate(Gate):
             return Departed(
                 f"The model's output ended before it fulfilled {self._what}{at}.", param=place
             )
-        control = not 0 <= odd < FIRST_CONTROL_ID
-        piece = (
-            "a control token"
-            if control
-            else repr(self._token_bytes[odd].decode("utf-8", "replace"))
-        )
+        raw = self._bytes_of(odd)
+        piece = repr(raw.decode("utf-8", "replace")) if raw else "a control token"
         why = f"{at}: {shown(piece)} may not stand there" if at else ""
         return Departed(f"The model's output departed from {self._what}{why}.", param=place)

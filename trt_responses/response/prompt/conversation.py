@@ -10,14 +10,15 @@ import secrets
 from typing import TYPE_CHECKING, assert_never
 
 import orjson
+from pydantic import TypeAdapter
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
-from trt_responses.harmony.write import hosted_calls
-from trt_responses.harmony.write.hosted_calls import FUNCTIONS as FUNCTIONS
-from trt_responses.harmony.write.hosted_calls import call_message as call_message
-from trt_responses.harmony.write.hosted_calls import result_message
-from trt_responses.harmony.write.render import Message
+from trt_responses.language.base import Entry
+from trt_responses.language.messages import FUNCTIONS, Message
+from trt_responses.response.prompt import hosted_calls
+from trt_responses.response.prompt.hosted_calls import call_message as call_message
+from trt_responses.response.prompt.hosted_calls import result_message
 from trt_responses.store.base import Block
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
@@ -26,8 +27,10 @@ from trt_responses.wire.tools import SEPARATOR
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trt_responses.harmony.write.render import Renderer
+    from trt_responses.language.base import Renderer
     from trt_responses.store.base import Kind
+
+ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
 
 ID_PREFIXES = {
     "message": "msg",
@@ -50,6 +53,8 @@ ID_PREFIXES = {
     "apply_patch_call": "apc",
     "apply_patch_call_output": "apco",
     "compaction": "cmp",
+    "additional_tools": "at",
+    "configuration_update": "cu",
 }
 
 ITEMS_AT_ONCE = 100
@@ -113,6 +118,20 @@ async def input_blocks(
     return blocks
 
 
+def entries(blocks: Sequence[Block]) -> list[Entry]:
+    """What blocks say, read from their items. What a summary says is in its ids alone."""
+    callees = {block.call_id: block.callee for block in blocks if block.call_id and block.callee}
+    return [_entry(block, callees) for block in blocks]
+
+
+def _entry(block: Block, callees: dict[str, str]) -> Entry:
+    item = ITEM.validate_json(block.item)
+    said = _said(item, callees, i.ItemPlace("input"))
+    messages = tuple(filter(None, (said.message, said.result)))
+    call_id = block.call_id or getattr(item, "call_id", None)
+    return Entry(block.kind, messages, call_id, block.ids)
+
+
 def _waiting(prior: Sequence[Block]) -> dict[str, None]:
     """The calls that have no result yet, in their order."""
     waiting: dict[str, None] = {}
@@ -173,10 +192,16 @@ def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sai
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
             return Said("reasoning", reasoning_message(text) if text else None)
+        case i.AdditionalTools() | i.ConfigurationUpdate():
+            return Said("developer", None)  # they count as the request's own fields
         case i.Compaction() | i.CompactionTrigger():
             return Said("summary", None)  # its ids are sealed
         case _:
-            return _past_said(hosted_calls.hosted_call_text(item), callees, place)
+            told = hosted_calls.hosted_call_text(item)
+            asked = getattr(item, "approval_request_id", None)
+            if told.callee is not None and asked in callees:
+                told = hosted_calls.HostedCallText(result=told.result, call_id=asked)
+            return _past_said(told, callees, place)
 
 
 def callee_of(name: str, namespace: str | None = None) -> str:

@@ -15,7 +15,7 @@ import signal
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.tools.python.syscalls import MACHINES, instructions, packed
+from trt_responses.tools.syscalls import MACHINES, instructions, packed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

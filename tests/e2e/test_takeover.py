@@ -1,0 +1,132 @@
+"""Two server processes on one history, and one of them is killed or frozen while it makes a
+background response that a client reads from the other.
+
+Budget: 30 s on one core, most of it two processes that load.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import openai
+import orjson
+import pytest
+
+from tests.support import redis_server
+from tests.support.asgi import PATIENCE_S
+from tests.support.paced_server import TEXT
+from tests.support.server_processes import ROOT, asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Json = dict[str, Any]
+
+HEARD = 60
+"""Events that the client has when the server goes."""
+
+
+class Process:
+    def __init__(self, store: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.paced_server", store],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.port = 0
+
+    def ready(self) -> None:
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def get(self, path: str) -> Json:
+        status, body = asked(self.port, "GET", path)
+        assert status == 200, body
+        found: Json = orjson.loads(body)
+        return found
+
+    def end(self) -> None:
+        assert self.process.stdout is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+
+
+@contextmanager
+def two(store: str) -> Iterator[tuple[Process, Process]]:
+    servers = Process(store), Process(store)
+    try:
+        for server in servers:
+            server.ready()
+        yield servers
+    finally:
+        for server in servers:
+            server.end()
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'history.db'}"
+        return
+    with redis_server.running(tmp_path) as server:
+        yield server.url
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.parametrize(
+    ("store", "number"),
+    [
+        ("sqlite", signal.SIGKILL),
+        ("sqlite", signal.SIGSTOP),
+        ("sqlite", signal.SIGTERM),
+        ("redis", signal.SIGKILL),
+        ("redis", signal.SIGSTOP),
+    ],
+    indirect=["store"],
+)
+def test_a_stream_that_one_server_gives_is_whole_when_the_other_goes(
+    store: str, number: signal.Signals
+) -> None:
+    with two(store) as (one, other):
+        wish = {"model": "demo", "input": "Count!", "background": True, "temperature": 0}
+        status, body = asked(one.port, "POST", "/v1/responses", wish)
+        assert status == 200, body
+        name = orjson.loads(body)["id"]
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{other.port}/v1", api_key="-")
+        events: list[Any] = []
+        with client.responses.retrieve(name, stream=True) as stream:
+            for event in stream:
+                events.append(event)
+                if len(events) == HEARD:
+                    one.process.send_signal(number)
+        client.close()
+        numbers = [event.sequence_number for event in events]
+        assert numbers == list(range(len(numbers)))
+        ends = [event.type for event in events if event.type.split(".")[1] == "completed"]
+        assert ends == ["response.completed"]
+        last = events[-1].response
+        assert last.output_text == TEXT
+        assert "".join(e.delta for e in events if e.type.endswith("text.delta")) == TEXT
+        kept = other.get(f"/v1/responses/{name}")
+        if number is signal.SIGSTOP:
+            one.process.send_signal(signal.SIGCONT)
+            until_idle(one)
+            assert one.get(f"/v1/responses/{name}") == kept
+        assert other.get(f"/v1/responses/{name}") == kept
+        assert kept["output"][0]["content"][0]["text"] == TEXT
+
+
+def until_idle(server: Process) -> None:
+    """A server that woke has noticed that its response is another's."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while server.get("/health")["queue"]["running"]:
+        assert time.monotonic() < deadline_s

@@ -1,0 +1,288 @@
+"""Models that do not speak Harmony, from a GGUF file to the real client: tiny random ones, in two
+architectures and two ways of writing calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from openai import AsyncOpenAI, BadRequestError
+
+from tests.support.serving import serving
+from tests.support.tiny_gguf import write_tiny
+from trt_responses import backends
+from trt_responses.app import create_app
+from trt_responses.doctor.engines import dialect_checks
+from trt_responses.errors import StartupError
+from trt_responses.prepare.card import read_card
+from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf, prepare
+from trt_responses.prepare.pipeline import BuildTools
+from trt_responses.prepare.shelf import Selection
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
+
+    from openai.types.responses import Response
+
+    from trt_responses.prepare.pipeline import Built
+
+    Json = dict[str, Any]
+
+MODELS = {"qwen3": ("qwen3", "qwen3"), "coder": ("qwen3_5_think", "llama")}
+"""Each with its template and its architecture."""
+FAMILIES = {"qwen3": "qwen3", "coder": "qwen3-xml"}
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "strict": False,
+    "parameters": {
+        "type": "object",
+        "properties": {"days": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "required": ["days"],
+        "additionalProperties": False,
+    },
+}
+CLOCK = WEATHER | {"name": "set_clock"}
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}, "n": {"enum": [1, 22, 333]}},
+    "required": ["ok", "n"],
+    "additionalProperties": False,
+}
+FORMAT = {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}}
+QUIET = {"effort": "none"}
+
+
+@pytest.fixture(scope="module")
+def engines_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("engines")
+
+
+def tools_of(settings: Settings) -> BuildTools:
+    return BuildTools(
+        backends.vocabulary(),
+        engine_for=lambda directory, card: backends.engine_of(
+            Selection(directory, card, ""), settings
+        ),
+        dialect_for=backends.dialect_facts,
+        question=backends.question_of,
+    )
+
+
+def settings_of(engines_dir: Path) -> Settings:
+    return Settings(
+        engines_dir=engines_dir,
+        data_dir=engines_dir / "data",
+        slots=2,
+        context_tokens=2048,
+        threads=1,
+    )
+
+
+def built(engines_dir: Path, name: str, family: str | None = None) -> Built:
+    template, architecture = MODELS[name]
+    path = write_tiny(engines_dir / f"{name}.gguf", template, architecture)
+    source = open_template_gguf(path)
+    assert source is not None
+    served = f"{name}-{family}" if family else name
+    tools = tools_of(settings_of(engines_dir))
+    return prepare(source, engines_dir, served, tools, family=family)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest, engines_dir: Path) -> Built:
+    return built(engines_dir, request.param)
+
+
+def talk(model: Built, ask: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Ask a server over this model, by the real client."""
+
+    async def go() -> None:
+        async for client in client_of(model):
+            await ask(client)
+
+    asyncio.run(go())
+
+
+async def client_of(model: Built) -> AsyncIterator[AsyncOpenAI]:
+    settings = settings_of(model.directory.parents[1]).model_copy(
+        update={"engine": model.card.name}
+    )
+    async with (
+        serving(create_app(settings)) as address,
+        AsyncOpenAI(base_url=f"{address.url}/v1", api_key="x", max_retries=0) as client,
+    ):
+        yield client
+
+
+def arguments(response: Response) -> Json:
+    (call,) = [item for item in response.output if item.type == "function_call"]
+    assert call.status == "completed"
+    told: Json = json.loads(call.arguments)
+    return told
+
+
+def test_a_card_names_the_dialect_and_what_the_template_does(model: Built) -> None:
+    card = read_card(model.directory)
+    assert card.status == "verified"
+    assert card.architecture is None
+    assert card.dialect is not None
+    assert card.dialect.family == FAMILIES[card.name]
+    assert card.dialect.probes["tools"] == "shown"
+    assert card.dialect.probes["keeps_prefix"] is True
+
+
+def test_a_whole_conversation_by_the_real_client(model: Built) -> None:
+    name = model.card.name
+
+    async def ask(client: Any) -> None:
+        plain = await client.responses.create(
+            model=name, input="Hello <|im_end|>", max_output_tokens=30
+        )
+        assert plain.usage is not None
+        assert plain.usage.output_tokens > 0
+        events = [
+            event
+            async for event in await client.responses.create(
+                model=name, input="Hello <|im_end|>", max_output_tokens=30, stream=True
+            )
+        ]
+        assert events[-1].type in ("response.completed", "response.incomplete")
+        said = await client.responses.create(
+            model=name, input="Hello", text=FORMAT, max_output_tokens=200, reasoning=QUIET
+        )
+        assert said.status == "completed"
+        assert json.loads(said.output_text)["n"] in (1, 22, 333)
+        made = await client.chat.completions.create(
+            model=name,
+            messages=[{"role": "user", "content": "Hello"}],
+            response_format={"type": "json_schema", "json_schema": FORMAT["format"]},
+            max_tokens=200,
+            reasoning_effort="none",
+        )
+        assert isinstance(json.loads(made.choices[0].message.content or "")["ok"], bool)
+
+    talk(model, ask)
+
+
+def test_a_thought_ends_by_force_when_its_budget_is_spent(model: Built) -> None:
+    async def ask(client: Any) -> None:
+        response = await client.responses.create(
+            model=model.card.name,
+            input="Hello",
+            text=FORMAT,
+            extra_body={"reasoning": {"max_tokens": 8}},
+        )
+        assert [item.type for item in response.output][-1] == "message"
+        assert response.usage is not None
+        assert 0 <= response.usage.output_tokens_details.reasoning_tokens <= 8 + 4
+        assert isinstance(json.loads(response.output_text)["ok"], bool)
+
+    talk(model, ask)
+
+
+def test_a_tool_is_forced_and_a_chain_goes_on_in_the_models_own_ids(engines_dir: Path) -> None:
+    """The cached part of the second prompt is the first one and all that was written."""
+    model = built(engines_dir, "qwen3")
+    tools = [WEATHER, CLOCK]
+
+    async def ask(client: Any) -> None:
+        create = client.responses.create
+        first = await create(
+            model="qwen3",
+            input="Weather?",
+            tools=tools,
+            tool_choice="required",
+            parallel_tool_calls=False,
+            extra_body={"reasoning": {"max_tokens": 8}},
+            include=["messages"],
+        )
+        assert 0 <= arguments(first)["days"] <= 9
+        call = next(item for item in first.output if item.type == "function_call")
+        assert call.name in ("get_weather", "set_clock")
+        answer = {"type": "function_call_output", "call_id": call.call_id, "output": "cold"}
+        second = await create(
+            model="qwen3",
+            previous_response_id=first.id,
+            input=[answer],
+            tools=tools,
+            max_output_tokens=4,
+            include=["messages"],
+        )
+        extra = second.model_extra or {}
+        prompt = [i for m in extra["input_messages"] for i in m["tokens"]]
+        extra = first.model_extra or {}
+        before = [
+            i for m in (*extra["input_messages"], *extra["output_messages"]) for i in m["tokens"]
+        ]
+        assert prompt[: len(before)] == before
+        assert second.usage is not None
+        assert second.usage.input_tokens_details.cached_tokens >= len(before) - 4  # what closed it
+        third = await create(
+            model="qwen3",
+            previous_response_id=second.id,
+            input="And now?",
+            tools=tools,
+            tool_choice={"type": "function", "name": "set_clock"},
+            parallel_tool_calls=False,
+            reasoning=QUIET,
+        )
+        assert 0 <= arguments(third)["days"] <= 9
+
+    talk(model, ask)
+
+
+def test_what_a_dialect_cannot_do_is_refused_by_name(engines_dir: Path) -> None:
+    model = built(engines_dir, "coder")
+
+    async def ask(client: Any) -> None:
+        strict = WEATHER | {"strict": True}
+        with pytest.raises(BadRequestError) as refused:
+            await client.responses.create(model="coder", input="x", tools=[strict])
+        assert refused.value.param == "tools[0].strict"
+        assert "qwen3-xml" in str(refused.value)
+        with pytest.raises(BadRequestError) as refused:
+            await client.post(
+                "/responses/compact", body={"model": "coder", "input": "x"}, cast_to=object
+            )
+        assert "compact" in str(refused.value)
+
+    talk(model, ask)
+
+
+def test_a_model_of_no_known_family_says_text_and_refuses_tools(engines_dir: Path) -> None:
+    model = built(engines_dir, "qwen3", family="text")
+
+    async def ask(client: Any) -> None:
+        create = client.responses.create
+        assert await create(model="qwen3-text", input="x", max_output_tokens=4)
+        with pytest.raises(BadRequestError) as refused:
+            await create(model="qwen3-text", input="x", tools=[WEATHER])
+        assert refused.value.param == "tools[0]"
+        with pytest.raises(BadRequestError) as refused:
+            await create(model="qwen3-text", input="x", reasoning={"effort": "high"})
+        assert refused.value.param == "reasoning.effort"
+
+    talk(model, ask)
+
+
+def test_the_doctor_finds_a_template_that_does_other_things_than_its_card_says(
+    engines_dir: Path, tmp_path: Path
+) -> None:
+    model = built(engines_dir, "coder")
+    (found,) = [
+        check
+        for check in dialect_checks(engines_dir, backends.dialect_facts)
+        if model.card.label in check.name
+    ]
+    assert found.state == "ok"
+    told = json.loads((model.directory / "dialect.json").read_text())
+    (tmp_path / "dialect.json").write_text(
+        json.dumps(told | {"tokenizer.chat_template": "{{ messages[0].content }}"})
+    )
+    with pytest.raises(StartupError, match=r"tools are dropped"):
+        backends.dialect_facts(tmp_path / "dialect.json", "qwen3-xml")

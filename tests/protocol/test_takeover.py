@@ -1,0 +1,229 @@
+"""Background responses whose server dies, stands still or is stopped: another goes on with them.
+
+Budget: 6 s on one core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.background import AT_ONCE, cancelled, got, replay, started
+from tests.support.greedy import WHOLE, Model, texts
+from tests.support.served import Served, ids, script, served
+from tests.support.steering import GUIDES
+from tests.support.ticks import Ticks, settled
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+
+    from tests.support.asgi import Call
+    from trt_responses.engine.base import GenerateOptions
+    from trt_responses.engine.scripted.engine import Script
+
+Json = dict[str, Any]
+
+LEASE_S, TAKEOVER_S = 3.0, 30.0
+CUSTOM = {"type": "custom", "name": "shell", "description": "Runs a command."}
+CALL = ids(
+    "<|channel|>commentary to=functions.shell <|constrain|>json<|message|>"
+    '{"input": "ls -l /tmp/some/where 😀 && echo it is done"}<|call|>'
+)
+FLAG = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+SCHEMA = {"format": {"type": "json_schema", "name": "verdict", "schema": FLAG, "strict": True}}
+
+
+class Pair:
+    """Two servers over one history, each with a clock that stands when its process would."""
+
+    def __init__(self, servers: Sequence[Served], ticks: Sequence[Ticks], store: MemoryStore):
+        self.servers = servers
+        self.store = store
+        self._ticks = ticks
+
+    async def pass_(self, seconds: float, *servers: int) -> None:
+        """Time for all, in which these make steps and everybody else stands still."""
+        for _ in range(int(seconds * 10)):
+            self._ticks[-1].now += 0.1
+            for number in servers:
+                await self._ticks[number].pass_(0.1)
+                await self.servers[number].clock.step()
+
+    async def steps(self, count: int) -> None:
+        """Steps of the first one's engine; what they gave is kept."""
+        await self.servers[0].clock.step(count)
+        self._ticks[-1].now += 1
+        await self._ticks[0].pass_(1.0)
+
+
+@asynccontextmanager
+async def two(
+    model: Callable[[Sequence[int], GenerateOptions], Script], **settings: Any
+) -> AsyncIterator[Pair]:
+    ticks = [Ticks(), Ticks(), Ticks()]
+    store = MemoryStore(Bounds(lease_s=LEASE_S, takeover_s=TAKEOVER_S), clock_s=ticks[-1])
+    async with AsyncExitStack() as stack:
+        servers = [
+            await stack.enter_async_context(
+                served(model, store=store, manual=True, sleep=each.sleep, **(AT_ONCE | settings))
+            )
+            for each in ticks[:2]
+        ]
+        yield Pair(servers, ticks, store)
+
+
+def run(
+    story: Callable[[Pair], Coroutine[None, None, None]],
+    model: Callable[[Sequence[int], GenerateOptions], Script],
+    **settings: Any,
+) -> None:
+    async def told() -> None:
+        async with two(model, **settings) as pair:
+            await story(pair)
+
+    asyncio.run(asyncio.wait_for(told(), 60))
+
+
+async def whole(call: Call, pair: Pair, *servers: int) -> Json:
+    """The response at a stream's end, of which no event is missing or told twice."""
+    for _ in range(100):
+        if call.ended:
+            break
+        await pair.pass_(1, *servers)
+    events = call.events
+    numbers = [event["sequence_number"] for event in events]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    ends = ("response.completed", "response.failed", "response.incomplete")
+    assert [event["type"] in ends for event in events].count(True) == 1
+    assert events[-1]["type"] in ends
+    last: Json = events[-1]["response"]
+    return last
+
+
+def said(call: Call) -> str:
+    return "".join(
+        event["delta"] for event in call.events if event["type"] == "response.output_text.delta"
+    )
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 9, 15, 20, len(WHOLE) - 3])
+@pytest.mark.parametrize("how", ["stands still", "is stopped"])
+def test_another_server_goes_on_where_the_first_one_stopped(how: str, steps: int) -> None:
+    model = Model()
+
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        response_id = (await started(one))["id"]
+        reading = replay(other, response_id)
+        await pair.steps(steps)
+        if how == "is stopped":
+            one.runs.shut_down()
+            await settled()
+            await pair.pass_(2, 1)
+        else:
+            await one.clock.step(2)  # of which nobody was told
+            await pair.pass_(LEASE_S + 1.2, 1)
+            await pair.pass_(2, 0)  # the first one wakes, and may write nothing
+        last = await whole(reading, pair, 1)
+        assert last["status"] == "completed"
+        assert texts(last) == ["They greet me: say 😀 back.", "Hello 😀 there, friend of mine."]
+        assert said(reading) == texts(last)[1]
+        assert last["usage"]["output_tokens"] == len(WHOLE)
+        assert [given for given, _ in model.asked] == [0, steps]
+        kept = await got(other, response_id)
+        assert kept == last
+        await pair.pass_(LEASE_S, 0, 1)
+        assert await got(one, response_id) == kept
+        again = replay(one, response_id, after=5)
+        assert (await whole(again, pair, 0))["id"] == response_id
+        assert again.events == [e for e in reading.events if e["sequence_number"] > 5]
+        assert len(one.runs) == len(other.runs) == 0
+
+    run(story, model)
+
+
+def test_a_stream_goes_on_at_a_server_that_woke_and_has_lost_the_response() -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        reading = one.client.ask(stream=True, background=True)
+        await settled()
+        await pair.pass_(0.3, 0)
+        await one.clock.step(4)
+        await pair.pass_(LEASE_S + 4, 1)
+        assert len(other.runs) == 0
+        last = await whole(reading, pair, 0)
+        assert texts(last)[1] == said(reading) == "Hello 😀 there, friend of mine."
+
+    run(story, Model())
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_numbers_go_on_whatever_pieces_a_call_was_told_in(at_once: int) -> None:
+    async def story(pair: Pair) -> None:
+        response_id = (await started(pair.servers[0], tools=[CUSTOM]))["id"]
+        reading = replay(pair.servers[1], response_id)
+        await pair.steps(6)
+        await pair.pass_(LEASE_S + 1, 1)
+        (call,) = (await whole(reading, pair, 1))["output"]
+        assert call["input"] == "ls -l /tmp/some/where 😀 && echo it is done"
+        deltas = [event["delta"] for event in reading.events if "delta" in event]
+        assert "".join(deltas) == call["input"]
+
+    run(story, Model(CALL, at_once=at_once))
+
+
+def guided(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+    return script('{"ok":true}<|endoftext|>' if options.guide else "Hm.<|end|>")
+
+
+@pytest.mark.parametrize("how", ["stands still", "is stopped"])
+def test_a_text_under_a_schema_cannot_be_gone_on_with_half_way(how: str) -> None:
+    async def story(pair: Pair) -> None:
+        one, _ = pair.servers
+        response_id = (await started(one, text=SCHEMA))["id"]
+        reading = replay(pair.servers[1], response_id)
+        while not one.engine.requests or one.last.options.guide is None or one.last.steps_taken < 2:
+            await one.clock.step()
+        await pair.steps(0)
+        if how == "is stopped":
+            one.runs.shut_down()
+        last = await whole(reading, pair, 1)
+        assert last["status"] == "failed"
+        error = reading.events[-2]
+        assert error["code"] == ("engine_lost" if how == "stands still" else "server_shutdown")
+
+    run(story, guided, guides=GUIDES)
+
+
+def test_what_was_asked_to_be_cancelled_is_cancelled_by_whoever_takes_it() -> None:
+    async def story(pair: Pair) -> None:
+        response_id = (await started(pair.servers[0]))["id"]
+        await pair.steps(5)
+        pair._ticks[-1].now += LEASE_S
+        ending = asyncio.ensure_future(cancelled(pair.servers[1], response_id))
+        await settled()
+        await pair.pass_(3, 1)
+        assert (await ending).json()["status"] == "cancelled"
+
+    run(story, Model())
+
+
+def test_what_nobody_can_go_on_with_reads_as_failed() -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        probed = (await started(one, include=["message.output_text.logprobs"]))["id"]
+        await pair.steps(5)
+        await pair.pass_(LEASE_S + 2, 1)
+        assert (await got(other, probed))["status"] == "failed"
+
+    run(story, Model())

@@ -1,0 +1,295 @@
+"""A version loaded beside the one that is served: the gate, the change-over, a canary.
+
+Over scripted engines and builds without files; the demo's own versions are in
+`tests/e2e/test_exchange.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from tests.support.asgi import JSON, Client, living, until
+from tests.support.served import ANSWER, SETTINGS, THOUGHT, Served, script
+from tests.support.versions import Faulty, TestBuild, TestBuilds, version
+from trt_responses.app import create_app
+from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.response.versions import Loaded, number_in
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from tests.support.asgi import Call
+
+ADMIN = JSON | {"authorization": "Bearer boss"}
+LAME = ANSWER.replace("<|return|>", "<|end|>Stray.<|return|>")  # text that belongs nowhere
+
+
+def scripted(text: str = ANSWER, *, manual: bool = False) -> ScriptedEngine:
+    clock = StepClock.manual(settle_turns=40) if manual else StepClock.free()
+    return ScriptedEngine(lambda *_: script(text), clock=clock)
+
+
+class Exchanged(Served):
+    """An app whose engine has versions."""
+
+    builds: TestBuilds
+    first: Faulty
+    """The engine of version 1."""
+
+    async def load(self, act: str = "load", **body: Any) -> Call:
+        sent = orjson.dumps(body)
+        return await self.client.send("POST", f"/admin/engines/demo/{act}", sent, ADMIN)
+
+    async def version(self, **body: Any) -> str:
+        """The version that makes a response to this."""
+        headers = JSON | {"x-session-id": body.pop("session")} if "session" in body else JSON
+        sent = orjson.dumps({"model": "demo", "input": "Hello!"} | body)
+        reply = await self.client.send("POST", "/v1/responses", sent, headers)
+        assert reply.status == 200, reply.body
+        return reply.headers["x-trt-engine"]
+
+
+@asynccontextmanager
+async def exchanged(
+    tmp_path: Path,
+    *builds: Callable[[], Any],
+    first: ScriptedEngine | None = None,
+    **settings: object,
+) -> AsyncIterator[Exchanged]:
+    """Version 1 is served, and these may be loaded: 2, 3, …"""
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"input": "Hello!"}\n' * 4, "utf-8")
+    found = {str(n): TestBuild(version(n), engine) for n, engine in enumerate(builds, 2)} | {
+        "1": TestBuild(version(1), scripted)
+    }
+    engine = first or scripted()
+    held = TestBuilds(found)
+    given = {"admin_key": "boss", "data_dir": tmp_path, "gate_prompts": prompts}
+    app = create_app(
+        Settings(**(SETTINGS | given | settings)),
+        engine=Loaded(version(1), old := Faulty(engine)),
+        builds=held,
+    )
+    async with living(app):
+        s = Exchanged(Client(app, lambda: engine.clock.steps), engine, app)
+        s.builds, s.first = held, old
+        yield s
+
+
+def test_a_version_that_passes_takes_new_responses_and_the_old_one_ends_its_own(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        first, second = scripted(manual=True), Faulty(scripted())
+        async with exchanged(tmp_path, lambda: second, first=first, gate_prompts=None) as s:
+            stream = s.client.ask(stream=True)
+            await until(lambda: len(first.requests) == 1)
+            await first.clock.step(3)
+            told = await s.load(version=2, gate=False, reason="at noon")
+            assert (told.status, told.json()["state"]) == (200, "promoted")
+            assert (told.json()["before"], told.json()["version"]) == ("demo@1", "demo@2")
+            assert await s.version() == "demo@2"
+            shown = (await s.client.send("GET", "/admin/engines/demo", headers=ADMIN)).json()
+            assert [e["version"] for e in shown["finishing"]] == ["demo@1"]
+            assert shown["finishing"][0]["runs"] == 1
+            await first.clock.step(100)
+            ended = await stream.done()
+            assert ended.events[-1]["type"] == "response.completed"
+            await until(lambda: s.first.stopped)
+            models = (await s.client.get("/v1/models")).json()["data"]
+            assert [m["id"] for m in models] == ["demo", "demo@2"]
+            assert s.builds.journal == [
+                ("promoted", "demo@2", "at noon"),
+                ("loaded", "demo@2", "at noon"),
+            ]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked", "why"),
+    [
+        ({"later_s": 0.03}, {}, "times as long"),
+        ({"dies_at": 3}, {}, "prompt 3 of 4 ended failed: The engine failed: The engine died"),
+        ({"text": THOUGHT}, {"exact": True}, "not those of the promoted version"),
+        ({"text": LAME}, {}, "repairs of malformed output"),
+    ],
+    ids=["slow", "dies", "different", "malformed"],
+)
+def test_a_version_that_is_worse_is_refused_with_the_reason_and_nothing_changes(
+    tmp_path: Path, fault: dict[str, Any], asked: dict[str, Any], why: str
+) -> None:
+    async def story() -> None:
+        text = fault.pop("text", ANSWER)
+        worse = Faulty(scripted(text), **fault)
+        async with exchanged(tmp_path, lambda: worse) as s:
+            told = await s.load(**asked)
+            assert (told.status, told.error["code"]) == (409, "version_refused"), told.body
+            assert why in told.error["message"]
+            assert told.error["message"].startswith("demo@2 is not served: ")
+            assert why in told.json()["gate"]["refused"]
+            assert worse.stopped
+            assert s.builds.promoted == await s.version() == "demo@1"
+            ((act, label, reason),) = s.builds.journal
+            assert (act, label) == ("refused", "demo@2")
+            assert why in reason
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_loaded_is_refused_before_anything_is_compared(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with exchanged(tmp_path, scripted) as s:
+            s.builds.builds["2"].why = "model.gguf: found another SHA-256"
+            told = await s.load(version=2)
+            assert (told.status, told.json()["gate"]) == (409, None)
+            assert "another SHA-256" in told.error["message"]
+            s.builds.builds["2"].why = None
+            s.builds.broken = "the disk is full"
+            refused = await s.load(version="2")
+            assert "the disk is full" in refused.error["message"]
+            assert (await s.load(version=9)).error["message"].endswith("found no version 9")
+            assert (await s.load(version=1)).json()["state"] == "unchanged"
+            assert await s.version() == "demo@1"
+            for body in ({"version": "../2"}, {"canary": 2}, {"loud": True}, {"exact": "maybe"}):
+                assert (await s.load(**body)).status == 400, body
+            other = await s.client.send("POST", "/admin/engines/other/load", b"{}", ADMIN)
+            assert (other.status, other.error["code"]) == (404, "engine_not_found")
+            keyless = await s.client.send("POST", "/admin/engines/demo/load", b"{}", JSON)
+            assert keyless.status in (401, 403)
+
+    asyncio.run(story())
+
+
+def test_a_good_version_is_reported_with_what_was_measured(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with exchanged(tmp_path, scripted) as s:
+            gate = (await s.load(exact=True)).json()["gate"]
+            assert (gate["prompts"], gate["refused"], gate["equal_tokens"]) == (4, None, 1.0)
+            assert gate["repairs"] == [0, 0]
+            assert await s.version() == "demo@2"
+            back = await s.load(version=1, gate=False)
+            assert (back.json()["state"], back.json()["gate"]) == ("promoted", None)
+            assert await s.version() == "demo@1"
+
+    asyncio.run(story())
+
+
+def test_a_canary_has_its_conversations_until_it_is_gone_which_a_header_and_a_counter_say(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with exchanged(tmp_path, scripted) as s:
+            assert (await s.load(canary=0.5)).json()["state"] == "canary"
+            assert s.builds.promoted == "demo@1"
+            sessions = {f"s{n}": await s.version(session=f"s{n}") for n in range(40)}
+            assert 8 <= list(sessions.values()).count("demo@2") <= 32
+            for name in ("s1", "s2", "s3"):
+                assert await s.version(session=name) == sessions[name]
+                assert await s.version(prompt_cache_key=name) == sessions[name]
+            assert await s.version(model="demo@2") == "demo@2"
+            assert await s.version(model=f"demo@{2:012x}") == "demo@2"
+            reply = await s.client.create(model="demo@2")
+            first = reply.json()["id"]
+            assert number_in(first) == 2
+            for name in ("s1", "s2", "s3"):  # the conversation goes before the session
+                assert await s.version(previous_response_id=first, session=name) == "demo@2"
+            assert (await s.load("unload")).json() == {"state": "unloaded", "version": "demo@2"}
+            reply = await s.client.create(previous_response_id=first)
+            assert reply.headers["x-trt-engine"] == "demo@1"
+            assert reply.headers["x-trt-engine-gone"] == "demo@2"
+            metrics = (await s.client.get("/metrics")).body.decode()
+            assert "trt_responses_engine_version_gone_total 1" in metrics
+            assert (await s.load("unload")).status == 409
+            assert (await s.client.create(model="demo@2")).status == 404
+            acts = [(act, label) for act, label, _ in s.builds.journal]
+            assert acts == [("canary", "demo@2"), ("unloaded", "demo@2")]
+
+    asyncio.run(story())
+
+
+def test_a_canary_is_promoted_without_being_loaded_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        made: list[ScriptedEngine] = []
+
+        def engine() -> ScriptedEngine:
+            made.append(scripted())
+            return made[-1]
+
+        async with exchanged(tmp_path, engine) as s:
+            for share in (0.1, 0.9):
+                assert (await s.load(version=2, canary=share)).status == 200
+            assert (await s.load(version=2)).json()["state"] == "promoted"
+            assert len(made) == 1
+            assert await s.version() == "demo@2"
+
+    asyncio.run(story())
+
+
+def test_one_load_goes_on_at_a_time_and_ends_with_the_server(tmp_path: Path) -> None:
+    async def story() -> None:
+        waits = Faulty(scripted(manual=True))
+        async with exchanged(tmp_path, lambda: waits) as s:
+            going = asyncio.create_task(s.load())
+            await until(lambda: "comparing" in (s.app.state.exchange.phase or ""))
+            refused = await s.load()
+            assert (refused.status, "comparing demo@2" in refused.error["message"]) == (409, True)
+        assert waits.stopped
+        await asyncio.gather(going, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+def test_kserve_loads_a_version_and_unloads_a_canary(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with exchanged(tmp_path, scripted, scripted) as s:
+            repository = "/v2/repository/models/demo"
+            config = '{"version_policy": {"specific": {"versions": [2]}}}'
+            body = orjson.dumps({"parameters": {"config": config}})
+            assert (await s.client.send("POST", f"{repository}/load", body, ADMIN)).status == 200
+            listed = await s.client.send("POST", "/v2/repository/index", b"", JSON)
+            index: list[dict[str, str]] = orjson.loads(listed.body)
+            assert [(e["version"], e["state"]) for e in index] == [("2", "READY")]
+            assert (await s.client.get("/v2/models/demo/versions/2/ready")).status == 200
+            assert (await s.client.get("/v2/models/demo/versions/1")).status == 404
+            assert (await s.client.send("POST", f"{repository}/load", b"", ADMIN)).status == 200
+            assert (await s.client.get("/v2/models/demo")).json()["versions"] == ["3"]
+            for bad in ('{"backend": "python"}', "no JSON", '{"version_policy": {"all": {}}}'):
+                body = orjson.dumps({"parameters": {"config": bad}})
+                reply = await s.client.send("POST", f"{repository}/load", body, ADMIN)
+                assert (reply.status, list(reply.json())) == (400, ["error"])
+            assert (await s.load(version=2, canary=0.5)).status == 200
+            assert (await s.client.get("/v2/models/demo")).json()["versions"] == ["3", "2"]
+            said = orjson.dumps({"text_input": "Hello!"})
+            path = "/v2/models/demo/versions/2/generate"
+            reply = await s.client.send("POST", path, said, JSON)
+            assert reply.headers["x-trt-engine"] == "demo@2"
+            unload = orjson.dumps({"parameters": {"unload_dependents": False}})
+            told = [
+                (await s.client.send("POST", f"{repository}/unload", unload, ADMIN)).status
+                for _ in range(2)
+            ]
+            assert told == [200, 409]
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_was_given_has_no_versions_to_load(tmp_path: Path) -> None:
+    async def story() -> None:
+        app = create_app(
+            Settings(**(SETTINGS | {"admin_key": "boss", "data_dir": tmp_path})),
+            engine=scripted(),
+        )
+        async with living(app):
+            client = Client(app, lambda: 0)
+            reply = await client.send("POST", "/admin/engines/demo/load", b"{}", ADMIN)
+            assert (reply.status, reply.error["code"]) == (400, "versions_not_here")
+
+    asyncio.run(story())

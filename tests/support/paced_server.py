@@ -1,0 +1,74 @@
+"""A server whose engine writes one long answer, an id every few milliseconds, to be killed.
+
+`python -m tests.support.paced_server STORE` says its port once it listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from tests.support.greedy import Model
+from tests.support.served import ids
+from trt_responses.app import create_app
+from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator
+
+WORDS = 200
+TEXT = "".join(f" {number}" for number in range(WORDS))
+STEP_S = 0.005
+SETTINGS = {
+    "model": "demo",
+    "date": "2026-02-03",
+    "lease_s": 1.0,
+    "takeover_s": 60.0,
+    "drain_s": 0.1,
+}
+
+
+class Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, clock: StepClock) -> None:
+        super().__init__(config)
+        self._clock = clock
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(self.servers[0].sockets[0].getsockname()[1], flush=True)
+
+    @asynccontextmanager
+    async def pacing(self) -> AsyncIterator[None]:
+        async def step() -> None:
+            while True:
+                await asyncio.sleep(STEP_S)
+                await self._clock.step()
+
+        stepping = asyncio.create_task(step())
+        yield
+        stepping.cancel()
+
+    async def main_loop(self) -> None:
+        async with self.pacing():
+            await super().main_loop()
+
+
+def main(store: str) -> None:
+    clock = StepClock.manual(settle_turns=1)
+    model = Model(ids(f"<|channel|>final<|message|>{TEXT}<|return|>"))
+    app = create_app(
+        Settings(**SETTINGS, store=store),
+        engine=ScriptedEngine(model, clock=clock),
+    )
+    config = uvicorn.Config(app, port=0, log_level="error", ws="none", access_log=False)
+    Server(config, clock).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

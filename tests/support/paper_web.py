@@ -1,0 +1,83 @@
+"""A browser over a web of paper: real sessions, and pages that nobody fetches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from trt_responses.tools.browser.page import Page
+from trt_responses.tools.browser.results import shown_before
+from trt_responses.tools.browser.search import Result, SearchFailed
+from trt_responses.tools.browser.session import BrowserSession
+from trt_responses.tools.browser.texts import DESCRIPTION
+from trt_responses.tools.browser.tool import ignored_options, wishes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trt_responses.tools.base import Opening
+    from trt_responses.tools.browser.search import Query
+    from trt_responses.tools.fetch_guard import Permit
+
+FOUND = [
+    Result("https://a.test/one", "One", "the first 【2†L2】"),
+    Result("https://sub.b.test/two", "Two†", "the second"),
+]
+
+
+class Service:
+    knows_country = True
+
+    def __init__(self, *answers: list[Result] | SearchFailed) -> None:
+        self.answers = list(answers)
+        self.asked: list[Query] = []
+
+    async def results(self, query: Query) -> list[Result]:
+        self.asked.append(query)
+        answer = self.answers.pop(0) if self.answers else FOUND
+        if isinstance(answer, SearchFailed):
+            raise answer
+        return answer
+
+    async def close(self) -> None: ...
+
+
+class Web:
+    """Every URL is a page of 100 lines with a link to `/next`; `redirects` lead elsewhere."""
+
+    def __init__(self, **redirects: str) -> None:
+        self.fetched: list[str] = []
+        self.redirects = redirects
+
+    async def __call__(self, url: str, permit: Permit, *, source: bool) -> Page:
+        self.fetched.append(url)
+        for one in (url, self.redirects.get(httpx2.URL(url).path.strip("/"))):
+            if one is not None and (why := permit(httpx2.URL(one))) is not None:
+                raise httpx2.ConnectError(why)
+        lines = tuple(f"line {number} of {url}" for number in range(100))
+        return Page(url, f"Title of {url}", lines, ("https://a.test/next",))
+
+
+class PaperBrowser:
+    kind = "web_search"
+    name = "browser"
+    recipients = ("browser.search", "browser.open", "browser.find")
+    description = DESCRIPTION
+    containers = None
+    deadline_s = 5.0
+
+    def __init__(self, service: Service | None = None) -> None:
+        self.service = service or Service()
+        self.web = Web()
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def ignored(self, options: Mapping[str, Any]) -> list[str]:
+        return ignored_options(options, self.service)
+
+    async def open(self, opening: Opening) -> BrowserSession:
+        pages = shown_before(opening.answers())
+        return BrowserSession(self.web, self.service, wishes(opening.options), pages, None)

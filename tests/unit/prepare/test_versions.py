@@ -1,0 +1,188 @@
+"""Versions of an engine: numbers, the promoted one, and a journal that is true after any death."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cards import carded
+from trt_responses.prepare import promotion, shelf, versions
+from trt_responses.prepare.card import read_card, write_card
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import MODEL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ONE, TWO, THREE, FOUR = (f"{place}" * 12 for place in "abcd")
+
+
+def build(engines_dir: Path, version: str) -> int | None:
+    """A version as a build leaves it."""
+    home = engines_dir / "mine"
+    home.mkdir(exist_ok=True)
+    number = versions.new_number(home, version)
+    card, _ = carded(engines_dir, version=version, number=number)
+    versions.promote_first(home, [card])
+    return card.number
+
+
+def served(engines_dir: Path) -> str:
+    return shelf.select(engines_dir, "mine").card.label
+
+
+def acts(engines_dir: Path) -> list[tuple[str, int | None]]:
+    return [(change.act, change.number) for change in versions.journal(engines_dir / "mine")]
+
+
+def test_the_first_version_is_promoted_and_a_later_one_when_somebody_says_so(
+    tmp_path: Path,
+) -> None:
+    assert [build(tmp_path, version) for version in (ONE, TWO, THREE)] == [1, 2, 3]
+    assert served(tmp_path) == "mine@1"
+    promotion.promote(tmp_path, "mine@2", "it is better")
+    promotion.promote(tmp_path, f"mine@{THREE}")
+    assert served(tmp_path) == "mine@3"
+    for back in ("mine@2", "mine@1"):
+        assert promotion.rollback(tmp_path, "mine", "it was not").label == back
+        assert served(tmp_path) == back
+    with pytest.raises(PrepareError, match="no version was promoted before"):
+        promotion.rollback(tmp_path, "mine")
+    assert acts(tmp_path) == [
+        *(("built", 1), ("promoted", 1), ("built", 2), ("built", 3)),
+        *(("promoted", 2), ("promoted", 3), ("rolled back", 2), ("rolled back", 1)),
+    ]
+    reasons = [c.reason for c in versions.journal(tmp_path / "mine") if c.act == "promoted"]
+    assert reasons == ["the first version", "it is better", ""]
+    entries = {e.label: e.promoted for e in shelf.entries(tmp_path)}
+    assert entries == {"mine@1": True, "mine@2": False, "mine@3": False}
+
+
+def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
+    for version in (ONE, TWO):
+        build(tmp_path, version)
+    shelf.remove(tmp_path, "mine@2")
+    assert build(tmp_path, THREE) == 3
+    assert build(tmp_path, TWO) == 4
+    assert shelf.find(tmp_path, "mine@4").name == TWO
+    with pytest.raises(PrepareError, match=r"no version 2.*mine@"):
+        shelf.find(tmp_path, "mine@2")
+
+
+def test_engines_of_before_there_were_numbers_are_served_and_get_theirs_at_the_next_change(
+    tmp_path: Path,
+) -> None:
+    for version, day in ((TWO, 20), (ONE, 21)):
+        carded(tmp_path, version=version, built_at=f"2026-11-{day}T00:00:00+00:00")
+    assert shelf.select(tmp_path, "mine").card.version == ONE
+    assert shelf.select(tmp_path, f"mine/{TWO}").card.version == TWO
+    home = tmp_path / "mine"
+    versions.adopt(home)
+    assert served(tmp_path) == "mine@2"
+    assert read_card(home / TWO).number == 1
+    before = versions.journal(home)
+    versions.adopt(home)
+    assert versions.journal(home) == before
+    assert build(tmp_path, THREE) == 3
+    assert served(tmp_path) == "mine@2"
+
+
+def test_what_is_not_whole_is_not_promoted_and_what_is_promoted_is_not_removed(
+    tmp_path: Path,
+) -> None:
+    for version in (ONE, TWO):
+        build(tmp_path, version)
+    (tmp_path / "mine" / TWO / MODEL).write_bytes(b"half")
+    with pytest.raises(PrepareError, match=r"mine@2: model.gguf: found 4 bytes"):
+        promotion.promote(tmp_path, "mine@2")
+    with pytest.raises(PrepareError, match="promote another first"):
+        shelf.remove(tmp_path, "mine@1")
+    assert served(tmp_path) == "mine@1"
+    planned, _ = carded(tmp_path, version=THREE, status="planned", number=3)
+    write_card(tmp_path / "mine" / THREE, planned)
+    with pytest.raises(PrepareError, match="says planned"):
+        promotion.promote(tmp_path, "mine@3")
+
+
+def test_a_promoted_version_that_is_gone_is_said_and_not_replaced_in_silence(
+    tmp_path: Path,
+) -> None:
+    for version in (ONE, TWO):
+        build(tmp_path, version)
+    promotion.promote(tmp_path, "mine@2")
+    (tmp_path / "mine" / TWO / "card.json").unlink()
+    (tmp_path / "mine" / TWO / MODEL).unlink()
+    (tmp_path / "mine" / TWO).rmdir()
+    with pytest.raises(PrepareError, match=r"no version 2.*engine promote mine N"):
+        served(tmp_path)
+    assert promotion.promote(tmp_path, "mine@1").label == "mine@1"
+    assert served(tmp_path) == "mine@1"
+
+
+def test_pruning_keeps_the_promoted_one_the_one_before_it_and_the_newest(tmp_path: Path) -> None:
+    for day, version in enumerate((ONE, TWO, THREE, FOUR), 20):
+        build(tmp_path, version)
+        card = read_card(tmp_path / "mine" / version)
+        built = f"2026-11-{day}T00:00:00+00:00"
+        card = type(card)(**{f: getattr(card, f) for f in card.__slots__} | {"built_at": built})
+        write_card(tmp_path / "mine" / version, card)
+    promotion.promote(tmp_path, "mine@2")
+    would = promotion.prune(tmp_path, "mine", 1, rehearse=True)
+    assert [entry.label for entry in would] == ["mine@3"]
+    assert [e.label for e in promotion.prune(tmp_path, "mine", 0)] == ["mine@4", "mine@3"]
+    assert [e.label for e in shelf.entries(tmp_path)] == ["mine@2", "mine@1"]
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from trt_responses.prepare import promotion, versions
+write, append = versions.write_whole, versions._append
+def dying(*given):
+    os.kill(os.getpid(), signal.SIGKILL)
+def dying_after(*given):
+    write(*given)
+    dying()
+match sys.argv[1]:
+    case "before the pointer": versions.write_whole = dying
+    case "after the pointer": versions.write_whole = dying_after
+    case "before the line": versions._append = dying
+promotion.promote(Path(sys.argv[2]), "mine@2", "at noon")
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "then"),
+    [
+        ("before the pointer", "mine@1"),
+        ("after the pointer", "mine@2"),
+        ("before the line", "mine@2"),
+    ],
+)
+def test_a_promotion_that_is_killed_has_happened_or_not_and_the_journal_says_which(
+    tmp_path: Path, where: str, then: str
+) -> None:
+    for version in (ONE, TWO):
+        build(tmp_path, version)
+    child = subprocess.run([sys.executable, "-c", CHILD, where, str(tmp_path)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    assert served(tmp_path) == then
+    told = [c for c in versions.journal(tmp_path / "mine") if c.reason == "at noon"]
+    assert len(told) == (then == "mine@2")
+    build(tmp_path, THREE)  # the next to write adds what the journal lacks, once
+    text = (tmp_path / "mine" / versions.JOURNAL).read_text("utf-8")
+    assert text.count("at noon") == len(told)
+    assert served(tmp_path) == then
+
+
+def test_a_line_that_was_cut_short_is_no_line_and_harms_no_other(tmp_path: Path) -> None:
+    build(tmp_path, ONE)
+    path = tmp_path / "mine" / versions.JOURNAL
+    with path.open("ab") as file:
+        file.write(b'{"at": "2026-11-2')
+    assert build(tmp_path, TWO) == 2
+    assert acts(tmp_path) == [("built", 1), ("promoted", 1), ("built", 2)]

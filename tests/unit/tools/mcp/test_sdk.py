@@ -1,0 +1,166 @@
+"""Connections to MCP servers that behave badly, and the names of the SDK that are used."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import json
+import os
+import sys
+import time
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mcp_types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+
+from tests.support.asgi import until
+from tests.support.processes import children_of
+from tests.support.story import story
+from trt_responses.tools.fetch_guard import Reach
+from trt_responses.tools.mcp.sdk import Connection, Fault, Limits
+from trt_responses.tools.mcp.servers import Local, Remote
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+SERVER = Path(__file__).parents[3] / "support" / "hostile_mcp.py"
+REACH = Reach((ip_network("127.0.0.0/8"),), None)
+GONE_S = 4.0
+FAULTS = {
+    "mute": "no answer within 0.75 seconds",
+    "silent list": "no answer within 0.75 seconds",
+    "silent": "no answer within 0.5 seconds",
+    "deaf": "no answer within 0.5 seconds",
+    "pings": "more than 1000 messages",
+    "flood": "more than 1048576 bytes",
+    "long": "more than 1048576 bytes",
+    "die": "Connection closed|ended without a response",
+    "cursor": "more than 50 pages",
+    "many": "more than 2000 tools",
+}
+
+
+def limits(how: str) -> Limits:
+    """Short where the deadline is what ends it."""
+    return Limits(
+        connect_s=0.75 if how in ("mute", "stubborn", "silent list") else 20.0,
+        call_s=0.5 if how in ("silent", "deaf") else 20.0,
+    )
+
+
+async def use(connection: Connection, text: str = "") -> None:
+    await connection.tools()
+    await connection.call("add", {"text": text})
+
+
+@asynccontextmanager
+async def connected(how: str, transport: str) -> AsyncIterator[Connection]:
+    if transport == "stdio":
+        local = Local(sys.executable, (str(SERVER), how), {}, None, False)
+        yield Connection(local, limits(how), REACH)
+        return
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(SERVER), how, "http"), stdout=asyncio.subprocess.PIPE
+    )
+    assert server.stdout is not None
+    port = int(await server.stdout.readline())
+    try:
+        yield Connection(Remote(f"http://127.0.0.1:{port}/mcp", {}), limits(how), REACH)
+    finally:
+        if server.returncode is None:
+            server.kill()
+        await server.communicate()
+
+
+CASES = [
+    (how, transport)
+    for how in FAULTS
+    for transport in ("stdio", "http")
+    if (how, transport) != ("deaf", "http")  # only a pipe fills up
+]
+
+
+@pytest.mark.parametrize(("how", "transport"), CASES, ids=map("-".join, CASES))
+@story
+async def test_a_bad_server_is_told_of_in_time_and_gone_soon(how: str, transport: str) -> None:
+    tasks, children = asyncio.all_tasks(), set(children_of(os.getpid()))
+    async with connected(how, transport) as connection:
+        with pytest.raises(Fault, match=FAULTS[how]):
+            await use(connection, "x" * 500_000 if how == "deaf" else "")
+        async with asyncio.timeout(GONE_S):
+            await connection.ended()
+        assert connection.is_gone
+        await until(lambda: asyncio.all_tasks() == tasks)
+    assert set(children_of(os.getpid())) == children
+
+
+@story
+async def test_a_child_that_heeds_no_signal_is_gone_soon() -> None:
+    async with connected("stubborn", "stdio") as connection:
+        with pytest.raises(Fault, match="no answer"):
+            await connection.tools()
+        async with asyncio.timeout(GONE_S):
+            await connection.ended()
+        assert connection.is_gone
+
+
+@story
+async def test_an_ended_connection_uses_no_processor() -> None:
+    async with connected("pings", "stdio") as connection:
+        with pytest.raises(Fault):
+            await use(connection)
+        await connection.ended()
+    used = time.process_time()
+    await asyncio.sleep(0.2)
+    assert time.process_time() - used < 0.05
+
+
+async def _children() -> None:
+    async with connected("names", "stdio") as good:
+        assert len(await good.tools()) == 2
+        await good.ended()
+    async with connected("flood", "stdio") as bad:
+        with pytest.raises(Fault):
+            await bad.call("add", {})
+        await bad.ended()
+
+
+def test_nothing_of_a_child_outlives_its_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    unraised: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda fault: unraised.append(str(fault.exc_value)))
+    asyncio.run(_children())
+    gc.collect()
+    assert unraised == []
+
+
+def parameters(of: Callable[..., object]) -> set[str]:
+    return set(inspect.signature(of).parameters)
+
+
+def test_the_sdk_has_the_names_that_are_used_of_it() -> None:
+    assert {"server", "cache"} <= parameters(Client)
+    assert "cursor" in parameters(Client.list_tools)
+    assert list(inspect.signature(Client.call_tool).parameters)[1:3] == ["name", "arguments"]
+    assert {"url", "http_client"} <= parameters(streamable_http_client)
+    assert {"PATH", "HOME"} >= get_default_environment().keys() & {"PATH", "HOME"} != set()
+    assert {"tools", "next_cursor"} <= mcp_types.ListToolsResult.model_fields.keys()
+    assert {
+        *("name", "description", "input_schema", "annotations")
+    } <= mcp_types.Tool.model_fields.keys()
+    assert {
+        *("content", "structured_content", "is_error")
+    } <= mcp_types.CallToolResult.model_fields.keys()
+    fault = MCPError(code=-32001, message="Late.")
+    assert (fault.code, fault.message) == (-32001, "Late.")
+    line = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    message = SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    told = json.loads(message.message.model_dump_json(by_alias=True, exclude_unset=True))
+    assert told == json.loads(line)

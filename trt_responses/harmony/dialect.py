@@ -1,0 +1,79 @@
+"""Harmony as a dialect: its reader, its renderer and its plans, over one vocabulary."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from trt_responses.harmony.read.logprobs import ScoredReader
+from trt_responses.harmony.read.reader import Reader, Tables
+from trt_responses.harmony.steer.plans import Language
+from trt_responses.harmony.steer.turn import plan_of
+from trt_responses.harmony.stored_text import Spelled
+from trt_responses.harmony.write.render import Renderer
+from trt_responses.language.base import Takes
+from trt_responses.language.steering import Resumed
+from trt_responses.tokens.control import CONTROL
+from trt_responses.tokens.tokenise import Tokeniser
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from trt_responses.language.messages import FunctionTool
+    from trt_responses.language.steering import Guides, SteeringPlan, Turn
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+
+@lru_cache(maxsize=1)
+def harmony(vocabulary: Vocabulary) -> Harmony:
+    """The dialect of a vocabulary, made once however many apps a process has."""
+    return Harmony(vocabulary, Tables.of(vocabulary))
+
+
+class Harmony:
+    """What gpt-oss speaks."""
+
+    name = "harmony"
+    takes = Takes()
+
+    def __init__(self, vocabulary: Vocabulary, tables: Tables) -> None:
+        self.lexicon = vocabulary
+        self.tables = tables
+        self.renderer = Renderer(vocabulary, Tokeniser(vocabulary))
+        self.spelled = Spelled(vocabulary, tables.pieces)
+        self._language = Language(vocabulary)
+
+    def reader(
+        self,
+        *,
+        call_ends: bool = True,
+        ending: Collection[str] = (),
+        tools: Sequence[FunctionTool] = (),
+        prompt: Sequence[int] = (),
+    ) -> Reader:
+        return Reader(self.tables, call_ends=call_ends, ending=ending)
+
+    def scored_reader(
+        self,
+        *,
+        call_ends: bool = True,
+        ending: Collection[str] = (),
+        tools: Sequence[FunctionTool] = (),
+        prompt: Sequence[int] = (),
+    ) -> ScoredReader:
+        return ScoredReader(self.tables, call_ends=call_ends, ending=ending)
+
+    def plan(
+        self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
+    ) -> SteeringPlan:
+        plan = plan_of(turn, self._language, guides, tokens, written)
+        return Resumed(plan, self._language.assistant) if after_tool else plan
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+    def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Each from its `<|start|>` on; the first of an output has none."""
+        starts = [at for at, token_id in enumerate(ids) if token_id == CONTROL.start or not at]
+        return [ids[a:b] for a, b in pairwise([*starts, len(ids)])]

@@ -1,0 +1,72 @@
+"""The plan of a turn: what is asked of it, as Harmony's headers and the bodies behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trt_responses.harmony.steer.parallel_calls import ParallelCalls
+from trt_responses.harmony.steer.plans import STOPS, Body, Steered, Watched
+from trt_responses.language.messages import FUNCTIONS
+from trt_responses.language.steering import Budget, Free
+from trt_responses.tokens.control import CONTROL
+
+if TYPE_CHECKING:
+    from trt_responses.harmony.steer.plans import Language
+    from trt_responses.language.steering import Choice, Guides, SteeringPlan, Turn
+
+
+def plan_of(
+    turn: Turn, language: Language, guides: Guides, tokens: int, written: int
+) -> SteeringPlan:
+    """For so many tokens more, behind those that have been written."""
+    budget = Budget(written + tokens, turn.thought)
+    headers = None
+    if turn.choices is not None:
+        headers = {_header(choice): _body(choice, language) for choice in turn.choices}
+    strict = {} if headers is not None else _strict(turn, language)
+    plan: SteeringPlan
+    if headers is not None:
+        plan = Steered(language, guides, headers, budget)
+    elif strict:
+        plan = Watched(language, guides, strict, budget)
+    else:
+        plan = Free(tokens, STOPS, turn.begun)
+    if turn.calls < 2:
+        return plan
+    bodies = {recipient: Body((), CONTROL.call) for recipient in turn.recipients}
+    if headers is not None:  # where tools are chosen from, only those are called
+        allowed = {header.partition(" to=")[2].strip(): body for header, body in headers.items()}
+        bodies = {r: replace(allowed[r], opening=()) for r in bodies if r in allowed}
+    bodies |= strict.items()
+    return ParallelCalls(plan, language, guides, bodies, turn.calls, budget)
+
+
+def _header(choice: Choice) -> str:
+    match choice.kind:
+        case "answer":
+            return "final"
+        case "call":
+            return f"commentary to={FUNCTIONS}{choice.name} "
+        case "built_in":
+            return f"analysis to={choice.name} code"
+
+
+def _body(choice: Choice, language: Language) -> Body:
+    match choice.kind:
+        case "answer":
+            return Body(language.message, CONTROL.return_, choice.form, choice.what)
+        case "call":
+            opening = language.message if choice.raw else language.json_message
+            return Body(opening, CONTROL.call, choice.form, choice.what)
+        case "built_in":
+            return Body(language.message, CONTROL.call)
+
+
+def _strict(turn: Turn, language: Language) -> dict[str, Body]:
+    """By recipients as the model writes them: with their namespace, and without it by mistake."""
+    return {
+        recipient: replace(_body(choice, language), opening=())
+        for choice in turn.strict
+        for recipient in (choice.name, FUNCTIONS + choice.name)
+    }

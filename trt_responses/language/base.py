@@ -1,0 +1,172 @@
+"""The seam of dialects: how a model is spoken to, and how what it writes is understood.
+
+A dialect has four duties. It **renders** messages to ids, it **reads** ids to fragments, it
+**steers** a turn by what it forces, bans and guides, and it says which ids **end** what. Knows
+values and blocks; knows no item, no HTTP, no engine and no concrete dialect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Collection, Sequence
+
+    from trt_responses.language.messages import Developer, FunctionTool, Message, System
+    from trt_responses.language.reader import Reader, ScoredReader, Span
+    from trt_responses.language.steering import Guides, SteeringPlan, Turn
+    from trt_responses.store.base import Block, Kind
+
+    Entries = Callable[[Sequence[Block]], list["Entry"]]
+    """What blocks say, read from their items: for who writes a conversation anew."""
+
+
+class Entry(NamedTuple):
+    """What one block says."""
+
+    kind: Kind
+    messages: Sequence[Message]
+    """Two for a call that brings its own result; none where there is nothing to show."""
+    call_id: str | None
+    """Of a call, and of its result."""
+    ids: bytes
+    """As the block has them."""
+
+
+class Takes(NamedTuple):
+    """What a dialect can be asked for; the rest is refused by name."""
+
+    tools: bool = True
+    thoughts: bool = True
+    strict_tools: bool = True
+    """Arguments that follow a schema."""
+    hosted_tools: bool = True
+    """Tools that the server runs within a response."""
+    compaction: bool = True
+
+
+class Lexicon(Protocol):
+    """The ids of a model, as bytes and as people read them."""
+
+    @property
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """Of each ordinary id; empty, or none, of a control id."""
+        ...
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether an id is no text: a mark, or one that the vocabulary does not have."""
+        ...
+
+    def control_name(self, token_id: int) -> str:
+        """The spelling of a control id, such as `<|call|>`."""
+        ...
+
+    def text(self, token_ids: list[int]) -> str:
+        """Ids as people read them: bad UTF-8 replaced, control ids spelled out."""
+        ...
+
+
+class Renderer(Protocol):
+    """Renders. No text of a message, a name or a schema ever becomes a control id."""
+
+    async def pause(self) -> None:
+        """Let other tasks run, as it does itself between two pieces of work."""
+        ...
+
+    async def message(self, message: Message, at_most: int | None = None) -> array[int]:
+        """What a block holds for a message: ids of its own, and as many as it takes in a prompt.
+        Raises `InvalidRequest` when it is longer than `at_most`."""
+        ...
+
+    async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
+        """A tool's answer within a run, from behind its call on."""
+        ...
+
+    async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
+        """Tokens of what stands around a conversation."""
+        ...
+
+    async def prompt(
+        self,
+        system: System,
+        developer: Developer,
+        blocks: Sequence[Block],
+        entries: Entries,
+        at_most: int | None,
+    ) -> array[int]:
+        """A whole prompt, up to where the model goes on."""
+        ...
+
+    async def behind(self, prompt: array[int], message: Message) -> array[int]:
+        """A prompt with one message more."""
+        ...
+
+    def at_call(self, prompt: array[int]) -> array[int]:
+        """A prompt whose last message is a call, up to where the answer of that begins."""
+        ...
+
+    def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
+        """Which messages of a conversation are handed in: of some it is known that no prompt holds
+        them any more."""
+        ...
+
+    def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
+        """A message's ids as they stand in later prompts, and those of its answer, if it has
+        one."""
+        ...
+
+
+class Dialect(Protocol):
+    """One dialect over one vocabulary."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lexicon(self) -> Lexicon: ...
+
+    @property
+    def renderer(self) -> Renderer: ...
+
+    @property
+    def takes(self) -> Takes: ...
+
+    def reader(
+        self,
+        *,
+        call_ends: bool = True,
+        ending: Collection[str] = (),
+        tools: Sequence[FunctionTool] = (),
+        prompt: Sequence[int] = (),
+    ) -> Reader:
+        """A reader of one generation. `call_ends`: the first call is the end of a turn. `ending`:
+        so is any call to one of these recipients. `tools` are those that were offered, `prompt` the
+        ids before the first."""
+        ...
+
+    def scored_reader(
+        self,
+        *,
+        call_ends: bool = True,
+        ending: Collection[str] = (),
+        tools: Sequence[FunctionTool] = (),
+        prompt: Sequence[int] = (),
+    ) -> ScoredReader:
+        """The same, for who asks how likely each token was."""
+        ...
+
+    def plan(
+        self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
+    ) -> SteeringPlan:
+        """For so many tokens more, behind those that have been written; `after_tool`: behind a
+        tool's answer."""
+        ...
+
+    def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """The ids of a prompt or of an output, message by message."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what it holds; it may be used again."""
+        ...

@@ -1,0 +1,251 @@
+"""A GGUF file of a model that does not speak Harmony, prepared for the embedded engine.
+
+    copy    the weights as they are, under a head of our own    leaves <version>/model.gguf
+                                                                and <version>/dialect.json
+
+llama.cpp streams no id that ends inside a character, so the served file calls such ids by other
+names; what they are, and the chat template, stands in `dialect.json`. Which architecture it is, is
+llama.cpp's affair. Knows the file; what the model speaks is found by what is handed in.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import gguf
+
+from trt_responses.files import write_whole
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.card import DialectFacts, compare
+from trt_responses.prepare.digests import source_facts
+from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.files import (
+    DIALECT,
+    MODEL,
+    EngineFile,
+    engine_file,
+    file_difference,
+    read_finished,
+    sha256_of,
+    write_finished,
+)
+from trt_responses.prepare.llamacpp.gguf_file import read_gguf
+from trt_responses.prepare.llamacpp.head import byte_letters
+from trt_responses.prepare.llamacpp.merges import stand_in_merges
+from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.pipeline import Product, prepared
+from trt_responses.tokens.stand_ins import MOST_IDS, is_whole, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
+    from trt_responses.prepare.llamacpp.gguf_file import Value
+    from trt_responses.prepare.phases import Phases
+    from trt_responses.prepare.pipeline import BuildTools, Built
+
+CONVERTER = 1
+"""Raised when the same file would give another one; part of every version."""
+HARMONY = "gpt-oss"
+PREFIX = "tokenizer."
+TOKENS, TYPES, MERGES, MODEL_KIND, PRE = (
+    f"{PREFIX}ggml.{name}" for name in ("tokens", "token_type", "merges", "model", "pre")
+)
+BYTE_LEVEL = "gpt2"
+"""GGUF's name for byte-level BPE."""
+HEAD_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateGguf:
+    """One file, its head read."""
+
+    path: Path
+    name: str
+    model: str
+    """What llama.cpp calls the architecture."""
+    context: int
+    size_bytes: int
+    vocabulary: Mapping[str, object]
+    """All keys about its tokens, and its chat template."""
+    layout: Literal["gguf"] = "gguf"
+    architecture: None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+
+def open_template_gguf(path: Path) -> TemplateGguf | None:
+    """The file, or None if it is one of gpt-oss, which needs no template."""
+    head = read_gguf(path)
+    model = _text(path, head.keys.get("general.architecture", b""))
+    if model == HARMONY:
+        return None
+    keys = {name: _text(path, value) for name, value in head.keys.items()}
+    if (found := keys.get(MODEL_KIND)) != BYTE_LEVEL:
+        raise refusal(f"{path.name}, {MODEL_KIND}", found, f"{BYTE_LEVEL}, byte-level BPE")
+    vocabulary = {key: value for key, value in keys.items() if key.startswith(PREFIX)}
+    for key in (TOKENS, TYPES, MERGES):
+        if not isinstance(vocabulary.get(key), list):
+            raise refusal(f"{path.name}, {key}", "none", "a list")
+    tokens = vocabulary[TOKENS]
+    assert isinstance(tokens, list)
+    if len(tokens) > MOST_IDS:
+        raise refusal(f"{path.name}, {TOKENS}", f"{len(tokens)} tokens", f"at most {MOST_IDS}")
+    context = keys.get(f"{model}.context_length")
+    if not isinstance(context, int) or context < 1:
+        raise refusal(f"{path.name}, {model}.context_length", context, "a number of tokens")
+    return TemplateGguf(path, path.stem, str(model), context, path.stat().st_size, vocabulary)
+
+
+def _text(path: Path, value: Value) -> object:
+    """A value of a head, or each of a list, as text where it is one."""
+    try:
+        if isinstance(value, list):
+            return [each.decode() if isinstance(each, bytes) else each for each in value]
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        raise PrepareError(f"{path.name}: found a text that is no UTF-8, expected UTF-8.") from None
+
+
+def prepare(
+    source: TemplateGguf,
+    engines_dir: Path,
+    name: str,
+    tools: BuildTools,
+    *,
+    family: str | None = None,
+    wait: bool = False,
+) -> Built:
+    """Prepare an engine, or find it prepared. `family` is what the operator says of the model."""
+    return prepared(_Copy(source, family, tools), engines_dir, name, tools, wait=wait)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy leaves for a later run."""
+
+    files: tuple[EngineFile, ...]
+    dialect: DialectFacts
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The target of `prepare.pipeline` for one file."""
+
+    kind: ClassVar[Kind] = "llamacpp"
+    weight_type: ClassVar[StoredWeights] = "gguf"
+    checkpoint: TemplateGguf
+    family: str | None
+    tools: BuildTools
+
+    @property
+    def engine_for(self) -> Callable[[Path, Card], Engine] | None:
+        return self.tools.engine_for
+
+    def identity(self, source: Source) -> str:
+        facts = {"source": source_facts(source), "family": self.family, "converter": CONVERTER}
+        return json.dumps(facts)
+
+    def difference(self, card: Card, directory: Path) -> str | None:
+        return compare(card, directory, this_machine())
+
+    def disk_bytes(self) -> float:
+        return self.checkpoint.size_bytes + HEAD_BYTES
+
+    def expected(self) -> dict[str, float]:
+        return {}
+
+    def notes(self, card: Card) -> tuple[str, ...]:
+        return () if card.dialect is None else (card.dialect.sentence(),)
+
+    def make(self, directory: Path, phases: Phases) -> Product:
+        found = read_finished(directory, Copied)
+        if found is None or any(file_difference(file, directory) for file in found.files):
+            found = self._copied(directory, phases)
+            write_finished(directory, found)
+        return Product(
+            files=found.files,
+            context_tokens=self.checkpoint.context,
+            memory_bytes=self.checkpoint.size_bytes,
+            seconds={"copy": found.seconds},
+            dialect=found.dialect,
+        )
+
+    def _copied(self, directory: Path, phases: Phases) -> Copied:
+        self.tools.check_room(directory, self.disk_bytes())
+        began = self.tools.clock()
+        told = directory / DIALECT
+        write_whole(told, json.dumps(self.checkpoint.vocabulary))
+        dialect = self.tools.dialect_for(told, self.family)
+        phases.begin("copy", self.checkpoint.size_bytes)
+        part = directory / f"{MODEL}.part"
+        try:
+            write_served(self.checkpoint, part, phases.advance)
+            part.replace(directory / MODEL)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        files = (told, directory / MODEL)
+        seconds = round(self.tools.clock() - began, 3)
+        return Copied(tuple(engine_file(p, sha256_of(p)) for p in files), dialect, seconds)
+
+
+def write_served(source: TemplateGguf, target: Path, advance: Callable[[int], object]) -> None:
+    """The file with names that llama.cpp streams; all else is as it was."""
+    reader = gguf.GGUFReader(source.path)
+    writer = gguf.GGUFWriter(target, source.model)
+    renamed = _renamed(source.vocabulary)
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        kind = field.types[0]
+        of = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(name, renamed.get(name, field.contents()), kind, sub_type=of)
+    for tensor in reader.tensors:
+        data = tensor.data
+        writer.add_tensor_info(tensor.name, data.shape, data.dtype, data.nbytes, tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for tensor in reader.tensors:
+        writer.write_tensor_data(tensor.data)
+        advance(int(tensor.data.nbytes))
+    writer.close()
+
+
+def _renamed(vocabulary: Mapping[str, object]) -> dict[str, object]:
+    """Tokens and merges, with stand-ins for ids that are no whole characters."""
+    tokens, types, merges = vocabulary[TOKENS], vocabulary[TYPES], vocabulary[MERGES]
+    assert isinstance(tokens, list)
+    assert isinstance(types, list)
+    assert isinstance(merges, list)
+    raw = raw_tokens(tokens, types)
+    letters = byte_letters()
+    whole = [
+        text if is_whole(raw[n]) else stand_in(n).encode().decode("latin-1").translate(letters)
+        for n, text in enumerate(tokens)
+    ]
+    ours = [
+        " ".join(part.decode("latin-1").translate(letters) for part in pair)
+        for pair in stand_in_merges(tuple(raw))
+    ]
+    return {TOKENS: whole, MERGES: [*ours, *merges]}
+
+
+def raw_tokens(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
+    """Each id's bytes; of a control id, its spelling."""
+    letters = byte_letters()
+    bytes_of = {chr(letters.get(byte, byte)): byte for byte in range(256)}
+    raw = []
+    for text, kind in zip(tokens, types, strict=True):
+        if kind == gguf.TokenType.NORMAL and all(sign in bytes_of for sign in text):
+            raw.append(bytes(bytes_of[sign] for sign in text))
+        else:
+            raw.append(text.encode())
+    return raw

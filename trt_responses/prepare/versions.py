@@ -1,0 +1,206 @@
+"""The versions of one engine: their numbers, which of them is served, and a journal of all changes.
+
+    journal.jsonl   one change a line, only ever appended to, each line synced
+    promoted.json   the last change of what is served: the pointer, replaced whole
+
+The pointer is written first and its line second, and it holds that line whole. So a process that is
+killed between the two leaves one truth, and the next to look adds what the journal lacks. A number
+is in the journal before it is in a card, so that none is given twice. Writers hold the engine's
+lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.files import write_whole
+from trt_responses.frozen import dataclass
+from trt_responses.prepare import card as cards
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import decoded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.prepare.card import Card
+
+JOURNAL = "journal.jsonl"
+POINTER = "promoted.json"
+VERSION = re.compile(r"[0-9a-f]{12}")
+"""The digest of what went into a version, and the name of its directory."""
+NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+Act = Literal[
+    "built", "promoted", "rolled back", "removed", "loaded", "refused", "canary", "unloaded"
+]
+POINTING: tuple[Act, ...] = ("promoted", "rolled back")
+"""What changes which version is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of the journal."""
+
+    at: str
+    act: Act
+    number: int | None
+    version: str
+    reason: str = ""
+    before: str | None = None
+    """The version that was promoted before, of a change of that."""
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def promoted(home: Path) -> Change | None:
+    """The change that made the promoted version what it is; None where none ever was."""
+    try:
+        text = (home / POINTER).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PrepareError(f"{home / POINTER} cannot be read ({error.strerror}).") from None
+    return decoded(Change, text, POINTER)
+
+
+def journal(home: Path) -> list[Change]:
+    """All changes, oldest first, with one that a killed process did not come to write. What it
+    left half written is no line."""
+    try:
+        text = (home / JOURNAL).read_bytes()
+    except FileNotFoundError:
+        text = b""
+    except OSError as error:
+        raise PrepareError(f"{home / JOURNAL} cannot be read ({error.strerror}).") from None
+    found = [change for line in text.split(b"\n") if (change := _change(line)) is not None]
+    pointer = promoted(home)
+    if pointer is not None and pointer not in found:
+        found.append(pointer)
+        found.sort(key=lambda change: change.at)
+    return found
+
+
+def _change(line: bytes) -> Change | None:
+    try:
+        return decoded(Change, line, JOURNAL)
+    except PrepareError:
+        return None
+
+
+def note(home: Path, change: Change) -> None:
+    """Append to the journal, and first what the pointer says and the journal does not."""
+    pointer = promoted(home)
+    try:
+        if pointer is not None and pointer != change and _line(pointer) not in _lines(home):
+            _append(home, pointer)
+        _append(home, change)
+    except OSError as error:
+        raise PrepareError(f"{home / JOURNAL} cannot be written ({error.strerror}).") from None
+
+
+def point(home: Path, change: Change) -> None:
+    """Change which version is promoted, in one step, and tell the journal."""
+    earlier = promoted(home)
+    change = replace(change, before=earlier.version if earlier else None)
+    if earlier is not None and _line(earlier) not in _lines(home):
+        _append(home, earlier)
+    try:
+        write_whole(home / POINTER, _line(change).decode())
+        _synced(home)
+    except OSError as error:
+        raise PrepareError(f"{home / POINTER} cannot be written ({error.strerror}).") from None
+    note(home, change)
+
+
+def new_number(home: Path, version: str, reason: str = "") -> int:
+    """The next number, given to a version for ever; none comes twice."""
+    number = 1 + max(_numbers(home), default=0)
+    note(home, Change(now(), "built", number, version, reason))
+    return number
+
+
+def adopt(home: Path) -> None:
+    """Give numbers to versions that have none, oldest first, and promote the newest if none is:
+    so were they served before there were numbers."""
+    found = sorted(_cards(home), key=lambda pair: pair[1].built_at)
+    known = {change.version: change.number for change in journal(home) if change.act == "built"}
+    for place, (directory, card) in enumerate(found):
+        if card.number is None:
+            number = known.get(card.version) or new_number(home, card.version, "built before")
+            found[place] = (directory, replace(card, number=number))
+            cards.write_card(directory, found[place][1])
+    promote_first(home, [card for _, card in found])
+
+
+def promote_first(home: Path, found: list[Card]) -> None:
+    """Promote the last of these that can be served, where none has ever been."""
+    usable = [card for card in found if card.status != "planned"]
+    if usable and promoted(home) is None:
+        card = usable[-1]
+        reason = "the first version"
+        point(home, Change(now(), "promoted", card.number, card.version, reason))
+
+
+def before(home: Path) -> list[str]:
+    """The versions that a rollback goes to, the nearest last: each was promoted and not rolled
+    back from."""
+    stack: list[str] = []
+    for change in journal(home):
+        if change.act == "promoted":
+            stack = [version for version in stack if version != change.version]
+            stack.append(change.version)
+        elif change.act == "rolled back":
+            while stack and stack[-1] != change.version:
+                stack.pop()
+    return stack[:-1]
+
+
+def _cards(home: Path) -> list[tuple[Path, Card]]:
+    found = []
+    for path in home.glob(f"*/{cards.CARD}"):
+        if VERSION.fullmatch(path.parent.name):
+            try:
+                found.append((path.parent, cards.read_card(path.parent)))
+            except PrepareError:
+                continue  # it is shown as unfinished
+    return found
+
+
+def _numbers(home: Path) -> list[int]:
+    of_cards = [card.number for _, card in _cards(home)]
+    return [n for n in (*of_cards, *(change.number for change in journal(home))) if n is not None]
+
+
+def _line(change: Change) -> bytes:
+    return json.dumps(asdict(change)).encode() + b"\n"
+
+
+def _lines(home: Path) -> list[bytes]:
+    try:
+        return (home / JOURNAL).read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+
+
+def _append(home: Path, change: Change) -> None:
+    lines = _lines(home)
+    torn = b"\n" if lines and not lines[-1].endswith(b"\n") else b""
+    with (home / JOURNAL).open("ab", buffering=0) as file:
+        file.write(torn + _line(change))
+        os.fsync(file.fileno())
+
+
+def _synced(directory: Path) -> None:
+    """So that a name in it survives the machine too."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,27 @@
+"""Calls of shells and patches as the model writes them: as JSON, without what is not said."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.wire import output as o
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def action_text(item: o.OutputActionCall) -> str:
+    """What the model writes to make this call."""
+    said = item.operation if isinstance(item, o.OutputPatchCall) else item.action
+    return arguments_of(vars(said))
+
+
+def arguments_of(action: Mapping[str, Any]) -> str:
+    """An action or an operation as the model writes one."""
+    said = {
+        key: action[key]
+        for key in sorted(action, key=lambda key: key != "type")
+        if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
+    }
+    return json.dumps(said, ensure_ascii=False)

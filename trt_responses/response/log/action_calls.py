@@ -1,0 +1,109 @@
+"""Calls of tools of which the API says what a call is, and which the client runs.
+
+The model writes JSON; the client is told of commands, or of what to do to a file. It cannot act on
+half of that, so it is told when the call is whole. Knows no tool of a request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic_core import from_json
+
+from trt_responses.frozen import replace
+from trt_responses.wire import events as e
+from trt_responses.wire import output as o
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ActionKind = Literal["shell", "local_shell", "apply_patch"]
+PREFIXES: dict[ActionKind, str] = {"shell": "sh", "local_shell": "lsh", "apply_patch": "apc"}
+"""Of the items' ids."""
+
+
+class ActionCall:
+    """A call of a shell or of a patch: its item is made of the whole of what the model writes."""
+
+    def __init__(self, item_id: str, index: int, kind: ActionKind, call_id: str) -> None:
+        self.id = item_id
+        self.index = index
+        self._kind = kind
+        self._call_id = call_id
+
+    def begin(self) -> Iterator[e.Event]:
+        """Nothing yet of a patch, whose item says from its first event what it is about."""
+        if self._kind != "apply_patch":
+            yield e.OutputItemAdded(self.index, self._item({}))
+
+    def end(self, written: str, status: o.Status) -> Iterator[e.Event]:
+        """All that there is to say of the call, when the model has ended it or was cut."""
+        item = self._item(_read(written))
+        if isinstance(item, o.OutputPatchCall):
+            yield e.OutputItemAdded(self.index, _without_diff(item))
+            yield e.OutputItemDone(
+                self.index, replace(item, status="completed") if status == "completed" else item
+            )
+            return
+        if isinstance(item, o.OutputShellCall):
+            for number, command in enumerate(item.action.commands):
+                yield e.ShellCommandAdded(self.index, number, "")
+                if command:
+                    yield e.ShellCommandDelta(self.index, number, command)
+                yield e.ShellCommandDone(self.index, number, command)
+        yield e.OutputItemDone(self.index, replace(item, status=status))
+
+    def _item(self, said: dict[str, Any]) -> o.OutputActionCall:
+        match self._kind:
+            case "shell":
+                action = o.ShellAction(
+                    _texts(said.get("commands")),
+                    _number(said.get("timeout_ms")),
+                    _number(said.get("max_output_length")),
+                )
+                return o.OutputShellCall(self.id, self._call_id, action)
+            case "local_shell":
+                command = o.LocalShellAction(
+                    _texts(said.get("command")),
+                    timeout_ms=_number(said.get("timeout_ms")),
+                    working_directory=_text(said.get("working_directory")) or None,
+                )
+                return o.OutputLocalShellCall(self.id, self._call_id, command)
+            case "apply_patch":
+                return o.OutputPatchCall(self.id, self._call_id, _operation(said))
+
+
+def _read(written: str) -> dict[str, Any]:
+    """The object that was written, as far as it goes."""
+    try:
+        said = from_json(written, allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _operation(said: dict[str, Any]) -> o.PatchedFile | o.DeletedFile:
+    path, diff = _text(said.get("path")), _text(said.get("diff"))
+    if said.get("type") == "delete_file":
+        return o.DeletedFile(path)
+    return o.PatchedFile(
+        path, diff, "create_file" if said.get("type") == "create_file" else "update_file"
+    )
+
+
+def _without_diff(item: o.OutputPatchCall) -> o.OutputPatchCall:
+    if isinstance(item.operation, o.DeletedFile):
+        return item
+    return replace(item, operation=replace(item.operation, diff=""))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(_text, value)) if isinstance(value, list) else ()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None

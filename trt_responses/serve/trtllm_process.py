@@ -1,0 +1,24 @@
+"""The program of TensorRT-LLM's own process, which may run in another environment than the server.
+
+It needs that package, orjson and the standard library: imports here must ask for no more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trt_responses.engine.remote.child import host
+from trt_responses.engine.trtllm.engine import TrtLlmEngine
+
+
+def main() -> None:
+    host(_made)
+
+
+def _made(given: dict[str, Any]) -> TrtLlmEngine:
+    return TrtLlmEngine(Path(given["checkpoint"]), given["arguments"], variables=given["variables"])
+
+
+if __name__ == "__main__":
+    main()

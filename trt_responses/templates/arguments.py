@@ -1,0 +1,134 @@
+"""Writes a call's arguments as JSON text while they come, from keys and values that are text.
+
+A value is text in the model's language; what it is in JSON is said by the tool's schema: where a
+string may stand it is a string, and elsewhere what it spells. Knows no marks and no ids.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+TYPES = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
+TEXT = frozenset({"string"})
+DEPTH = 8
+"""How far a schema is followed to see which types it allows."""
+
+PYTHON = {"True": "true", "False": "false", "None": "null"}
+"""What templates that print a value as Python does have shown the model."""
+
+
+def types_of(schema: object, root: object, depth: int = DEPTH) -> frozenset[str]:
+    """The JSON types that a schema allows; all of them where it does not say."""
+    if not isinstance(schema, dict) or depth == 0:
+        return TYPES
+    found = TYPES
+    named = schema.get("type")
+    if isinstance(named, str):
+        found = frozenset({named})
+    elif isinstance(named, list):
+        found = frozenset(one for one in named if isinstance(one, str))
+    if isinstance(reference := schema.get("$ref"), str):
+        found &= types_of(_target(reference, root), root, depth - 1)
+    for key in ("anyOf", "oneOf"):
+        if isinstance(several := schema.get(key), list) and several:
+            found &= frozenset().union(*(types_of(one, root, depth - 1) for one in several))
+    if isinstance(all_of := schema.get("allOf"), list):
+        for one in all_of:
+            found &= types_of(one, root, depth - 1)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(values, list) and values:
+        kinds = frozenset(map(type_of, values))
+        found &= kinds | {"number"} if "integer" in kinds else kinds
+    return found or TYPES
+
+
+def _target(reference: str, root: object) -> object:
+    at = root
+    for step in reference.removeprefix("#").strip("/").split("/"):
+        at = at.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(at, dict) else None
+    return at
+
+
+def type_of(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+class ArgumentWriter:
+    """One call's. `say` takes pieces of JSON text; joined they are an object."""
+
+    def __init__(self, schema: object, say: Callable[[str], None]) -> None:
+        known = schema.get("properties") if isinstance(schema, dict) else None
+        self._schema = schema
+        self._properties: Mapping[str, Any] = known if isinstance(known, dict) else {}
+        self._say = say
+        self._open = False
+        self._types = TYPES
+        self._streams = False
+        self._waiting: list[str] = []
+
+    def key(self, key: str) -> None:
+        """A value follows, by `text` and `end`."""
+        self._say((", " if self._open else "{") + json.dumps(key, ensure_ascii=False) + ": ")
+        self._open = True
+        known = key in self._properties
+        self._types = types_of(self._properties[key], self._schema) if known else TEXT
+        self._streams = self._types == TEXT or self._types == TYPES
+        if self._streams:
+            self._say('"')
+
+    def text(self, text: str) -> None:
+        """More of the value. A string is told at once, all else when it is whole."""
+        if not self._streams:
+            self._waiting.append(text)
+        elif text:
+            self._say(json.dumps(text, ensure_ascii=False)[1:-1])
+
+    def end(self) -> None:
+        if self._streams:
+            self._say('"')
+            return
+        text, self._waiting = "".join(self._waiting), []
+        self._say(self._typed(text))
+
+    def cut(self) -> None:
+        """The output ended inside a value: what was waiting for its end is told as it stands."""
+        text, self._waiting = "".join(self._waiting), []
+        if text:
+            self._say(text)
+
+    def close(self) -> None:
+        self._say("}" if self._open else "{}")
+
+    def _typed(self, text: str) -> str:
+        """A value as JSON text: as it was written where that is JSON of a type that is allowed."""
+        bare = text.strip()
+        bare = PYTHON.get(bare, bare)
+        allowed = self._types & {"null"} if "string" in self._types else self._types
+        try:
+            kind = type_of(json.loads(bare, parse_constant=_refused))
+        except (ValueError, RecursionError):
+            kind = ""
+        if kind in allowed or (kind == "integer" and "number" in allowed):
+            return bare
+        return json.dumps(text, ensure_ascii=False)
+
+
+def _refused(name: str) -> None:
+    raise ValueError(name)

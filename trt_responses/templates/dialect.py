@@ -1,0 +1,147 @@
+"""A checkpoint's template as a dialect: its renderer, its reader and its plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.language.base import Takes
+from trt_responses.templates.logprobs import ScoredTemplateReader
+from trt_responses.templates.probes import probe
+from trt_responses.templates.reader import TemplateReader
+from trt_responses.templates.render_process import TemplateProcess
+from trt_responses.templates.renderer import Renderer
+from trt_responses.templates.steer import Places, plan_of
+from trt_responses.templates.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from trt_responses.language.messages import FunctionTool
+    from trt_responses.language.steering import Guides, SteeringPlan, Turn
+    from trt_responses.templates.families import Family
+    from trt_responses.templates.template import Template
+    from trt_responses.templates.tokeniser import Tokeniser
+
+
+class Words:
+    """The ids of a checkpoint, as bytes and as people read them."""
+
+    def __init__(self, tokeniser: Tokeniser, token_bytes: tuple[bytes, ...]) -> None:
+        self.token_bytes = token_bytes
+        self._tokeniser = tokeniser
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether an id is no text."""
+        return not (0 <= token_id < len(self.token_bytes) and self.token_bytes[token_id])
+
+    def control_name(self, token_id: int) -> str:
+        """The spelling of a control id, such as `<|im_end|>`."""
+        return self._tokeniser.controls.get(token_id, f"<|no id {token_id}|>")
+
+    def text(self, token_ids: list[int]) -> str:
+        """Ids as people read them: bad UTF-8 replaced, control ids spelled out."""
+        return self._tokeniser.text(token_ids)
+
+
+class TemplateDialect:
+    """What a model with a chat template speaks, as far as its family is known."""
+
+    def __init__(
+        self, template: Template, tokeniser: Tokeniser, family: Family, stop_ids: Sequence[int]
+    ) -> None:
+        """`stop_ids` end a turn; the first is the one that the template writes."""
+        self.name = family.name
+        self.places = Places(family, tokeniser, stop_ids)
+        self.lexicon = Words(tokeniser, self.places.token_bytes)
+        self.takes = Takes(
+            tools=family.calls is not None and family.shows_tools,
+            thoughts=family.thought is not None,
+            strict_tools=self.places.guides_arguments,
+            hosted_tools=False,
+            compaction=False,
+        )
+        self.tokeniser = tokeniser
+        self._family = family
+        self._tables = Tables.of(family, tokeniser, stop_ids)
+        self._template = template
+        self._process = TemplateProcess(template)
+        self.renderer = Renderer(self._process, tokeniser, family, stop_ids, self._reader_behind)
+
+    async def close(self) -> None:
+        """End the process that renders."""
+        await self._process.close()
+
+    def probed(self) -> dict[str, str | bool]:
+        """What the template does; raises `StartupError` where the family says otherwise."""
+        return probe(self._template, self._family).told()
+
+    async def question(self) -> list[int]:
+        """A prompt that any model has something to say to."""
+        try:
+            return list(await self.renderer.asked("Hello"))
+        finally:
+            await self.close()
+
+    def reader(
+        self,
+        *,
+        call_ends: bool = True,
+        ending: Collection[str] = (),
+        tools: Iterable[FunctionTool] = (),
+        prompt: Sequence[int] = (),
+    ) -> TemplateReader:
+        return TemplateReader(
+            self._tables,
+            call_ends=call_ends,
+            ending=ending,
+            schemas={tool.name: tool.parameters or {} for tool in tools},
+            begins="thought" if self._thinks(prompt) else "text",
+        )
+
+    def scored_reader(
+        self,
+        *,
+        call_ends: bool = True,
+        ending: Collection[str] = (),
+        tools: Iterable[FunctionTool] = (),
+        prompt: Sequence[int] = (),
+    ) -> ScoredTemplateReader:
+        return ScoredTemplateReader(
+            self._tables,
+            call_ends=call_ends,
+            ending=ending,
+            schemas={tool.name: tool.parameters or {} for tool in tools},
+            begins="thought" if self._thinks(prompt) else "text",
+        )
+
+    def plan(
+        self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
+    ) -> SteeringPlan:
+        return plan_of(turn, self.places, guides, tokens, written)
+
+    def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Up to each id that ends a turn."""
+        parts: list[Sequence[int]] = []
+        begin = 0
+        for place, token_id in enumerate(ids, 1):
+            if token_id in self.places.ends or place == len(ids):
+                parts.append(ids[begin:place])
+                begin = place
+        return parts
+
+    def _reader_behind(
+        self, before: Sequence[int], tools: Sequence[FunctionTool]
+    ) -> TemplateReader:
+        return self.reader(call_ends=False, tools=tools, prompt=before)
+
+    def _thinks(self, prompt: Sequence[int]) -> bool:
+        """Whether a prompt ends inside a thought that the template has begun."""
+        if self.places.thought is None:
+            return False
+        opened, closed = self.places.thought
+        for token_id in reversed(prompt[-8:]):
+            if token_id == opened[0]:
+                return True
+            if token_id == closed[0] or token_id in self.places.ends:
+                return False
+        return False

@@ -1,0 +1,65 @@
+"""Which addresses a request of the model's may reach: public ones, and those the operator allows.
+
+Works on addresses, never on names: every spelling of a host has been resolved before. The rule for
+IPv6 is a list of what is allowed, since `ipaddress` calls NAT64, 6to4 and multicast global.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+NAT64 = IPv6Network("64:ff9b::/96")
+"""What an IPv6-only network makes of an IPv4 address, which is its last 32 bits."""
+UNICAST = IPv6Network("2000::/3")
+"""All that is routed in the internet."""
+NOT_PUBLIC = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "100.64.0.0/10",  # carriers' networks, and many clusters'
+        "192.0.0.0/24",
+        "192.88.99.0/24",  # relays of 6to4
+        "198.18.0.0/15",
+        "240.0.0.0/4",
+        "2001::/23",  # Teredo and other tunnels
+        "2001:db8::/32",
+        "2002::/16",  # 6to4
+        "3fff::/20",
+    )
+)
+"""Besides what `is_global` knows of; Python's versions differ in it."""
+
+
+def network(text: str) -> Network:
+    """`10.0.0.0/8`, or one address. Raises a `ValueError` in words."""
+    return ip_network(text)
+
+
+def is_reachable(text: str, allowed: Sequence[Network]) -> bool:
+    """Whether an address may be connected to: it is public, or stands in an `allowed` network. An
+    address that carries an IPv4 address is judged by that one."""
+    address = _unwrapped(ip_address(text.partition("%")[0]))
+    return any(address in one for one in allowed) or _is_public(address)
+
+
+def _unwrapped(address: Address) -> Address:
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else address
+
+
+def _is_public(address: Address) -> bool:
+    if address.is_multicast or not address.is_global:
+        return False
+    if isinstance(address, IPv6Address) and address not in UNICAST:
+        return False
+    return not any(address in one for one in NOT_PUBLIC)

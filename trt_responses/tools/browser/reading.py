@@ -1,0 +1,137 @@
+"""Has documents read: each in a process of its own, shut in, with a deadline and bounds.
+
+What comes back is a stranger's: it is bounded here, and nothing of it is believed but its text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.frozen import dataclass
+from trt_responses.tools.browser.page import Page
+
+if TYPE_CHECKING:
+    from trt_responses.tools.fetch_guard import Document
+
+SOURCE = Path(__file__).parents[3]
+"""Where the process finds this package, before it is shut in."""
+ANSWER_BYTES = 32 * 1024 * 1024
+BEGIN = (
+    f"import sys; sys.path.insert(0, {str(SOURCE)!r}); "
+    "from trt_responses.tools.browser.parser import main; main()"
+)
+
+
+class Unreadable(Exception):
+    """A document that could not be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How documents are read."""
+
+    deadline_s: float = 10.0
+    memory_bytes: int = 768 * 1024 * 1024
+    at_once: int = 4
+    boxed: bool = True
+
+
+class Reader:
+    """Reads documents, a few at once."""
+
+    def __init__(self, how: Reading) -> None:
+        self._how = how
+        self._places = asyncio.Semaphore(how.at_once)
+
+    async def read(self, document: Document) -> Page:
+        """Raises `Unreadable`."""
+        async with self._places:
+            try:
+                async with asyncio.timeout(self._how.deadline_s):
+                    answer = await self._answer(document)
+            except TimeoutError:
+                seconds = f"{self._how.deadline_s:g} seconds"
+                raise Unreadable(f"it could not be read within {seconds}") from None
+        read = await asyncio.to_thread(_read, answer)
+        return Page(
+            document.url,
+            read["title"] or _name(document.url),
+            (f"URL: {document.url}", "", *read["lines"]),
+            tuple(read["links"]),
+            cut=bool(read["cut"] or document.cut),
+        )
+
+    async def _answer(self, document: Document) -> bytes:
+        how = self._how
+        asked = {
+            "boxed": how.boxed,
+            "memory_bytes": how.memory_bytes,
+            "seconds": int(how.deadline_s) + 1,
+            "parent": os.getpid(),
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-X", "utf8", "-c", BEGIN, json.dumps(asked)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={"LANG": "C.UTF-8"},
+            start_new_session=True,
+        )
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            facts = {
+                "url": document.url,
+                "kind": document.content_type,
+                "charset": document.charset,
+            }
+            writing = asyncio.create_task(
+                _write(process.stdin, json.dumps(facts).encode() + b"\n" + document.body)
+            )
+            try:
+                return await _all(process.stdout)
+            finally:
+                writing.cancel()
+                await asyncio.wait((writing,))
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _write(pipe: asyncio.StreamWriter, data: bytes) -> None:
+    with suppress(ConnectionError):
+        pipe.write(data)
+        await pipe.drain()
+        pipe.close()
+
+
+async def _all(pipe: asyncio.StreamReader) -> bytes:
+    data = bytearray()
+    while piece := await pipe.read(1 << 18):
+        data += piece
+        if len(data) > ANSWER_BYTES:
+            raise Unreadable("it is too large")
+    return bytes(data)
+
+
+def _read(answer: bytes) -> dict[str, Any]:
+    """The answer, if it has the shape of one."""
+    try:
+        read = json.loads(answer)
+    except ValueError:
+        raise Unreadable("its text takes too much memory or time") from None
+    if not isinstance(read, dict) or "why" in read:
+        why = read.get("why") if isinstance(read, dict) else None
+        raise Unreadable(str(why or "it has no text")[:500])
+    return read
+
+
+def _name(url: str) -> str:
+    return url.split("?")[0].rstrip("/").rpartition("/")[2] or url

@@ -1,0 +1,170 @@
+"""Search services, each behind the same seam: a query in, bounded results out.
+
+A service is the operator's own, at whatever address; its results are strangers' texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import httpx2
+
+from trt_responses.tools.addresses import network
+from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_BYTES = 2 * 1024 * 1024
+MAX_RESULTS = 20
+MAX_TEXT = 600
+EVERYWHERE = Reach((network("0.0.0.0/0"), network("::/0")), ports=None)
+_TAG = re.compile("</?[a-zA-Z][^<>]{0,200}>")
+
+
+class Result(NamedTuple):
+    url: str
+    title: str
+    text: str
+
+
+class Query(NamedTuple):
+    text: str
+    most: int
+    domains: Sequence[str] = ()
+    """Only of these and of their subdomains; empty: of any."""
+    country: str | None = None
+    """Two letters, of where the user is."""
+
+
+class SearchFailed(Exception):
+    """The service gave no results; the message says why."""
+
+
+class SearchService(Protocol):
+    """Asks a service; results of other domains may be among what it gives."""
+
+    knows_country: bool
+    """Whether it is told where the user is."""
+
+    async def results(self, query: Query) -> list[Result]:
+        """Raises `SearchFailed`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class _Http:
+    """GET with bounds, of JSON."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._transport = GuardedTransport(EVERYWHERE, keep_alive=True)
+
+    async def json(
+        self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str]
+    ) -> Any:
+        request = httpx2.Request(
+            "GET",
+            httpx2.URL(url).copy_merge_params(parameters),
+            headers={"accept": "application/json", "accept-encoding": "gzip", **headers},
+        )
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                response = await self._transport.handle_async_request(request)
+                try:
+                    if response.status_code != 200:
+                        raise SearchFailed(f"the service answered {response.status_code}")
+                    body, cut = await bounded(response, MAX_BYTES)
+                finally:
+                    await response.aclose()
+            if cut:
+                raise SearchFailed("the service's answer is too large")
+            return json.loads(body)
+        except TimeoutError:
+            raise SearchFailed("the service did not answer in time") from None
+        except httpx2.HTTPError as fault:
+            raise SearchFailed(f"the service cannot be asked ({type(fault).__name__})") from None
+        except ValueError:
+            raise SearchFailed("the service did not answer in JSON") from None
+
+    async def close(self) -> None:
+        await self._transport.aclose()
+
+
+class SearXNG:
+    """An instance of SearXNG that allows `json` in `search.formats`."""
+
+    knows_country = False
+
+    def __init__(self, url: str, key: str | None, deadline_s: float) -> None:
+        self._url = url.rstrip("/") + "/search"
+        self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._http = _Http(deadline_s)
+
+    async def results(self, query: Query) -> list[Result]:
+        asked = {"q": _text(query), "format": "json"}
+        answer = await self._http.json(self._url, asked, self._headers)
+        return _results(answer, ("results",), "content")
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+class Brave:
+    """The Brave Search API."""
+
+    knows_country = True
+
+    def __init__(self, url: str, key: str | None, deadline_s: float) -> None:
+        self._url = url.rstrip("/") + "/res/v1/web/search"
+        self._headers = {"x-subscription-token": key or ""}
+        self._http = _Http(deadline_s)
+
+    async def results(self, query: Query) -> list[Result]:
+        asked = {"q": _text(query), "count": str(min(query.most, 20))}
+        if query.country:
+            asked["country"] = query.country
+        answer = await self._http.json(self._url, asked, self._headers)
+        return _results(answer, ("web", "results"), "description")
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+SERVICES: Mapping[str, type[SearXNG] | type[Brave]] = {"searxng": SearXNG, "brave": Brave}
+PLACES = {"brave": "https://api.search.brave.com"}
+"""Where a service is that has one place alone."""
+
+
+def _text(query: Query) -> str:
+    if not query.domains:
+        return query.text
+    return f"{query.text} ({' OR '.join(f'site:{domain}' for domain in query.domains)})"
+
+
+def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
+    """The results that are whole; whatever else is in the answer is passed over."""
+    for name in path:
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    found = []
+    for each in (answer if isinstance(answer, list) else ())[: 5 * MAX_RESULTS]:
+        url, title = (each.get("url"), each.get("title")) if isinstance(each, dict) else ("", "")
+        if isinstance(url, str) and url.startswith(("http://", "https://")) and " " not in url:
+            extra = each.get("extra_snippets")
+            texts = [each.get(text), *(extra if isinstance(extra, list) else ())]
+            found.append(Result(url, _plain(title), _plain(" ".join(filter(_is_text, texts)))))
+    return found
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _plain(text: object) -> str:
+    """Without the tags and entities that services put in."""
+    return html.unescape(_TAG.sub("", str(text or "")[: 4 * MAX_TEXT]))[:MAX_TEXT]

@@ -1,0 +1,305 @@
+"""One response's use of the browser: a stack of pages, whose places there are their cursors.
+
+Every search, open and find pushes a page; what cannot be shown pushes none. Knows neither how pages
+are fetched nor who searches; what goes wrong is told to the model in words.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import httpx2
+
+from trt_responses.frozen import dataclass
+from trt_responses.tools.base import Recipient, Source, ToolAnswer
+from trt_responses.tools.browser import texts
+from trt_responses.tools.browser.marks import label
+from trt_responses.tools.browser.page import display, found
+from trt_responses.tools.browser.reading import Unreadable
+from trt_responses.tools.browser.results import results_page
+from trt_responses.tools.browser.search import Query, SearchFailed
+from trt_responses.tools.browser.urls import Seen, host_is_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from trt_responses.tools.base import ToolCall
+    from trt_responses.tools.browser.page import Page
+    from trt_responses.tools.browser.search import SearchService
+    from trt_responses.tools.fetch_guard import Permit
+
+    Action = Mapping[str, Any]
+
+RESULTS, MOST_RESULTS = 10, 20
+LINES_BEFORE = 4
+"""Of what was found, when it is opened."""
+
+
+class Fetch(Protocol):
+    """Gives the page at a URL; an `httpx2` error or an `Unreadable` says why there is none."""
+
+    def __call__(self, url: str, permit: Permit, *, source: bool) -> Awaitable[Page]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the request says about searching."""
+
+    domains: tuple[str, ...] = ()
+    country: str | None = None
+    window_tokens: int = 1024
+
+
+class Told(Exception):
+    """A call that is not done; the message is for the model."""
+
+
+class _Open(NamedTuple):
+    """What a call of `open` asks for."""
+
+    loc: int
+    num_lines: int
+    source: bool
+    page: Page | None = None
+    """What it goes out from; None where the model gives a URL itself."""
+    url: str | None = None
+    """What is to be opened; None: the page itself, or a link of it that is not known yet."""
+    link: int | None = None
+    """The link, of a page that is to be fetched anew."""
+
+
+class BrowserSession:
+    def __init__(
+        self,
+        fetch: Fetch,
+        service: SearchService,
+        wishes: Wishes,
+        pages: Mapping[int, Page],
+        seen: Seen | None,
+    ) -> None:
+        """`pages` are those of before a client's function broke the loop off; `seen` is None where
+        any URL may be opened."""
+        self._fetch = fetch
+        self._service = service
+        self._wishes = wishes
+        self._seen = seen
+        self._pages = dict(pages)
+        self._next = max(pages, default=-1) + 1
+        for page in pages.values():
+            self._note(page)
+        calls: dict[str, Callable[[dict[str, Any]], Awaitable[ToolAnswer]]] = {
+            "browser.search": self._search,
+            "browser.open": self._open,
+            "browser.find": self._find,
+        }
+        self._calls = calls
+
+    @property
+    def recipients(self) -> Mapping[str, Recipient]:
+        return {
+            name: Recipient("web_search", describe=partial(self._action, name))
+            for name in self._calls
+        }
+
+    async def call(self, call: ToolCall) -> ToolAnswer:
+        name = call.recipient.removeprefix("functions.")
+        try:
+            return await self._calls[name](_arguments(call.text))
+        except Told as fault:
+            return ToolAnswer(str(fault), failed=True)
+
+    async def close(self) -> None:
+        self._pages.clear()
+
+    def source(self, cursor: int, line: int) -> Source | None:
+        """Where a line of a display stands."""
+        page = self._pages.get(cursor)
+        return page.source(line) if page is not None else None
+
+    # --- the three calls ----------------------------------------------------------------------
+
+    async def _search(self, arguments: dict[str, Any]) -> ToolAnswer:
+        text = _text(arguments, "query")
+        most = min(max(1, _number(arguments, "topn", RESULTS)), MOST_RESULTS)
+        wishes = self._wishes
+        try:
+            given = await self._service.results(Query(text, most, wishes.domains, wishes.country))
+        except SearchFailed as fault:
+            raise Told(texts.NOT_SEARCHED.format(label(text), fault)) from None
+        results = [r for r in given if host_is_allowed(r.url, wishes.domains)][:most]
+        if not results:
+            raise Told(texts.NOT_SEARCHED.format(label(text), "there are no results"))
+        sources = [{"type": "url", "url": result.url} for result in results]
+        return self._shown(results_page(text, results), 0, -1, _search_action(text, sources))
+
+    async def _open(self, arguments: dict[str, Any]) -> ToolAnswer:
+        asked = self._asked(arguments)
+        page, url = asked.page, asked.url
+        if page is not None and not page.lines:
+            page = await self._fetched(page.url)
+            url = url if asked.link is None else _link(page, asked.link)
+        if url is not None:
+            page = await self._fetched(url, is_given=asked.page is None, source=asked.source)
+        assert page is not None, "a page or a URL is asked for"
+        if asked.loc >= len(page.lines):
+            raise Told(texts.NO_LINE.format(asked.loc, len(page.lines) - 1))
+        action = {"type": "open_page", "url": page.url or None}
+        return self._shown(page, max(0, asked.loc), asked.num_lines, action)
+
+    async def _find(self, arguments: dict[str, Any]) -> ToolAnswer:
+        pattern = _text(arguments, "pattern")
+        page = self._at(_number(arguments, "cursor", -1))
+        if page.sources or page.jumps or not page.url:
+            raise Told(texts.NOT_TO_BE_FOUND_IN)
+        if not page.lines:
+            page = await self._fetched(page.url)
+        matches = found(page, pattern)
+        if matches is None:
+            raise Told(texts.NOT_FOUND.format(label(pattern)))
+        return self._shown(matches, 0, -1, _find_action(pattern, page.url))
+
+    # --- pages --------------------------------------------------------------------------------
+
+    def _asked(self, arguments: dict[str, Any]) -> _Open:
+        asked = arguments.get("id", -1)
+        shown = _Open(
+            _number(arguments, "loc", -1),
+            _number(arguments, "num_lines", -1),
+            arguments.get("view_source") is True,
+        )
+        if isinstance(asked, str) and not asked.strip().lstrip("-").isdigit():
+            return shown._replace(url=_whole(asked))
+        number, page = _number(arguments, "id", -1), self._at(_number(arguments, "cursor", -1))
+        if number < 0:
+            again = page.url if shown.source and page.url else None
+            return shown._replace(page=page, url=again)
+        if page.jumps:
+            if number >= len(page.jumps):
+                raise Told(texts.NO_LINK.format(number))
+            loc = page.jumps[number] - LINES_BEFORE if shown.loc < 0 else shown.loc
+            return shown._replace(page=page, url=page.url, loc=loc)
+        if not page.lines:
+            return shown._replace(page=page, link=number)
+        return shown._replace(page=page, url=_link(page, number))
+
+    def _at(self, cursor: int) -> Page:
+        if not self._pages:
+            raise Told(texts.NO_PAGES)
+        if cursor == -1:
+            return self._pages[max(self._pages)]
+        if cursor not in self._pages:
+            raise Told(texts.NO_CURSOR.format(cursor, self._next - 1))
+        return self._pages[cursor]
+
+    async def _fetched(self, url: str, *, is_given: bool = False, source: bool = False) -> Page:
+        """The page at a URL; one that this response has fetched before is not fetched again, but
+        when the model gives the URL itself."""
+        if not (is_given or source):
+            for page in self._pages.values():
+                if page.url == url and page.lines and not page.jumps:
+                    return page
+        if self._seen is not None and url not in self._seen:
+            raise Told(texts.NOT_FETCHED.format(label(url), texts.UNSEEN))
+        try:
+            page = await self._fetch(url, self._permit, source=source)
+        except (httpx2.HTTPError, httpx2.InvalidURL, Unreadable) as fault:
+            raise Told(texts.NOT_FETCHED.format(label(url), label(str(fault)))) from None
+        self._note(page)
+        for cursor, before in self._pages.items():
+            if before.url == page.url and not before.lines:
+                self._pages[cursor] = page
+        return page
+
+    def _permit(self, url: httpx2.URL) -> str | None:
+        """Why a URL, or one that it redirects to, may not be asked."""
+        domains = self._wishes.domains
+        if host_is_allowed(str(url), domains):
+            return None
+        return texts.NOT_ALLOWED.format(", ".join(domains))
+
+    def _note(self, page: Page) -> None:
+        if self._seen is not None:
+            self._seen.add(page.url, *page.links)
+
+    def _shown(self, page: Page, loc: int, num_lines: int, action: Action) -> ToolAnswer:
+        cursor, self._next = self._next, self._next + 1
+        self._pages[cursor] = page
+        self._note(page)
+        text = display(cursor, page, loc, num_lines, self._wishes.window_tokens)
+        return ToolAnswer(text, details={"action": action})
+
+    # --- what the client is told --------------------------------------------------------------
+
+    def _action(self, name: str, text: str) -> Mapping[str, Any]:
+        """What a call does, as far as it is known before it is done."""
+        try:
+            arguments = _arguments(text)
+        except Told:
+            arguments = {}
+        try:
+            if name == "browser.open":
+                asked = self._asked(arguments)
+                url = asked.url or (asked.page.url if asked.page is not None else "")
+                return {"action": {"type": "open_page", "url": url or None}}
+            if name == "browser.find":
+                page = self._at(_number(arguments, "cursor", -1))
+                return {"action": _find_action(_text(arguments, "pattern"), page.url)}
+            return {"action": _search_action(_text(arguments, "query"), [])}
+        except Told:
+            return {"action": NOTHING_DONE[name]}
+
+
+def _link(page: Page, number: int) -> str:
+    if number < len(page.links) and page.links[number]:
+        return page.links[number]
+    raise Told(texts.NO_LINK.format(number))
+
+
+def _search_action(query: str, sources: list[dict[str, str]]) -> Action:
+    return {"type": "search", "query": query, "queries": [query], "sources": sources}
+
+
+def _find_action(pattern: str, url: str) -> Action:
+    return {"type": "find_in_page", "pattern": pattern, "url": url}
+
+
+NOTHING_DONE: Mapping[str, Action] = {
+    "browser.search": _search_action("", []),
+    "browser.open": {"type": "open_page", "url": None},
+    "browser.find": _find_action("", ""),
+}
+"""Of a call whose arguments say nothing."""
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = json.loads(text or "{}")
+    except (ValueError, RecursionError) as fault:
+        raise Told(texts.NO_JSON.format(fault)) from None
+    if not isinstance(arguments, dict):
+        raise Told(texts.NO_JSON.format("expected an object"))
+    return arguments
+
+
+def _text(arguments: dict[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise Told(texts.BAD_ARGUMENT.format(name, "text"))
+    return value.encode("utf-8", "replace").decode()
+
+
+def _number(arguments: dict[str, Any], name: str, default: int) -> int:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Told(texts.BAD_ARGUMENT.format(name, "number")) from None
+
+
+def _whole(url: str) -> str:
+    url = url.strip()
+    return url if "://" in url or url.startswith(("data:", "javascript:")) else f"https://{url}"

@@ -1,0 +1,131 @@
+"""`web_search`: a browser that searches, opens pages and finds text in them.
+
+Knows search services, the fetch guard and the reader of documents; knows no Harmony, no item of the
+API and no HTTP server.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Literal
+
+from trt_responses.errors import StartupError
+from trt_responses.frozen import dataclass
+from trt_responses.tools.browser.parser import HTML
+from trt_responses.tools.browser.reading import Reader, Unreadable
+from trt_responses.tools.browser.results import shown_before
+from trt_responses.tools.browser.session import BrowserSession, Wishes
+from trt_responses.tools.browser.texts import DESCRIPTION
+from trt_responses.tools.browser.urls import Seen, urls_in
+from trt_responses.tools.fetch_guard import Document, Fetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trt_responses.tools.base import Opening
+    from trt_responses.tools.browser.page import Page
+    from trt_responses.tools.browser.reading import Reading
+    from trt_responses.tools.browser.search import SearchService
+    from trt_responses.tools.fetch_guard import Bounds, Permit, Reach
+
+logger = logging.getLogger(__name__)
+
+WINDOWS = {"low": 512, "medium": 1024, "high": 2048}
+"""Tokens of a page that are shown at a time, by `search_context_size`."""
+TEXTUAL = (*HTML, "application/json", "application/xml", "application/rss+xml")
+TRIAL = Document("http://trial/", "text/html", None, b"<p>It is read.</p>", cut=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """What `open` may reach."""
+
+    reach: Reach
+    which: Literal["seen", "any"] = "seen"
+
+
+class BrowserTool:
+    """The tool, as the operator has configured it."""
+
+    kind = "web_search"
+    name = "browser"
+    recipients = ("browser.search", "browser.open", "browser.find")
+    description = DESCRIPTION
+    containers = None
+
+    def __init__(
+        self, service: SearchService, opens: Opens, bounds: Bounds, reading: Reading
+    ) -> None:
+        self._service = service
+        self._opens = opens
+        self._bounds = bounds
+        self._reading = reading
+        self._fetcher: Fetcher | None = None
+        self._reader: Reader | None = None
+
+    @property
+    def deadline_s(self) -> float:
+        return self._bounds.deadline_s + 2 * self._reading.deadline_s
+
+    async def start(self) -> None:
+        """Read one page: a machine that cannot shut its reader in says so now."""
+        self._fetcher = Fetcher(self._opens.reach, self._bounds)
+        self._reader = Reader(self._reading)
+        try:
+            await self._reader.read(TRIAL)
+        except Unreadable as fault:
+            await self.stop()
+            raise StartupError(
+                f"TRT_RESPONSES_BROWSER: pages cannot be read in a box on this machine: {fault}. "
+                "Set it to 'off', or to 'unboxed' to read them in a process without a box."
+            ) from None
+        logger.info("the browser opens %s URLs", self._opens.which)
+
+    async def stop(self) -> None:
+        fetcher, self._fetcher = self._fetcher, None
+        if fetcher is not None:
+            await fetcher.close()
+            await self._service.close()
+
+    def ignored(self, options: Mapping[str, Any]) -> list[str]:
+        return ignored_options(options, self._service)
+
+    async def open(self, opening: Opening) -> BrowserSession:
+        pages = shown_before(opening.answers())
+        seen = None
+        if self._opens.which == "seen":
+            seen = Seen(url for text in opening.messages() for url in urls_in(text))
+        return BrowserSession(self._page, self._service, wishes(opening.options), pages, seen)
+
+    async def _page(self, url: str, permit: Permit, *, source: bool) -> Page:
+        assert self._fetcher is not None, "not started"
+        assert self._reader is not None
+        document = await self._fetcher.get(url, is_wanted=_is_textual, permit=permit)
+        if source:
+            document = document._replace(content_type="text/plain")
+        return await self._reader.read(document)
+
+
+def _is_textual(kind: str) -> bool:
+    return kind.startswith("text/") or kind in TEXTUAL or kind.endswith(("+json", "+xml"))
+
+
+def wishes(options: Any) -> Wishes:
+    """What the request's tool asks for; its form has been judged."""
+    domains = (options.get("filters") or {}).get("allowed_domains") or ()
+    country = (options.get("user_location") or {}).get("country")
+    size = options.get("search_context_size") or "medium"
+    return Wishes(tuple(map(domain_of, domains)), country, WINDOWS[size])
+
+
+def ignored_options(options: Mapping[str, Any], service: SearchService) -> list[str]:
+    """The parts of `user_location` that the service is not told."""
+    location = options.get("user_location") or {}
+    told = {"type", "country"} if service.knows_country else {"type"}
+    return [
+        f"user_location.{name}" for name, value in location.items() if value and name not in told
+    ]
+
+
+def domain_of(written: str) -> str:
+    return written.strip().rstrip(".").lower()

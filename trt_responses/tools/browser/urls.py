@@ -1,0 +1,60 @@
+"""URLs: which of them a model has seen, and whose domain is allowed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_WRITTEN = re.compile(
+    r"(?:https?://)?(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:[/?#][^\s<>\"'`\\]*)?|https?://[^\s<>\"'`\\]+",
+    re.IGNORECASE,
+)
+_AFTER = ".,;:!?)]}'\"*_"
+
+
+class Seen:
+    """The URLs that may be opened, whatever their scheme, their fragment and the slash at their
+    end."""
+
+    def __init__(self, urls: Iterable[str] = ()) -> None:
+        self._urls: set[str] = set()
+        self.add(*urls)
+
+    def add(self, *urls: str) -> None:
+        self._urls.update(map(_plain, filter(None, urls)))
+
+    def __contains__(self, url: str) -> bool:
+        return _plain(url) in self._urls
+
+
+def _plain(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "") + (f":{parts.port}" if parts.port else "")
+    except ValueError:
+        return url
+    return urlunsplit(("", host, parts.path.rstrip("/"), parts.query, ""))
+
+
+def urls_in(text: str) -> Iterator[str]:
+    """The URLs that somebody wrote, with or without a scheme."""
+    for match in _WRITTEN.finditer(text):
+        url = match[0].rstrip(_AFTER)
+        if url.count("(") > url.count(")"):
+            url = match[0].rstrip(_AFTER.replace(")", ""))
+        yield url if "://" in url else f"https://{url}"
+
+
+def host_is_allowed(url: str, domains: Sequence[str]) -> bool:
+    """Whether a URL's host is one of the domains, or below one."""
+    if not domains:
+        return True
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return False
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)

@@ -1,0 +1,282 @@
+"""HTTP to places that a model or a client names: to public addresses alone, and within bounds.
+
+A name is resolved once, every address of it is judged, and the connection goes to a judged one, so
+that nothing can change in between. There is no proxy, no cookie and no credential. Imported only
+where an extra brings `httpx2`; knows no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import zlib
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import httpcore2
+import httpx2
+
+from trt_responses.frozen import dataclass
+from trt_responses.tools.addresses import is_reachable
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+
+    from trt_responses.tools.addresses import Network
+
+    Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+    """The addresses of a host, all of them."""
+    Permit = Callable[[httpx2.URL], str | None]
+    """Why a URL, the first one or a redirect's, is not to be asked; None when it may be."""
+
+MAX_URL = 4096
+PIECE_BYTES = 256 * 1024
+"""Decompressed at a time, so that other streams have their turn."""
+REDIRECTS = (301, 302, 303, 307, 308)
+HEADERS = {
+    "accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5",
+    "accept-encoding": "gzip, deflate",
+    "user-agent": "Mozilla/5.0 (compatible; trt-responses)",
+}
+
+
+class Refused(httpx2.TransportError):
+    """What must not be asked, or gave what is not read; the message is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What may be connected to."""
+
+    allowed: tuple[Network, ...] = ()
+    """Networks that are not public and may be reached all the same."""
+    ports: frozenset[int] | None = frozenset((80, 443))
+    """None: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one document may take."""
+
+    deadline_s: float = 20.0
+    """From the first connection to the last byte, redirects included."""
+    max_bytes: int = 4 * 1024 * 1024
+    """As they are sent, and again after decompression: what is longer is cut."""
+    max_redirects: int = 5
+
+
+class Document(NamedTuple):
+    """What a URL gave."""
+
+    url: str
+    """Where it came from, after redirects."""
+    content_type: str
+    """The media type in lower case, without parameters."""
+    charset: str | None
+    body: bytes
+    cut: bool
+    """There was more of it."""
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+async def addresses_of(host: str, port: int) -> list[str]:
+    """As the machine resolves names: numbers in any spelling too."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+class _Backend(httpcore2.AsyncNetworkBackend):
+    """Connects to judged addresses. The name stays what TLS and `Host` say."""
+
+    def __init__(self, reach: Reach, resolve: Resolve) -> None:
+        self._reach = reach
+        self._resolve = resolve
+        self._backend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 (the name is httpcore2's)
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            async with asyncio.timeout(timeout):
+                found = await self._resolve(host, port)
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout(f"the name {host} was not resolved in time") from None
+        except (OSError, UnicodeError):
+            raise httpcore2.ConnectError(f"the name {host} cannot be resolved") from None
+        if not found or not all(is_reachable(one, self._reach.allowed) for one in found):
+            raise Refused(f"{host} is not a public address, and the server does not reach others")
+        fault: Exception = httpcore2.ConnectError(f"no address of {host} answers")
+        for address in found[:4]:
+            try:
+                return await self._backend.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                fault = error
+        raise fault
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 (the name is httpcore2's)
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        raise Refused("a socket of this machine is not reached")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class GuardedTransport(httpx2.AsyncHTTPTransport):
+    """A transport for any `httpx2` client. Give the client `trust_env=False` and
+    `follow_redirects=False`; a redirect that is followed is judged as any URL is.
+
+    Connections are kept only with `keep_alive`: a client of one owner may have it."""
+
+    def __init__(
+        self, reach: Reach, *, resolve: Resolve = addresses_of, keep_alive: bool = False
+    ) -> None:
+        self._reach = reach
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=_tls(),
+            max_connections=64,
+            max_keepalive_connections=8 if keep_alive else 0,
+            keepalive_expiry=5.0,
+            network_backend=_Backend(reach, resolve),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if (fault := refusal(request.url, self._reach.ports)) is not None:
+            raise Refused(fault)
+        return await super().handle_async_request(request)
+
+
+def refusal(url: httpx2.URL, ports: Collection[int] | None) -> str | None:
+    """Why a URL is none that is asked, whatever its host is; None when it may be."""
+    if url.scheme not in ("http", "https"):
+        return "only http and https URLs are opened"
+    if url.userinfo:
+        return "a URL with a user name or a password is not opened"
+    if not url.host:
+        return "the URL names no host"
+    if len(str(url)) > MAX_URL:
+        return f"the URL is longer than {MAX_URL} characters"
+    port = url.port or (443 if url.scheme == "https" else 80)
+    if ports is not None and port not in ports:
+        return f"port {port} is not opened"
+    return None
+
+
+class Fetcher:
+    """Gets documents. `close` it in the end."""
+
+    def __init__(
+        self, reach: Reach, bounds: Bounds | None = None, *, resolve: Resolve = addresses_of
+    ) -> None:
+        self.bounds = bounds or Bounds()
+        self._transport = GuardedTransport(reach, resolve=resolve)
+
+    async def get(
+        self,
+        url: str,
+        *,
+        is_wanted: Callable[[str], bool] = lambda _: True,
+        permit: Permit = lambda _: None,
+    ) -> Document:
+        """The document at a URL, whose content type `is_wanted` and each of whose URLs is
+        permitted. Raises an `httpx2.HTTPError` or an `httpx2.InvalidURL` with a message for the
+        model."""
+        try:
+            async with asyncio.timeout(self.bounds.deadline_s):
+                return await self._follow(httpx2.URL(url), is_wanted, permit)
+        except TimeoutError:
+            seconds = f"{self.bounds.deadline_s:g} seconds"
+            raise httpx2.ReadTimeout(f"it did not arrive within {seconds}") from None
+
+    async def close(self) -> None:
+        await self._transport.aclose()
+
+    async def _follow(
+        self, url: httpx2.URL, is_wanted: Callable[[str], bool], permit: Permit
+    ) -> Document:
+        for _ in range(self.bounds.max_redirects + 1):
+            url = url.copy_with(fragment=None)
+            if (fault := permit(url)) is not None:
+                raise Refused(fault)
+            response = await self._transport.handle_async_request(_request(url))
+            try:
+                target = response.headers.get("location")
+                if response.status_code in REDIRECTS and target is not None:
+                    url = url.join(target)
+                    continue
+                return await self._read(url, response, is_wanted)
+            finally:
+                await response.aclose()
+        raise Refused(f"it redirects more than {self.bounds.max_redirects} times")
+
+    async def _read(
+        self, url: httpx2.URL, response: httpx2.Response, is_wanted: Callable[[str], bool]
+    ) -> Document:
+        if response.status_code != 200:
+            raise Refused(f"the site answered with status {response.status_code}")
+        kind = response.headers.get("content-type", "text/html").partition(";")[0].strip().lower()
+        if not is_wanted(kind):
+            raise Refused(f"documents of the type '{kind:.64}' are not read")
+        body, cut = await bounded(response, self.bounds.max_bytes)
+        return Document(str(url), kind, response.charset_encoding, body, cut)
+
+
+def _request(url: httpx2.URL) -> httpx2.Request:
+    return httpx2.Request("GET", url, headers=HEADERS)
+
+
+async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
+    """The first bytes of a body, after decompression, and whether there are more."""
+    inflate = _inflater(response.headers.get("content-encoding", "identity"))
+    body, sent = bytearray(), 0
+    async for raw in response.aiter_raw():
+        sent += len(raw)
+        while raw:
+            piece, raw = inflate(raw) if inflate is not None else (raw, b"")
+            body += piece
+            if len(body) > most or sent > most:
+                return bytes(body[:most]), True
+            if raw:
+                await asyncio.sleep(0)
+    return bytes(body), False
+
+
+def _inflater(encoding: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
+    """Takes compressed bytes; gives some that they stand for, and what is to be taken next."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return None
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Refused(f"the encoding '{encoding:.32}', which was not asked for, is not read")
+    state: list[zlib._Decompress] = []
+
+    def inflate(data: bytes) -> tuple[bytes, bytes]:
+        if not state:
+            # A deflate stream has the header of zlib, or, from some servers, none.
+            bare = encoding == "deflate" and data[0] & 0x0F != 8
+            state.append(zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32))
+        if state[0].eof:  # what stands behind the end is nobody's
+            return b"", b""
+        try:
+            piece = state[0].decompress(data, PIECE_BYTES)
+        except zlib.error:
+            raise Refused("its compressed bytes are damaged") from None
+        return piece, state[0].unconsumed_tail
+
+    return inflate

@@ -1,0 +1,118 @@
+"""What an MCP server says, as words for the model: descriptions, schemas and results, bounded.
+
+All of it is the server's own word, and so data: nothing of it may become structure of a prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.tools.mcp.sdk import Listed, Result
+
+MAX_DESCRIPTION = 4096
+MAX_SCHEMA = 32 * 1024
+MAX_DEPTH = 32
+BREAKS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]+")
+"""What some reader takes for the end of a line, but for the one that the prompt comments out."""
+ANY_OBJECT = {"type": "object"}
+
+
+def description_of(tool: Listed, server_description: str | None) -> str:
+    """The server's words; the client's own of the server stand before them."""
+    told = BREAKS.sub(" ", tool.description)
+    if len(told) > MAX_DESCRIPTION:
+        told = told[:MAX_DESCRIPTION] + " […]"
+    return "\n".join(filter(None, (server_description, told)))
+
+
+def schema_of(tool: Listed) -> dict[str, Any]:
+    """The schema of its arguments; of one that is too large, too deep, or no object's, any."""
+    schema = tool.input_schema
+    if schema.get("type") != "object" or not _is_plain(schema, MAX_DEPTH):
+        return ANY_OBJECT
+    if len(json.dumps(schema)) > MAX_SCHEMA:
+        return ANY_OBJECT
+    told: dict[str, Any] = _with_plain_comments(schema)
+    return told
+
+
+def _is_plain(node: Any, depth: int) -> bool:
+    """Whether no name and no text in it holds a line of its own, and nothing is nested deeply."""
+    if depth == 0:
+        return False
+    if isinstance(node, dict):
+        names = all(not BREAKS.search(key) and "\n" not in key for key in node)
+        return names and all(
+            _is_comment(key, value) or _is_plain(value, depth - 1) for key, value in node.items()
+        )
+    if isinstance(node, list):
+        return all(_is_plain(one, depth - 1) for one in node)
+    return not isinstance(node, str) or ("\n" not in node and not BREAKS.search(node))
+
+
+def _is_comment(key: str, value: Any) -> bool:
+    """Whether it is a description, and not a property of that name."""
+    return key == "description" and isinstance(value, str)
+
+
+def _with_plain_comments(node: Any) -> Any:
+    """With each description on one line: of some, the prompt comments out the first line alone."""
+    if isinstance(node, dict):
+        return {
+            key: _one_line(value) if _is_comment(key, value) else _with_plain_comments(value)
+            for key, value in node.items()
+        }
+    return [_with_plain_comments(one) for one in node] if isinstance(node, list) else node
+
+
+def text_of(result: Result) -> str:
+    """A result's parts, a line or more each; what is no text is named."""
+    texts = [_part(part) for part in result.content]
+    if result.structured is not None and not any(p.get("type") == "text" for p in result.content):
+        texts.append(json.dumps(result.structured, ensure_ascii=False))
+    return "\n".join(texts) or "(The tool gave nothing.)"
+
+
+def _part(part: dict[str, Any]) -> str:
+    match part.get("type"):
+        case "text":
+            return str(part.get("text", ""))
+        case "image" | "audio" as kind:
+            return f"[{kind} {_line(part.get('mimeType'))}, {_size(part.get('data'))}: left out]"
+        case "resource_link":
+            return f"[resource {_line(part.get('name'))}: {_line(part.get('uri'))}]"
+        case "resource":
+            held = part.get("resource") or {}
+            if isinstance(held.get("text"), str):
+                return f"[resource {_line(held.get('uri'))}]\n{held['text']}"
+            what = f"{_line(held.get('mimeType'))}, {_size(held.get('blob'))}"
+            return f"[resource {_line(held.get('uri'))}: {what}: left out]"
+        case kind:
+            return f"[{_line(kind)}: left out]"
+
+
+def error_content(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A failed result's parts as the client is told of them: texts, and what the rest was."""
+    return [
+        {"type": "text", "text": part.get("text", "")}
+        if part.get("type") == "text"
+        else {"type": "text", "text": _part(part)}
+        for part in parts
+    ]
+
+
+def _line(value: object) -> str:
+    return _one_line(str(value or "unnamed"))[:200]
+
+
+def _one_line(text: str) -> str:
+    return BREAKS.sub(" ", text.replace("\n", " "))
+
+
+def _size(data: object) -> str:
+    return f"{len(data) * 3 // 4 if isinstance(data, str) else 0} bytes"
