@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.language.steering import RESERVE
-from trt_responses.response import accept
+from trt_responses.response.accept import responses as accept
 from trt_responses.schema import compile, keywords, matching, normalise, numbers, patterns, values
 from trt_responses.schema.formats import EXPRESSIONS
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.shelf import Selection
-    from trt_responses.response.exchange import Builds
-    from trt_responses.response.versions import Loaded
+    from trt_responses.response.versions.exchange import Builds
+    from trt_responses.response.versions.versions import Loaded
     from trt_responses.server_parts import ServerParts
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool

@@ -14,8 +14,8 @@ from trt_responses.prepare.card import read_card
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.memory import memory
-from trt_responses.response.gate import PROMPTS, accepted_prompts
-from trt_responses.response.versions import Loaded, Version
+from trt_responses.response.versions.gate import PROMPTS, accepted_prompts
+from trt_responses.response.versions.versions import Loaded, Version
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.card import Card
     from trt_responses.prepare.shelf import Selection
-    from trt_responses.response.accepted import Accepted
-    from trt_responses.response.exchange import Act
+    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.response.versions.exchange import Act
     from trt_responses.settings import Settings
 
     EngineOf = Callable[[Selection, Settings], Engine]

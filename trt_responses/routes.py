@@ -11,7 +11,7 @@ from starlette.routing import WebSocketRoute
 from trt_responses.access.audit import Audit
 from trt_responses.access.keys import KeyRing
 from trt_responses.response.conversations import Conversations
-from trt_responses.response.explain import Explainer
+from trt_responses.response.explain.explain import Explainer
 from trt_responses.web.admin import AdminActs
 from trt_responses.web.chat import ChatCompletions
 from trt_responses.web.containers import ContainerRoutes

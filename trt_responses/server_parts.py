@@ -19,18 +19,18 @@ from trt_responses.builds import builds_of, gate_prompts, loaded
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
 from trt_responses.response.background.background import Background
-from trt_responses.response.exchange import Exchange
-from trt_responses.response.gate import Gate
 from trt_responses.response.health import Health
 from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.parts import Parts
-from trt_responses.response.recovery import Recovery
-from trt_responses.response.runs import Runs
+from trt_responses.response.run.recovery import Recovery
+from trt_responses.response.run.runs import Runs
 from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.response.stall import StallWatch
 from trt_responses.response.steering.steering import Steering
-from trt_responses.response.versions import Loaded, Version, Versions
+from trt_responses.response.versions.exchange import Exchange
+from trt_responses.response.versions.gate import Gate
+from trt_responses.response.versions.versions import Loaded, Version, Versions
 from trt_responses.telemetry.explanations import Explanations
 from trt_responses.telemetry.log import RequestLog
 from trt_responses.telemetry.metrics import Metrics
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
-    from trt_responses.response.exchange import Builds
-    from trt_responses.response.run import Listener
+    from trt_responses.response.run.run import Listener
+    from trt_responses.response.versions.exchange import Builds
     from trt_responses.settings import Settings
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool

@@ -20,8 +20,8 @@ from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted.engine import Scored, Script
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.logprobs import LEAST
-from trt_responses.response.generation import Generation
-from trt_responses.response.logprobs import ScoredGeneration
+from trt_responses.response.run.generation import Generation
+from trt_responses.response.run.logprobs import ScoredGeneration
 from trt_responses.store.base import Record
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore

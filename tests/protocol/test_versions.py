@@ -18,7 +18,7 @@ from tests.support.served import ANSWER, SETTINGS, THOUGHT, Served, script
 from tests.support.versions import Faulty, TestBuild, TestBuilds, version
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
-from trt_responses.response.versions import Loaded, number_in
+from trt_responses.response.versions.versions import Loaded, number_in
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -26,14 +26,14 @@ from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, St
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader, Tables
-from trt_responses.response.custom_input import Unwrapper
-from trt_responses.response.generation import Generation
+from trt_responses.response.explain.transcript import Mint, compact, summary, written
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.response.log.machine import Machine
-from trt_responses.response.run import Run
+from trt_responses.response.run.generation import Generation
+from trt_responses.response.run.run import Run
 from trt_responses.response.steering.steering import Steering
 from trt_responses.response.steering.tools import callees
-from trt_responses.response.transcript import Mint, compact, summary, written
+from trt_responses.response.tools.custom_input import Unwrapper
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.control import CONTROL
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tests.support.replay import Ending, Json
     from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
     from trt_responses.language.steering import SteeringPlan
-    from trt_responses.response.run import Listener
+    from trt_responses.response.run.run import Listener
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 

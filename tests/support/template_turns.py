@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from tests.support.template_families import checkpoint, tables
 from trt_responses.language.fragments import Closed, Opened, Repaired, Scored, Text
-from trt_responses.templates.reader import TemplateReader
+from trt_responses.templates.read.reader import TemplateReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trt_responses.language.fragments import Fragment
-    from trt_responses.templates.reader import Begins
+    from trt_responses.templates.read.reader import Begins
 
 WEATHER = {
     "type": "object",

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk
 from trt_responses.errors import StartupError
-from trt_responses.response.versions import Loaded, Version
+from trt_responses.response.versions.versions import Loaded, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.engine.base import Engine, GenerateOptions, Handle, Health, Limits, Sink
-    from trt_responses.response.exchange import Act
+    from trt_responses.response.versions.exchange import Act
 
 
 def version(number: int) -> Version:

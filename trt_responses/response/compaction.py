@@ -17,10 +17,10 @@ import orjson
 
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.language.messages import Message
-from trt_responses.response.accepted import ThoughtBudget, ToolChoice
-from trt_responses.response.ending import End
-from trt_responses.response.generation import Generation
+from trt_responses.response.accept.accepted import ThoughtBudget, ToolChoice
 from trt_responses.response.log.machine import OPENS, Machine
+from trt_responses.response.run.ending import End
+from trt_responses.response.run.generation import Generation
 from trt_responses.response.seal.compacted import SealedCompaction
 from trt_responses.store.base import Block
 from trt_responses.wire import events as e
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from trt_responses.language.base import Renderer
     from trt_responses.language.fragments import Fragment
-    from trt_responses.response.accepted import Accepted
+    from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.prompt.prompt import Prompt
     from trt_responses.response.seal.sealer import Sealer
     from trt_responses.wire.response import Response

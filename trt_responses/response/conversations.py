@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound
-from trt_responses.response.accept import accept_items
+from trt_responses.response.accept.responses import accept_items
 from trt_responses.response.prompt.history import Prior, conversation_of
 from trt_responses.response.prompt.prompt import blocks_of
 from trt_responses.store.base import Record

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from trt_responses.language.base import Dialect
-    from trt_responses.response.run import Run, RunFacts
+    from trt_responses.response.run.run import Run, RunFacts
     from trt_responses.wire.response import Response
 
     Json = dict[str, Any]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, assert_never
 
 import orjson
 
-from trt_responses.response.action_text import action_text
 from trt_responses.response.log.hosted_calls import row_of
 from trt_responses.response.prompt import conversation as c
+from trt_responses.response.tools.action_text import action_text
 from trt_responses.store.base import Block
 from trt_responses.wire import output as o
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from trt_responses.response.admission import Admission
     from trt_responses.response.included import Inclusion
     from trt_responses.response.log.machine import Mint
-    from trt_responses.response.recovery import Recovery
-    from trt_responses.response.run import Listener
+    from trt_responses.response.run.recovery import Recovery
+    from trt_responses.response.run.run import Listener
     from trt_responses.response.seal.sealer import Sealer
     from trt_responses.response.steering.steering import Steering
-    from trt_responses.response.versions import Versions
+    from trt_responses.response.versions.versions import Versions
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool
 

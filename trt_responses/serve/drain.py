@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.response.lifecycle import Lifecycle
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.run.runs import Runs
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trt_responses.frozen import replace
 
 if TYPE_CHECKING:
-    from trt_responses.response.run import RunFacts
+    from trt_responses.response.run.run import RunFacts
 
 
 class Explanations:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
-    from trt_responses.response.run import RunFacts
+    from trt_responses.response.run.run import RunFacts
     from trt_responses.telemetry.requests import RequestFacts
 
 logger = logging.getLogger("trt_responses.requests")

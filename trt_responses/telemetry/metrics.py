@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from trt_responses.response.run import RunFacts
-    from trt_responses.response.versions import Version
+    from trt_responses.response.run.run import RunFacts
+    from trt_responses.response.versions.versions import Version
     from trt_responses.telemetry.families import Family, Kind, Labels, More
     from trt_responses.telemetry.requests import RequestFacts
 

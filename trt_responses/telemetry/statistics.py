@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.response.run import RunFacts
+    from trt_responses.response.run.run import RunFacts
 
 DURATIONS = (
     "success",

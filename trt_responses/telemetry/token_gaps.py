@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from trt_responses.response.run import Progress, RunFacts
+    from trt_responses.response.run.run import Progress, RunFacts
     from trt_responses.telemetry.families import Histogram
 
 COUNT_EVERY_S = 0.1

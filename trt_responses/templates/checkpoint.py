@@ -8,8 +8,8 @@ import orjson
 
 from trt_responses.errors import StartupError
 from trt_responses.templates.families import Family, find
-from trt_responses.templates.template import Template, template_of_gguf
 from trt_responses.templates.tokeniser import Tokeniser
+from trt_responses.templates.write.template import Template, template_of_gguf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.language.base import Takes
-from trt_responses.templates.logprobs import ScoredTemplateReader
 from trt_responses.templates.probes import probe
-from trt_responses.templates.reader import TemplateReader
-from trt_responses.templates.render_process import TemplateProcess
-from trt_responses.templates.renderer import Renderer
+from trt_responses.templates.read.logprobs import ScoredTemplateReader
+from trt_responses.templates.read.reader import TemplateReader
 from trt_responses.templates.steer import Places, plan_of
 from trt_responses.templates.tables import Tables
+from trt_responses.templates.write.render_process import TemplateProcess
+from trt_responses.templates.write.renderer import Renderer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.templates.families import Family
-    from trt_responses.templates.template import Template
     from trt_responses.templates.tokeniser import Tokeniser
+    from trt_responses.templates.write.template import Template
 
 
 class Words:

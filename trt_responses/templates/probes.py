@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
-from trt_responses.templates.template import TemplateError
+from trt_responses.templates.write.template import TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.templates.families import Family
-    from trt_responses.templates.template import Template
+    from trt_responses.templates.write.template import Template
 
     Json = dict[str, Any]
 

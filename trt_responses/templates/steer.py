@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trt_responses.engine.base import Guide
 from trt_responses.language.gate import Gate, GuidedGate, Words
 from trt_responses.language.steering import RESERVE, Segment
-from trt_responses.templates.reader import TemplateReader
+from trt_responses.templates.read.reader import TemplateReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

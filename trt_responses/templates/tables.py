@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trt_responses.templates.bodies import marks_of
+from trt_responses.templates.read.bodies import marks_of
 from trt_responses.tokens.pieces import escaped
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response  # noqa: TC002  # FastAPI reads the annotations
 
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
-from trt_responses.response.accept_chat import accept_chat
+from trt_responses.response.accept.chat import accept_chat
 from trt_responses.response.log.chat import ChatSpelling
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.response.run import Run
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.run.run import Run
+    from trt_responses.response.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
     from trt_responses.web.models import ModelNames

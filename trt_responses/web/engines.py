@@ -10,7 +10,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import error_body
-from trt_responses.response.exchange import LoadRefused
+from trt_responses.response.versions.exchange import LoadRefused
 from trt_responses.web.admin import note
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
@@ -19,7 +19,7 @@ from trt_responses.wire.versions import load_request
 
 if TYPE_CHECKING:
     from trt_responses.access.audit import Audit
-    from trt_responses.response.exchange import Exchange
+    from trt_responses.response.versions.exchange import Exchange
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.wire.limits import RequestLimits
 

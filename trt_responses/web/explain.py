@@ -11,12 +11,12 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import Forbidden, NotFound
-from trt_responses.response.transcript import written
+from trt_responses.response.explain.transcript import written
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
-    from trt_responses.response.explain import Explainer
+    from trt_responses.response.explain.explain import Explainer
     from trt_responses.telemetry.explanations import Explanations
     from trt_responses.web.headers import ReplyHeaders
 

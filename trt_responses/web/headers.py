@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from trt_responses.response.lifecycle import Lifecycle
-    from trt_responses.response.run import Run
+    from trt_responses.response.run.run import Run
     from trt_responses.wire.dialect import Dialect
 
 logger = logging.getLogger(__name__)

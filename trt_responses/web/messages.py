@@ -11,7 +11,7 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError
-from trt_responses.response.accept_messages import accept_messages
+from trt_responses.response.accept.messages import accept_messages
 from trt_responses.response.log.messages import MessagesSpelling
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from trt_responses.response.accepted import Accepted
-    from trt_responses.response.run import Run
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.response.run.run import Run
+    from trt_responses.response.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
     from trt_responses.web.models import ModelNames

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from trt_responses.response.origin import ORIGIN, Origin
+from trt_responses.response.run.origin import ORIGIN, Origin
 from trt_responses.telemetry.requests import RequestFacts
 from trt_responses.web.arrival import given
 from trt_responses.web.cors import preflight_reply
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from trt_responses.response.run import Run
+    from trt_responses.response.run.run import Run
     from trt_responses.telemetry.requests import RequestListener
     from trt_responses.web.headers import Origins, ReplyHeaders
 

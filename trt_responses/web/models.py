@@ -17,7 +17,7 @@ from trt_responses.web.framework import ColdRoute, Owner, replies
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.response.versions import Version
+    from trt_responses.response.versions.versions import Version
     from trt_responses.web.headers import ReplyHeaders
 
 

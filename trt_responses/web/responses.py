@@ -12,7 +12,7 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError
-from trt_responses.response.accept import accept, accept_compaction
+from trt_responses.response.accept.responses import accept, accept_compaction
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.response.accepted import Accepted
+    from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.background.background import Background
-    from trt_responses.response.run import Run
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.run.run import Run
+    from trt_responses.response.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
     from trt_responses.web.models import ModelNames

@@ -13,7 +13,7 @@ from tests.support.replay import parsed
 from tests.support.sdk_judge import refused
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import replace
-from trt_responses.response.accept import accept
+from trt_responses.response.accept.responses import accept
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.wire import events as e
 from trt_responses.wire.parse import parse

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
     from trt_responses.errors import ApiError
     from trt_responses.response.admission import Admission
-    from trt_responses.response.run import RunFacts
+    from trt_responses.response.run.run import RunFacts
 
 
 @dataclass

@@ -30,9 +30,9 @@ from tests.support.replay import (
 from tests.support.sdk_judge import accumulated, refused
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader
+from trt_responses.response.explain.transcript import compact
 from trt_responses.response.log.fold import apply
 from trt_responses.response.log.log import Cursor
-from trt_responses.response.transcript import compact
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.wire import events as e
 from trt_responses.wire.response import Response

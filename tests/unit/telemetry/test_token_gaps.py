@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trt_responses.response.run import Progress, RunFacts
-from trt_responses.response.trace import Trace
+from trt_responses.response.run.run import Progress, RunFacts
+from trt_responses.response.run.trace import Trace
 from trt_responses.telemetry.families import Histogram
 from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.wire.response import InputTokensDetails, OutputTokensDetails, Response, Usage

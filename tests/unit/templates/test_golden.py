@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.golden_renders import FILE, FOLDER, SPECIAL, TEMPLATES, as_taken
 from tests.support.template_families import checkpoint
-from trt_responses.templates.template import Template
+from trt_responses.templates.write.template import Template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

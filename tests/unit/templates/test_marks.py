@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.golden_renders import TEMPLATES, as_taken
 from tests.support.template_families import CONTROLS, checkpoint
 from trt_responses.templates.marks import SHIELD, SHIELDS, Marks, plain
-from trt_responses.templates.template import TemplateError
+from trt_responses.templates.write.template import TemplateError
 
 Json = dict[str, Any]
 

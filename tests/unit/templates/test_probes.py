@@ -11,7 +11,7 @@ from tests.support.template_families import checkpoint
 from trt_responses.errors import StartupError
 from trt_responses.templates.families import BY_NAME, Switch, text_only
 from trt_responses.templates.probes import contradictions, probe
-from trt_responses.templates.template import Template
+from trt_responses.templates.write.template import Template
 
 USUAL = {
     "tools": "shown",

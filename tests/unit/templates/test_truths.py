@@ -16,8 +16,8 @@ from tests.support.sdk_judge import accumulated, refused
 from tests.support.template_families import checkpoint, tables
 from tests.support.template_transcripts import load, names, staged
 from tests.support.template_turns import check_spans, lost_words, merged, reader_of
+from trt_responses.response.explain.transcript import compact
 from trt_responses.response.log.fold import apply
-from trt_responses.response.transcript import compact
 from trt_responses.wire import events as e
 from trt_responses.wire.response import Response
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.replay import Json, Stage, Transcript
-    from trt_responses.templates.reader import TemplateReader
+    from trt_responses.templates.read.reader import TemplateReader
 
 every_transcript = pytest.mark.parametrize("name", names())
 

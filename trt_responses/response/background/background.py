@@ -22,18 +22,18 @@ import orjson
 
 from trt_responses.errors import ApiError, Overloaded
 from trt_responses.response.background.source import run_of, source_of
-from trt_responses.response.ending import ending
 from trt_responses.response.log.entries import ResponsesSpelling
 from trt_responses.response.log.log import Cursor
+from trt_responses.response.run.ending import ending
 from trt_responses.store.base import Frames, Job
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from trt_responses.response.accepted import Accepted
-    from trt_responses.response.run import Run
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.response.run.run import Run
+    from trt_responses.response.run.runs import Runs
     from trt_responses.store.base import Found, Record, Store
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.response.accept import accept
-from trt_responses.response.replayed import Before, digest_of
+from trt_responses.response.accept.responses import accept
+from trt_responses.response.run.replayed import Before, digest_of
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.response.accepted import Accepted
-    from trt_responses.response.run import Run
+    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.response.run.run import Run
     from trt_responses.store.base import Job
     from trt_responses.wire.dialect import Dialect
 

@@ -12,7 +12,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.store.base import Block, Expired, Job, Record
 
 if TYPE_CHECKING:
-    from trt_responses.response.accepted import Accepted
+    from trt_responses.response.accept.accepted import Accepted
     from trt_responses.store.base import Records
 
 

@@ -14,12 +14,12 @@ import orjson
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
-from trt_responses.response.approvals import silent_places
 from trt_responses.response.prompt import conversation
 from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.references import resolved
 from trt_responses.response.prompt.truncation import truncated_places
 from trt_responses.response.steering.tools import shown
+from trt_responses.response.tools.approvals import silent_places
 from trt_responses.store.base import Block
 from trt_responses.wire.items import Compaction
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.language.messages import Effort as LanguageEffort
-    from trt_responses.response.accepted import Accepted, Effort
+    from trt_responses.response.accept.accepted import Accepted, Effort
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.history import Prior
     from trt_responses.response.seal.compacted import SealedCompaction
-    from trt_responses.response.tool_loop import Approved
+    from trt_responses.response.tools.loop import Approved
     from trt_responses.store.base import Record, Records
 
 EFFORTS: Mapping[Effort | None, LanguageEffort] = {

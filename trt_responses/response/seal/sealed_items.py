@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trt_responses.language.base import Renderer
     from trt_responses.language.reader import Reader
-    from trt_responses.response.run import Run
+    from trt_responses.response.run.run import Run
     from trt_responses.response.seal.sealer import Sealer
     from trt_responses.wire.response import Response
 

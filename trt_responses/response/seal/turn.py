@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from trt_responses.response.action_text import action_text, arguments_of
+from trt_responses.response.tools.action_text import action_text, arguments_of
 from trt_responses.wire import hosted_items as h
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o

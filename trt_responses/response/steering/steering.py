@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
 from trt_responses.language.steering import Choice, Turn
-from trt_responses.response.accepted import ToolChoice
+from trt_responses.response.accept.accepted import ToolChoice
 from trt_responses.response.steering.compiling import Turns
 from trt_responses.response.steering.tools import is_raw, schema_of
 from trt_responses.schema.compile import Allowance, Forms
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from trt_responses.language.base import Dialect
     from trt_responses.language.steering import Guides, SteeringPlan
-    from trt_responses.response.accepted import Accepted, Tool
+    from trt_responses.response.accept.accepted import Accepted, Tool
     from trt_responses.schema.compile import Form
 
 ANY_OBJECT = {"type": "object"}

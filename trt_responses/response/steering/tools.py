@@ -13,7 +13,7 @@ from trt_responses.language.messages import FunctionTool
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.response.accepted import Grammar, Tool
+    from trt_responses.response.accept.accepted import Grammar, Tool
     from trt_responses.response.log.item_events import Callee
 
 GRAMMARS = {"lark": "a Lark grammar", "regex": "a regular expression"}

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from trt_responses import __version__
 from trt_responses.errors import ApiError, Forbidden, InvalidRequest, NotFound
-from trt_responses.response.accept_kserve import accept_kserve
+from trt_responses.response.accept.kserve import accept_kserve
 from trt_responses.response.log.kserve import KServeSpelling
 from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply, note_status
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.access.keys import KeyRing
-    from trt_responses.response.exchange import Exchange
     from trt_responses.response.health import Health
-    from trt_responses.response.run import Run
-    from trt_responses.response.runs import Runs
-    from trt_responses.response.versions import Version
+    from trt_responses.response.run.run import Run
+    from trt_responses.response.run.runs import Runs
+    from trt_responses.response.versions.exchange import Exchange
+    from trt_responses.response.versions.versions import Version
     from trt_responses.telemetry.statistics import Statistics
     from trt_responses.web.guard import Guard
     from trt_responses.web.headers import ReplyHeaders

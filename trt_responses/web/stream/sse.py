@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from trt_responses.response.run import Run
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.run.run import Run
+    from trt_responses.response.run.runs import Runs
     from trt_responses.web.stream.keepalive import KeepAlive
     from trt_responses.wire.response import Response
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
 from trt_responses.frozen import dataclass
-from trt_responses.response.accept import accept
+from trt_responses.response.accept.responses import accept
 from trt_responses.response.log.entries import SocketSpelling
 from trt_responses.web.body import check_values, in_pieces
 from trt_responses.web.headers import (
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Send
 
-    from trt_responses.response.run import Run
-    from trt_responses.response.runs import Runs
+    from trt_responses.response.run.run import Run
+    from trt_responses.response.run.runs import Runs
     from trt_responses.store.base import Store
     from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits

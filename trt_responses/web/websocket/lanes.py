@@ -14,7 +14,7 @@ from trt_responses.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trt_responses.response.run import Run
+    from trt_responses.response.run.run import Run
     from trt_responses.store.base import Found, Record, Records
     from trt_responses.web.websocket.frames import ClientEvent
     from trt_responses.web.websocket.writer import FrameWriter

@@ -9,7 +9,7 @@ from trt_responses.web.stream.sse import Writer
 if TYPE_CHECKING:
     from starlette.types import Send
 
-    from trt_responses.response.run import Run
+    from trt_responses.response.run.run import Run
 
 
 class FrameWriter(Writer):

@@ -27,8 +27,8 @@ from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.steer.plans import Language, header_pattern
 from trt_responses.language.gate import Gate, GuidedGate, Words
 from trt_responses.language.steering import RESERVE
+from trt_responses.response.explain.transcript import compact
 from trt_responses.response.steering.steering import Steering
-from trt_responses.response.transcript import compact
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def test_a_run_explains_its_plan_and_its_segments_in_one_line(
     tables: Tables,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="trt_responses.response.generation")
+    caplog.set_level(logging.DEBUG, logger="trt_responses.response.run.generation")
     s.play(s.load(name, vocabulary), vocabulary, tables)
     assert [record.getMessage() for record in caplog.records] == [f"resp_0 {told}"]
 

@@ -12,13 +12,13 @@ import pytest
 from tests.support.replay import load, names, parsed, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
 from trt_responses.language.fragments import Closed, Opened, Text
-from trt_responses.response.citations import CitationText
-from trt_responses.response.custom_input import Unwrapper
+from trt_responses.response.explain.transcript import Mint
 from trt_responses.response.log.fold import apply
 from trt_responses.response.log.hosted_calls import Outcome, Runner
 from trt_responses.response.log.log import Cursor, Log
 from trt_responses.response.log.machine import Machine
-from trt_responses.response.transcript import Mint
+from trt_responses.response.tools.citations import CitationText
+from trt_responses.response.tools.custom_input import Unwrapper
 from trt_responses.tools.base import Source
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.language.fragments import Closed, Opened, Text
-from trt_responses.response.custom_input import Unwrapper
+from trt_responses.response.explain.transcript import Mint
 from trt_responses.response.log.hosted_calls import KINDS, ROWS, Outcome, Runner
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
-from trt_responses.response.transcript import Mint
+from trt_responses.response.tools.custom_input import Unwrapper
 from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
 

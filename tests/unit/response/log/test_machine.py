@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.language.fragments import Closed, Opened, Repaired, Text
-from trt_responses.response.custom_input import Unwrapper
+from trt_responses.response.explain.transcript import Mint
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import OPENS, Callee, Machine
-from trt_responses.response.transcript import Mint
+from trt_responses.response.tools.custom_input import Unwrapper
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 from trt_responses.wire.response import Response

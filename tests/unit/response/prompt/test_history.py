@@ -27,14 +27,14 @@ from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
+from trt_responses.response.explain.transcript import Mint
 from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
 from trt_responses.response.output_blocks import output_blocks
 from trt_responses.response.parts import Parts
-from trt_responses.response.runs import Runs
+from trt_responses.response.run.runs import Runs
 from trt_responses.response.seal.sealer import Sealer
 from trt_responses.response.steering.steering import Steering
-from trt_responses.response.transcript import Mint
 from trt_responses.store.at_rest.blocks import pack, unpack
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.harmony.read.reader import Tables
-    from trt_responses.response.run import Run
+    from trt_responses.response.run.run import Run
     from trt_responses.store.base import Block
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response

@@ -1,0 +1,389 @@
+"""Puts a run together from an accepted request: prompt, plan, reader, machine, log and commit.
+
+Knows seams only: which engine, store and clock there are is the app's affair.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from dataclasses import replace as replace_slots
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest, refuse_longer
+from trt_responses.frozen import dataclass, replace
+from trt_responses.language.steering import Free
+from trt_responses.response.compaction import (
+    Compaction,
+    CompactionGeneration,
+    SummaryMachine,
+    summarising,
+)
+from trt_responses.response.log.log import Log
+from trt_responses.response.log.machine import Machine
+from trt_responses.response.prompt.history import prior_of
+from trt_responses.response.prompt.prompt import prompt_of
+from trt_responses.response.prompt.references import item_id
+from trt_responses.response.run import prefill
+from trt_responses.response.run.commit import Commit
+from trt_responses.response.run.generation import Generation
+from trt_responses.response.run.logprobs import ScoredGeneration, check_logprobs
+from trt_responses.response.run.origin import ORIGIN
+from trt_responses.response.run.prefill import Prefill
+from trt_responses.response.run.replayed import Replayed, digest_of
+from trt_responses.response.run.run import Run
+from trt_responses.response.run.stop import StopText
+from trt_responses.response.seal.sealed_items import TurnSealer
+from trt_responses.response.steering.tools import callees, shown
+from trt_responses.response.tools.approvals import Ledger, approved_calls, not_offered
+from trt_responses.response.tools.citations import CitationText
+from trt_responses.response.tools.custom_input import Unwrapper
+from trt_responses.response.tools.loop import Bounds, ToolLoop
+from trt_responses.response.tools.sessions import (
+    OpenedTools,
+    earlier_of,
+    items_in,
+    items_of,
+    lists_functions,
+    source_of,
+)
+from trt_responses.response.tools.taken import check_taken
+from trt_responses.tools.base import Opening
+from trt_responses.wire.dialect import OPENAI
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trt_responses.engine.base import Engine, GenerateOptions
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import SteeringPlan
+    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.response.admission import Place
+    from trt_responses.response.log.entries import Spelling
+    from trt_responses.response.log.item_events import Callee
+    from trt_responses.response.log.machine import Mint
+    from trt_responses.response.parts import Parts
+    from trt_responses.response.prompt.history import Prior
+    from trt_responses.response.prompt.prompt import Prompt
+    from trt_responses.response.run.commit import Keep, Memory
+    from trt_responses.response.run.replayed import Before
+    from trt_responses.response.run.run import Addition
+    from trt_responses.response.steering.steering import SteeringRequest
+    from trt_responses.response.tools.loop import Approved
+    from trt_responses.store.base import Records
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.hosted_items import McpApprovalRequest
+    from trt_responses.wire.response import Response
+
+    NewSpelling = Callable[[Response, int], Spelling]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """What one run is made from, besides the parts that all runs have."""
+
+    accepted: Accepted
+    owner: str
+    arrival_ns: int
+    keep: Keep | None = None
+    """Takes its record instead of the store."""
+    dialect: Dialect = OPENAI
+    spelling: NewSpelling | None = None
+    """Writes its log as another API's; made from the response and the number of the prompt's
+    tokens."""
+    memory: Memory | None = None
+    """Is asked for what it continues, and told of what can be continued, be it stored or not."""
+    before: Before | None = None
+    """What another server left of it."""
+
+
+class Assembly:
+    """Makes runs of inputs, and refuses what cannot be made before any token."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._ledger = Ledger()
+
+    async def run(self, inputs: RunInputs, place: Place) -> Run:
+        """A run that nobody makes yet; its place is told how long its prompt is."""
+        parts, accepted = self._parts, inputs.accepted
+        parts.inclusion.check(accepted.included)
+        check_taken(accepted, parts.dialect)
+        check_logprobs(accepted.sampling.logprobs, parts.engine.limits())
+        if accepted.store:
+            await parts.store.check()
+        opened = OpenedTools()
+        try:
+            return await self._run(inputs, place, opened)
+        except BaseException:
+            await opened.close()
+            raise
+
+    async def _run(self, inputs: RunInputs, place: Place, opened: OpenedTools) -> Run:
+        parts, accepted, owner = self._parts, inputs.accepted, inputs.owner
+        before, engine = inputs.before, self._parts.engine
+        if before is not None:
+            parts = replace_slots(parts, today=lambda: before.date)
+        records = inputs.memory or parts.store
+        accepted, prior, approved = await self._offered(accepted, owner, records, opened)
+        prompt = await prompt_of(accepted, parts, owner, records, prior, approved)
+        compaction = self._compaction(accepted, prompt, owner)
+        if compaction is not None:
+            accepted = summarising(accepted)
+            prompt = replace_slots(prompt, ids=await compaction.prompt_ids(prompt))
+        steering = await self.steering(accepted, owner)
+        called = callees([tool for tool in accepted.tools if tool.server is None])
+        parallel = self._parallel(accepted)
+        kind, plan = self._plan(accepted, steering, called, prompt, parallel, compaction)
+        tools = await self._tool_loop(accepted, steering, called, prompt, owner, opened, approved)
+        place.line_up(len(prompt.ids))
+        response = self._response(accepted, parallel, before)
+        spelling = inputs.spelling
+        log = Log(
+            response, inputs.dialect, spelling(response, len(prompt.ids)) if spelling else None
+        )
+        if before is not None:
+            engine = _gone_on(engine, prompt, before, log)
+        reader = self._reader(accepted, parallel, tools, prompt)
+        sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
+        generation = kind(
+            prompt_ids=prompt.ids,
+            plan=plan,
+            options=_options(accepted, owner, inputs.arrival_ns, response.id),
+            engine=engine,
+            reader=reader,
+            machine=(
+                SummaryMachine(log, called, _item_mint(response.id), Unwrapper)
+                if compaction is not None
+                else _machine(
+                    accepted, log, called, sealer, tools, summaries=parts.thought_summaries
+                )
+            ),
+            log=log,
+            clock_ns=parts.clock_ns,
+            tools=tools,
+            place=place,
+            recovery=parts.recovery,
+            offered=shown(accepted.tools),
+        )
+        return Run(
+            generation,
+            commit=Commit(parts, prompt, owner, inputs.keep, inputs.memory, compaction),
+            clock_s=parts.clock_s,
+            clock_ns=parts.clock_ns,
+            listeners=parts.listeners,
+            owner=owner,
+            additions=self._additions(accepted, sealer),
+            truncated=prompt.truncated,
+            unfollowed=tuple(left.place for left in steering.left),
+            compaction=compaction,
+            date=prompt.date,
+        )
+
+    async def count(self, accepted: Accepted, owner: str) -> int:
+        """The input tokens of such a run."""
+        check_taken(accepted, self._parts.dialect)
+        opened = OpenedTools()
+        try:
+            records = self._parts.store
+            accepted, prior, _ = await self._offered(accepted, owner, records, opened)
+            await self.steering(accepted, owner)
+            prompt = await prompt_of(accepted, self._parts, owner, records, prior)
+            return len(prompt.ids)
+        finally:
+            await opened.close()
+
+    async def _offered(
+        self, accepted: Accepted, owner: str, records: Records, opened: OpenedTools
+    ) -> tuple[Accepted, Prior | None, Sequence[Approved]]:
+        """The request with the functions that servers of tools offer, what it continues, and the
+        calls that it approves. A request without such tools is as it was."""
+        tools = self._parts.tools
+        listing = [one for one in accepted.built_in if lists_functions(tools[one.kind])]
+        if not listing or accepted.compacts:
+            return accepted, None, ()
+        prior = await prior_of(accepted, records, owner)
+        functions = callees(accepted.tools)
+        for one in listing:
+            items = [*items_of(prior.blocks, one.kind), *items_in(accepted, one.kind)]
+            opening = Opening(owner, one.place, one.options, items)
+            await opened.open(one, tools[one.kind], opening, functions)
+
+        def signed(request: McpApprovalRequest) -> bool:
+            plain, _, signature = (request.id or "").partition(".")
+            said = (plain, request.server_label, request.name, request.arguments)
+            return self._parts.sealer.has_signed(signature, said, owner)
+
+        approved = approved_calls(accepted, prior.blocks, signed)
+        for call in approved:
+            if call.tool(opened.used) is None:
+                raise not_offered(call)
+        return opened.shown(accepted), prior, approved
+
+    async def steering(self, accepted: Accepted, owner: str) -> SteeringRequest:
+        """What is to be steered; refused before any work when it cannot be."""
+        guides = self._parts.engine.limits().guides
+        wanted = await self._parts.steering.request(accepted, guides, owner)
+        for left in wanted.left:
+            logger.debug("not followed: %s %s", left.place, left.why)
+        return wanted
+
+    def _plan(
+        self,
+        accepted: Accepted,
+        steering: SteeringRequest,
+        called: Mapping[str, Callee],
+        prompt: Prompt,
+        parallel: bool,
+        compaction: Compaction | None,
+    ) -> tuple[Callable[..., Generation], SteeringPlan]:
+        """How it is generated: the kind of generation, and its segments."""
+        budget = self._budget(accepted, len(prompt.ids) + len(accepted.begun))
+        if compaction is not None:
+            return partial(CompactionGeneration, compaction=compaction), steering.plan(budget)
+        kind = ScoredGeneration if accepted.scored else Generation
+        if not accepted.generates:
+            return Prefill, Free(prefill.TOKENS)
+        if parallel:
+            return kind, steering.parallel_plan(budget, called, self._parts.max_calls)
+        return kind, steering.plan(budget)
+
+    def _budget(self, accepted: Accepted, prompt_tokens: int) -> int:
+        context = self._parts.engine.limits().context_tokens
+        refuse_longer(prompt_tokens, context - 1)
+        room = context - prompt_tokens
+        return min(room, accepted.max_output_tokens or room)
+
+    def _compaction(self, accepted: Accepted, prompt: Prompt, owner: str) -> Compaction | None:
+        if not accepted.compacts:
+            return None
+        parts = self._parts
+        return Compaction(
+            prompt.blocks, prompt.date, parts.renderer, parts.sealer, owner, parts.model
+        )
+
+    def _additions(self, accepted: Accepted, sealer: TurnSealer) -> list[Addition]:
+        added: list[Addition] = [sealer.whole] if accepted.seals else []
+        if accepted.included:
+            added.append(partial(self._parts.inclusion.added, included=accepted.included))
+        return added
+
+    def _response(self, accepted: Accepted, parallel: bool, before: Before | None) -> Response:
+        """The response before its first event."""
+        parts = self._parts
+        return replace(
+            accepted.echo,
+            id=before.id if before is not None else parts.mint("resp"),
+            created_at=before.created_at if before is not None else int(parts.clock_s()),
+            model=parts.model,
+            parallel_tool_calls=parallel,
+        )
+
+    async def _tool_loop(
+        self,
+        accepted: Accepted,
+        steering: SteeringRequest,
+        called: Mapping[str, Callee],
+        prompt: Prompt,
+        owner: str,
+        opened: OpenedTools,
+        approved: Sequence[Approved],
+    ) -> ToolLoop | None:
+        """None for a request that offers no tool of the server's."""
+        parts = self._parts
+        for one in accepted.built_in:
+            if not lists_functions(tool := parts.tools[one.kind]):
+                earlier = earlier_of(prompt.blocks, one.kind, parts.dialect.lexicon)
+                opening = Opening(owner, one.place, one.options, *earlier)
+                await opened.open(one, tool, opening, called)
+        if not accepted.built_in:
+            return None
+        most = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
+        context = parts.engine.limits().context_tokens
+        bounds = Bounds(context, accepted.max_output_tokens, most)
+        self._ledger.claim(approved, owner)
+        return ToolLoop(
+            opened.used,
+            called,
+            steering.plan_after_tool,
+            parts.renderer,
+            bounds,
+            parts.clock_ns,
+            opened.listings,
+            approved,
+        )
+
+    def _parallel(self, accepted: Accepted) -> bool:
+        """Whether a turn may hold several calls. A call that is run here ends a turn."""
+        wanted = accepted.parallel_calls and bool(accepted.tools) and not accepted.built_in
+        return wanted and self._parts.max_calls > 1
+
+    def _reader(
+        self, accepted: Accepted, parallel: bool, tools: ToolLoop | None, prompt: Prompt
+    ) -> Reader:
+        parts = self._parts
+        dialect = parts.dialect
+        new_reader = dialect.scored_reader if accepted.scored else dialect.reader
+        ending = tools.recipients if tools is not None else ()
+        return new_reader(
+            call_ends=not parallel,
+            ending=ending,
+            tools=shown(accepted.tools),
+            prompt=prompt.ids,
+        )
+
+
+def _gone_on(engine: Engine, prompt: Prompt, before: Before, log: Log) -> Engine:
+    """The engine that says first what another server's has said. Raises when its prompt was
+    another one."""
+    if digest_of(prompt.ids) != before.prompt_digest:
+        raise InvalidRequest("What the response goes on from has changed.", code="history_changed")
+    if not before.ids:
+        return engine
+    return Replayed(engine, len(prompt.ids), before.ids, lambda: log.renumber(before.events))
+
+
+def _options(accepted: Accepted, owner: str, arrival_ns: int, response_id: str) -> GenerateOptions:
+    """What the engine is asked with, but for what each segment asks itself."""
+    return replace(
+        accepted.sampling,
+        cache_salt=owner or None,  # cached tokens are never shared between owners
+        arrival_ns=arrival_ns,
+        request_id=response_id,
+        trace_headers=ORIGIN.get().trace_headers,
+    )
+
+
+def _machine(
+    accepted: Accepted,
+    log: Log,
+    called: Mapping[str, Callee],
+    sealer: TurnSealer,
+    tools: ToolLoop | None,
+    *,
+    summaries: bool,
+) -> Machine:
+    """What makes events of the model's text and writes them to the log."""
+    source = source_of(tools.used) if tools is not None and accepted.answer is None else None
+    return Machine(
+        log,
+        called,
+        _item_mint(log.response.id),
+        Unwrapper,
+        sealer.thought if accepted.seals else None,
+        answer_text=partial(StopText, accepted.stop) if accepted.stop else None,
+        scored=accepted.scored,
+        runners=tools.runners if tools is not None else None,
+        summarised=summaries and accepted.summarised,
+        cited_text=partial(CitationText, source) if source is not None else None,
+        sign=partial(sealer.sealer.signature, owner=sealer.owner),
+    )
+
+
+def _item_mint(response_id: str) -> Mint:
+    """Ids that say which response they are of; none comes twice."""
+    numbers = itertools.count()
+    return lambda prefix: item_id(prefix, response_id, next(numbers))

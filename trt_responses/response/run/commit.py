@@ -1,0 +1,96 @@
+"""What is kept of a response when it ends: its record, and its part of a conversation.
+
+Called before the end is told, so that nobody hears of what is not stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from trt_responses.response.conversations import grown, locked
+from trt_responses.response.output_blocks import output_blocks
+from trt_responses.store.base import Record, Records
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trt_responses.response.compaction import Compaction
+    from trt_responses.response.parts import Parts
+    from trt_responses.response.prompt.prompt import Prompt
+    from trt_responses.response.run.run import Run
+    from trt_responses.wire.response import Response
+
+    Keep = Callable[[Record, Record | None, Run, Response], Awaitable[None]]
+    """Takes a response's record, and the next version of the conversation that it is a part of."""
+
+CONTINUABLE = ("completed", "incomplete")
+"""How a response ends that can be gone on from."""
+
+
+class Memory(Records, Protocol):
+    """What a connection knows of its own responses, beside the store."""
+
+    def remember(self, record: Record) -> None: ...
+
+
+class Commit:
+    """Keeps one run's response, in the store or where it is asked to."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        prompt: Prompt,
+        owner: str,
+        keep: Keep | None,
+        memory: Memory | None,
+        compaction: Compaction | None,
+    ) -> None:
+        self._parts = parts
+        self._prompt = prompt
+        self._owner = owner
+        self._keep = keep
+        self._memory = memory
+        self._compaction = compaction
+
+    async def __call__(self, last: Response, run: Run) -> None:
+        conversation = self._prompt.conversation if last.status in CONTINUABLE else None
+        stored = last.store and (last.status != "cancelled" or last.background)
+        if not stored and conversation is None and self._memory is None:
+            return
+        record = await self._record(last, run)
+        next_version = None
+        if conversation is not None:
+            now_s = int(self._parts.clock_s())
+            next_version = grown(conversation, record.blocks, record.date, now_s)
+        if stored:
+            await (self._keep or self._put)(record, next_version, run, last)
+        elif next_version is not None and not await self._parts.store.change(next_version):
+            raise locked()
+        if self._memory is not None and record.continuable:
+            self._memory.remember(record)
+
+    async def _record(self, last: Response, run: Run) -> Record:
+        prompt = self._prompt
+        if self._compaction is not None:
+            own = self._compaction.made(last)
+        else:
+            own = await output_blocks(last, run.reader, self._parts.renderer)
+        return Record(
+            id=last.id,
+            owner=self._owner,
+            body=bytes(memoryview(run.log.json_of(last))),
+            blocks=(*prompt.blocks, *own),
+            prior_count=prompt.prior_count,
+            input_count=len(prompt.blocks) - prompt.prior_count,
+            continuable=last.status in CONTINUABLE,
+            date=prompt.date,
+            created_at=last.created_at,
+        )
+
+    async def _put(
+        self, record: Record, conversation: Record | None, run: Run, last: Response
+    ) -> None:
+        if conversation is None:
+            await self._parts.store.put(record)
+        elif not await self._parts.store.change(conversation, record):
+            raise locked()

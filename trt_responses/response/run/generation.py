@@ -1,0 +1,416 @@
+"""A generation asks the engine for one segment after another, and is the sink of each.
+
+A step's ids are read, told to the machine and shown to the log's readers before `push` returns.
+Knows the plan and the engine's seam; knows no store, and not how a response ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace as replace_slots
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.engine.base import CONTINUATION_PRIORITY, Chunk
+from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
+from trt_responses.frozen import replace
+from trt_responses.language.fragments import Closed
+from trt_responses.response.log.hosted_calls import Outcome
+from trt_responses.response.run.ending import End, end_of
+from trt_responses.response.run.recovery import PausedRun
+from trt_responses.response.run.trace import SegmentNotes, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Loss
+    from trt_responses.language.gate import Gate
+    from trt_responses.language.messages import FunctionTool
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import Segment, SteeringPlan
+    from trt_responses.response.admission import Place
+    from trt_responses.response.log.log import Log
+    from trt_responses.response.log.machine import Machine
+    from trt_responses.response.run.recovery import Recovery
+    from trt_responses.response.run.trace import SegmentTrace
+    from trt_responses.response.tools.loop import ToolLoop
+
+logger = logging.getLogger(__name__)
+
+NO_TEXT: Callable[[int], bytes | None] = dict[int, bytes]().get
+LOSSES: Mapping[Loss, str] = {
+    "died": "The engine died",
+    "exchanged": "The engine was exchanged",
+    "moved": "The server stopped",
+}
+
+
+class Generation:
+    """One row of engine requests, and the sink of each. Its run awaits `end`."""
+
+    def __init__(
+        self,
+        *,
+        prompt_ids: Sequence[int],
+        plan: SteeringPlan,
+        options: GenerateOptions,
+        engine: Engine,
+        reader: Reader,
+        machine: Machine,
+        log: Log,
+        clock_ns: Callable[[], int],
+        tools: ToolLoop | None = None,
+        place: Place | None = None,
+        recovery: Recovery | None = None,
+        offered: Sequence[FunctionTool] = (),
+    ) -> None:
+        """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
+        goes on when the engine went away and is back. `offered` are the tools that the model was
+        told of."""
+        self._offered = offered
+        self.tools = tools
+        self.reader = reader
+        self.machine = machine
+        self.log = log
+        self.options = options
+        self.prompt_tokens = len(prompt_ids)
+        self.asked_ns: int | None = None
+        self.first_token_ns: int | None = None
+        self.last_token_ns: int | None = None
+        self.cached_tokens: list[int | None] = []
+        """What the engine said of each turn's prompt."""
+        self._turn_begins = True
+        self.prompt_ids = prompt_ids
+        self.plan = plan
+        self._engine = engine
+        self._clock_ns = clock_ns
+        self._place = place
+        self._recovery = recovery
+        self._pauses = PausedRun()
+        self._guided_from: int | None = None
+        """Where the text of the present segment begins, if a guide is followed."""
+        self._unheard = False
+        """It went on after a pause, and has no token yet."""
+        self._handle: Handle | None = None
+        self._segment_end: asyncio.Future[End] | None = None
+        self._gate: Gate | None = None
+        self.segments: list[SegmentTrace] = []
+        self._verdict: End | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._flow(None)
+
+    # --- the engine's side --------------------------------------------------------------------
+
+    def push(self, chunk: Chunk) -> None:
+        """One engine step: read, decide, append, wake. The hot path of the whole server."""
+        token_ids, reader = chunk.token_ids, self.reader
+        if len(token_ids) != 1 or chunk.finish or not reader.clear:
+            self._push(chunk)
+        elif piece := self._plain(token_ids[0]):
+            reader.kept.append(token_ids[0])
+            self.log.add_text(piece)
+        else:
+            self._push(chunk)
+
+    def _flow(self, said: list[bytes] | None) -> None:
+        """Where text can only go; None while a gate, a verdict or the first chunk stands before
+        it. `_plain` finds the text of an id that is all text, and nothing when there is no way."""
+        self._said = said
+        self._plain = NO_TEXT if said is None else self.reader.plain.get
+
+    def _push(self, chunk: Chunk) -> None:
+        """A step that may be more than text, or is several ids of it."""
+        said = self._said
+        if said is None or chunk.finish or not self.reader.text(chunk.token_ids, said):
+            self._look(chunk)
+        else:
+            self.log.wake()
+
+    def _look(self, chunk: Chunk) -> None:
+        """A step that may be anything."""
+        if self._verdict is not None:
+            return  # it was on its way when the run was stopped
+        try:
+            token_ids, gate = chunk.token_ids, self._gate
+            if gate is not None:
+                token_ids = gate.admit(token_ids)
+                if chunk.finish is not None:
+                    token_ids = (*token_ids, *gate.finish(chunk.finish))
+            self._read(token_ids)
+            if self._unheard:
+                self._hear()
+            if self._turn_begins:
+                self._first_chunk(chunk)
+            elif gate is None:
+                self._flow(self.machine.pieces)
+            if gate is not None and gate.fault is not None:
+                self.decide(End("failed", gate.fault))
+            elif (stop := self.machine.stopped) is not None:
+                self.machine.take(Closed(whole=True))
+                self.decide(End("completed", stop=stop))
+            elif self.reader.ended or (gate is not None and gate.over):
+                if chunk.finish is None:
+                    self.abort()
+                self._finish_segment(End("completed"))
+            elif chunk.finish is not None:
+                self._finish_segment(end_of(chunk))
+        except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
+            self.decide(self._broken(fault))
+        self.log.wake()
+
+    def _read(self, token_ids: Sequence[int]) -> None:
+        for fragment in self.reader.feed(token_ids):
+            self.machine.take(fragment)
+
+    def _first_chunk(self, chunk: Chunk) -> None:
+        if chunk.token_ids:
+            self._turn_begins = False
+            if self.first_token_ns is None:
+                self.first_token_ns = self._clock_ns()
+        if self.cached_tokens[-1] is None:
+            self.cached_tokens[-1] = chunk.cached_tokens
+
+    # --- the run's side -----------------------------------------------------------------------
+
+    async def end(self) -> End:
+        """Generate to the end, and close what is open."""
+        try:
+            end = await self._all()
+        finally:
+            self.last_token_ns = self._clock_ns()
+            if self.tools is not None:
+                await self.tools.close()
+            self.leave()  # while its end is stored, the engine may be at the next one
+        self.close(stopped=end.status == "completed" and end.stop is None)
+        return end
+
+    def close(self, *, stopped: bool) -> None:
+        """End the open item: `stopped` by the model itself, or cut."""
+        for fragment in self.reader.finish(stopped=stopped):
+            self.machine.take(fragment)
+        self.machine.answer(Outcome("incomplete"))
+
+    def give_up(self, fault: Exception) -> End:
+        """Something broke: what is open is cut, and this is how it ended."""
+        self.machine.take(Closed(whole=False))
+        return self._broken(fault)
+
+    def decide(self, end: End) -> None:
+        """Stop now, if nothing has been decided yet."""
+        if self._verdict is None:
+            self._verdict = end
+            self._flow(None)
+            self.abort()
+            self.leave()
+            self._finish_segment(end)
+
+    def abort(self) -> None:
+        if self._handle is not None:
+            self._handle.abort()
+            self._handle = None
+
+    def trace(self, owner: str) -> Trace:
+        """What it did, when it is over."""
+        return Trace(
+            owner,
+            str(self.plan),
+            self.prompt_ids,
+            self.cached_tokens[0] if self.cached_tokens else None,
+            tuple(self.segments),
+            self.reader.call_ends,
+            self.machine.callees,
+            self._offered,
+        )
+
+    def leave(self) -> None:
+        """The engine is not asked any more: its place is free for the next one."""
+        if self._place is not None:
+            self._place.leave(len(self.reader.kept))
+            self._place = None
+
+    def abandon(self) -> None:
+        """It is not generated: its tools are closed behind the back of whoever gave it up."""
+        if self.tools is not None and self._closing is None:
+            self._closing = asyncio.create_task(self.tools.close())
+
+    def explain(self) -> None:
+        """To the log, where that is asked for: each segment, without a word of its text."""
+        if self.segments and logger.isEnabledFor(logging.DEBUG):
+            notes = "; ".join(segment.summary() for segment in self.segments)
+            logger.debug("%s %s: %s", self.options.request_id, self.plan, notes)
+
+    def forget(self) -> None:
+        """Whoever still holds the run wants its log, and not the conversation before it."""
+        self.prompt_ids = ()
+        self.segments.clear()
+
+    async def _all(self) -> End:
+        if self._place is not None and (turn := self._place.turn()) is not None:
+            await turn
+        if self.tools is not None:
+            self.tools.begin(self.machine)
+            self.log.wake()
+            approved = self.tools.run_approved(self.prompt_tokens, self.reader, self.machine)
+            self.plan = await self._answered(approved) or self.plan
+        end = await self._turn()
+        while end.status == "completed" and self._verdict is None and self.tools is not None:
+            plan = await self._answered(
+                self.tools.turn(self.prompt_tokens, self.reader, self.machine)
+            )
+            if plan is None:
+                break
+            self.plan = plan
+            end = await self._turn()
+        return self._verdict or end
+
+    async def _answered(
+        self, answer: Coroutine[Any, Any, SteeringPlan | None]
+    ) -> SteeringPlan | None:
+        """Let a tool answer, and give the plan of the next turn; a verdict breaks it off."""
+        self._segment_end = asyncio.get_running_loop().create_future()
+        answering = asyncio.create_task(answer)
+        try:
+            await asyncio.wait((answering, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
+            if self._verdict is not None:
+                return None
+            return await answering
+        finally:
+            answering.cancel()
+            await asyncio.wait((answering,))
+            self.log.wake()
+
+    async def _turn(self) -> End:
+        self._turn_begins = True
+        self.cached_tokens.append(None)
+        end = End("completed")
+        while self._verdict is None and (segment := self.plan.next(self.reader)) is not None:
+            end = await self._segment(segment)
+            if end.status != "completed":
+                break
+        return end
+
+    async def _segment(self, segment: Segment) -> End:
+        """One segment, in one engine request; one more for each time the engine goes away."""
+        begin = before = len(self.reader.kept) + len(segment.forced)
+        self._guided_from = begin if segment.guide is not None else None
+        end = await self._noted(segment)
+        while (loss := end.lost) is not None and self._verdict is None:
+            now = len(self.reader.kept)
+            if loss != "moved" and self._recovery is None:
+                break
+            if self.half_way:
+                return End("failed", _half_way(loss))
+            if loss != "moved" and self._recovery is not None:
+                no_way = await self._back(self._recovery, loss, silent=now == before)
+                if no_way is not None:
+                    return no_way
+            before, left = now, segment.max_tokens - (now - begin)
+            if left < 1:
+                return await self._full()
+            end = await self._noted(replace_slots(segment, forced=(), max_tokens=left))
+        return end
+
+    @property
+    def half_way(self) -> bool:
+        """Whether a text under a guide has been begun, which no other engine can go on with."""
+        return self._guided_from is not None and len(self.reader.kept) > self._guided_from
+
+    async def _full(self) -> End:
+        """The engine had given all there was to give, and went away before it could say so."""
+        self._segment_end = asyncio.get_running_loop().create_future()
+        self._look(Chunk(finish="length"))
+        return await self._segment_end
+
+    async def _noted(self, segment: Segment) -> End:
+        notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
+        try:
+            end = await self._generate(segment)
+        finally:
+            self.segments.append(notes.ended(end, self._clock_ns()))
+            self._hear()
+        return end
+
+    async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
+        """Wait for the engine; how the run ends, if there is no going on. A verdict breaks it
+        off."""
+        tokens, run = len(self.reader.kept), self._pauses
+        logger.info("%s, and %s waits for it.", LOSSES[loss], self.options.request_id)
+        self._segment_end = asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
+        try:
+            await asyncio.wait((waiting, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
+            if self._verdict is not None:
+                return self._verdict
+            await waiting
+        except EngineLost as error:
+            return End("failed", error)
+        finally:
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+        self._unheard = True
+        return None
+
+    def _hear(self) -> None:
+        if self._unheard and self._recovery is not None:
+            self._unheard = False
+            self._recovery.heard(self._pauses)
+
+    async def _generate(self, segment: Segment) -> End:
+        if segment.max_tokens < 1:
+            return End("incomplete")
+        first = self.asked_ns is None
+        if first:
+            self.asked_ns = self._clock_ns()
+        self._read(segment.forced)
+        self._gate = segment.gate
+        self._flow(None)
+        self._segment_end = asyncio.get_running_loop().create_future()
+        options = replace(
+            self.options,
+            max_tokens=segment.max_tokens,
+            stop_ids=segment.stop_ids,
+            guide=segment.guide,
+            banned_ids=segment.banned_ids,
+            priority=self.options.priority if first else CONTINUATION_PRIORITY,
+        )
+        kept = self.reader.kept
+        prompt = [*self.prompt_ids, *kept] if kept else self.prompt_ids
+        try:
+            self._handle = self._engine.generate(prompt, options, self)
+        except EngineUnavailable as error:  # between two segments it may have gone away
+            return End("failed", error, lost=None if first else "exchanged")
+        except ApiError as error:
+            return End("failed", error)
+        end = await self._segment_end
+        if segment.gate is not None and segment.gate.unjudged and self._verdict is None:
+            return await self._judged(segment.gate)
+        return end
+
+    async def _judged(self, gate: Gate) -> End:
+        """A long text's end: what may hold the loop is done in a thread."""
+        closing = await asyncio.to_thread(gate.judge)
+        if self._verdict is None and gate.fault is not None:
+            return End("failed", gate.fault)
+        if self._verdict is None:
+            self._read(closing)
+            self.log.wake()
+        return End("completed")
+
+    def _finish_segment(self, end: End) -> None:
+        if self._segment_end is not None and not self._segment_end.done():
+            self._segment_end.set_result(end)
+
+    def _broken(self, fault: Exception) -> End:
+        if isinstance(fault, ApiError):
+            return End("failed", fault)
+        logger.exception("response %s broke while it was made", self.options.request_id)
+        name = type(fault).__name__
+        return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
+
+
+def _half_way(loss: Loss) -> EngineLost:
+    return EngineLost(
+        f"{LOSSES[loss]} while a text was written under a schema, which cannot be entered "
+        "half-way: send the request again.",
+        retry_after_s=1,
+    )

@@ -1,0 +1,42 @@
+"""A generation that hands its reader how likely each token was; no other generation knows of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.errors import Unsupported
+from trt_responses.response.run.generation import Generation
+from trt_responses.wire.judge import LOGPROBS
+
+if TYPE_CHECKING:
+    from trt_responses.engine.base import Chunk, Limits
+    from trt_responses.language.reader import ScoredReader
+
+
+class ScoredGeneration(Generation):
+    """Tells its reader what the engine says of each id."""
+
+    def __init__(self, *, reader: ScoredReader, **parts: Any) -> None:
+        super().__init__(reader=reader, **parts)
+        self._take_logprobs = reader.take_logprobs
+
+    def push(self, chunk: Chunk) -> None:
+        self._take_logprobs(chunk.logprobs)
+        super().push(chunk)
+
+
+def check_logprobs(count: int | None, limits: Limits) -> None:
+    """Refuse to tell more likely tokens than the engine does; None tells nothing."""
+    if count is None:
+        return
+    if limits.max_logprobs < 1:
+        raise Unsupported(
+            f"Unsupported value for 'include': this engine does not tell '{LOGPROBS}'.",
+            param="include",
+        )
+    if count > limits.max_logprobs:
+        raise Unsupported(
+            f"Unsupported value for 'top_logprobs': this engine tells {limits.max_logprobs} at "
+            f"most, got {count}.",
+            param="top_logprobs",
+        )

@@ -1,0 +1,30 @@
+"""Reads a prompt into the engine's prefix cache, for clients that know the beginning of a
+conversation before its first question. Knows the engine's seam; knows no request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.response.run.ending import End, end_of
+from trt_responses.response.run.generation import Generation
+
+if TYPE_CHECKING:
+    from trt_responses.engine.base import Chunk
+
+TOKENS = 1
+"""An engine reads a prompt in order to write: the least is asked for, and nobody gets it."""
+
+
+class Prefill(Generation):
+    """A generation that reads its prompt and writes nothing."""
+
+    def _look(self, chunk: Chunk) -> None:
+        if self._verdict is not None:
+            return
+        self._first_chunk(chunk)
+        if chunk.finish is not None:
+            end = end_of(chunk)
+            self._finish_segment(end if end.status == "failed" else End("completed"))
+
+    def close(self, *, stopped: bool) -> None:
+        """Nothing is open."""

@@ -1,0 +1,202 @@
+"""Starts runs, counts those that are going on, and ends them all.
+
+Knows when a run may begin; how one is put together is in `assembly.py`.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from trt_responses.engine.base import GenerateOptions
+from trt_responses.errors import ApiError, EngineUnavailable
+from trt_responses.response.conversations import Writers
+from trt_responses.response.run.assembly import Assembly, RunInputs
+from trt_responses.response.run.origin import ORIGIN
+from trt_responses.response.versions.versions import Asked
+from trt_responses.tools.base import IgnoresOptions
+from trt_responses.wire.dialect import OPENAI
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.response.lifecycle import Lifecycle
+    from trt_responses.response.parts import Parts
+    from trt_responses.response.run.assembly import NewSpelling
+    from trt_responses.response.run.commit import Keep, Memory
+    from trt_responses.response.run.replayed import Before
+    from trt_responses.response.run.run import Progress, Run
+    from trt_responses.response.versions.versions import Lease, Loaded
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.response import Response
+
+UNSET = GenerateOptions(0, ())
+
+
+class Runs:
+    """Starts runs, knows those that are going on, and ends them when the server must."""
+
+    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
+        self._parts = parts
+        self._assembly = Assembly(parts)
+        self._lifecycle = lifecycle
+        self._running: set[Run] = set()
+        self._starting = 0
+        self.writers = Writers()
+        self._writing: dict[Run, tuple[str, str]] = {}
+        self._leases: dict[Run, Lease] = {}
+        self._of_versions: WeakKeyDictionary[Loaded, Assembly] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return self._starting + len(self._running)
+
+    @property
+    def built_in(self) -> Mapping[str, Sequence[str]]:
+        """The kinds of tools that the server runs, and the recipients of their calls."""
+        return {kind: tool.recipients for kind, tool in self._parts.tools.items()}
+
+    def ignored(self, accepted: Accepted) -> list[str]:
+        """The fields of a request that change nothing: ever, with this engine, with these tools."""
+        sampling = accepted.sampling
+        asked = (
+            name
+            for name in sorted(self._parts.engine.limits().ignores)
+            if getattr(sampling, name) != getattr(UNSET, name)
+        )
+        return [*accepted.ignored, *asked, *self._ignored_options(accepted)]
+
+    def _ignored_options(self, accepted: Accepted) -> Iterator[str]:
+        for built_in in accepted.built_in:
+            tool = self._parts.tools.get(built_in.kind)
+            if isinstance(tool, IgnoresOptions):
+                yield from (f"tools[].{name}" for name in tool.ignored(built_in.options))
+
+    def progress(self) -> Iterator[Progress]:
+        """Of all that are being made."""
+        return (run.progress for run in self._running)
+
+    async def start(
+        self,
+        accepted: Accepted,
+        *,
+        owner: str,
+        arrival_ns: int,
+        keep: Keep | None = None,
+        dialect: Dialect = OPENAI,
+        spelling: NewSpelling | None = None,
+        memory: Memory | None = None,
+        before: Before | None = None,
+    ) -> Run:
+        """A run that its owner has to `make` or `release`, or an `ApiError` before any token.
+
+        It has its place from here on, for its prompt may take long to tokenise. `keep` takes its
+        record instead of the store; `spelling` writes its log as another API's, and is made from
+        the response and the number of the prompt's tokens; `memory` is asked for what it continues,
+        and told of what can be continued, be it stored or not. `before` is what another server left
+        of it.
+        """
+        self._check_ready()
+        with ExitStack() as unless_started:
+            if (conversation := accepted.conversation) is not None:
+                self.writers.hold(conversation, owner)
+                unless_started.callback(self.writers.free, conversation, owner)
+            place = self._parts.admission.enter(owner)
+            unless_started.callback(place.leave)
+            lease = self._lease(accepted, before)
+            if lease is not None:
+                unless_started.callback(lease.release)
+            self._starting += 1
+            try:
+                inputs = RunInputs(
+                    accepted, owner, arrival_ns, keep, dialect, spelling, memory, before
+                )
+                run = await self._assembly_for(lease).run(inputs, place)
+                self._running.add(run)
+            finally:
+                self._starting -= 1
+            unless_started.pop_all()
+        if lease is not None:
+            self._leases[run] = lease
+            run.version, run.version_gone = lease.loaded.version.label, lease.gone
+        if conversation is not None:
+            self._writing[run] = (conversation, owner)
+        return run
+
+    def _lease(self, accepted: Accepted, before: Before | None) -> Lease | None:
+        """A hold on the version of the engine that is to make it; None where there is but one
+        engine and no version."""
+        if (versions := self._parts.versions) is None:
+            return None
+        echo = accepted.echo
+        root = accepted.conversation or echo.prompt_cache_key or ORIGIN.get().session
+        continued = accepted.previous_response_id if before is None else before.id
+        asked = Asked(echo.model, continued, root)
+        return versions.lease(asked, ORIGIN.get().request_id)
+
+    def _assembly_for(self, lease: Lease | None) -> Assembly:
+        if lease is None:
+            return self._assembly
+        loaded, mint = lease.loaded, self._parts.mint
+        if (found := self._of_versions.get(loaded)) is None:
+            parts = replace(
+                self._parts,
+                engine=loaded.engine,
+                recovery=waits.over(loaded.engine) if (waits := self._parts.recovery) else None,
+                mint=lambda prefix: (
+                    loaded.version.marked(mint(prefix)) if prefix == "resp" else mint(prefix)
+                ),
+            )
+            found = self._of_versions[loaded] = Assembly(parts)
+        return found
+
+    async def count(self, accepted: Accepted, *, owner: str) -> int:
+        """The input tokens that a response to the request would be made from."""
+        return await self._assembly.count(accepted, owner)
+
+    def release(self, run: Run) -> None:
+        """Its place is free; if it has not been made, it will not be."""
+        self._leave(run)
+        run.abandon()
+
+    async def make(self, run: Run) -> Response:
+        """Make it; when it has ended, its place is free."""
+        try:
+            return await run.make()
+        finally:
+            self._leave(run)
+
+    def _leave(self, run: Run) -> None:
+        self._running.discard(run)
+        if (written := self._writing.pop(run, None)) is not None:
+            self.writers.free(*written)
+        if (lease := self._leases.pop(run, None)) is not None:
+            lease.release()
+
+    def fail_begun(self, error: ApiError) -> None:
+        """All that the engine is at work on; those that wait for it go on waiting."""
+        for run in tuple(self._running):
+            if run.begun:
+                run.fail(error)
+
+    def shut_down(self) -> None:
+        """The server ends: all fail but those that another server goes on with."""
+        for run in tuple(self._running):
+            run.shut_down()
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether a run would be begun now."""
+        try:
+            self._check_ready()
+        except ApiError:
+            return False
+        return True
+
+    def _check_ready(self) -> None:
+        self._lifecycle.check_takes_work()
+        if not (health := self._parts.engine.health()).ready:
+            reason = (health.reason or "it is starting").removesuffix(".")
+            raise EngineUnavailable(f"The engine is not ready: {reason}.", retry_after_s=5)

@@ -1,0 +1,154 @@
+"""Calls that an earlier response asked the client to approve, and that the client has approved.
+
+An approval is good for one run, of the arguments that the model wrote then: the conversation says
+so where it holds the call, and a ledger where two requests bring the same approval. Knows items and
+blocks; knows no tool and no run.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.response.tools.loop import Approved
+from trt_responses.wire.hosted_items import (
+    McpApprovalRequest,
+    McpApprovalResponse,
+    McpCall,
+    McpListTools,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.store.base import Block
+    from trt_responses.wire.items import SentItem
+
+REMEMBERED = 100_000
+"""Approvals that were used, the newest."""
+
+
+class Ledger:
+    """Approvals that were used: each is good once."""
+
+    def __init__(self) -> None:
+        self._used: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def claim(self, approved: Sequence[Approved], owner: str) -> None:
+        """All of them, or an `InvalidRequest` and none."""
+        keys = [(owner, one.request_id) for one in approved]
+        for one, key in zip(approved, keys, strict=True):
+            if key in self._used:
+                raise _again(one.place, one.request_id)
+        self._used.update(dict.fromkeys(keys))
+        while len(self._used) > REMEMBERED:
+            self._used.popitem(last=False)
+
+
+def approved_calls(
+    accepted: Accepted, prior: Sequence[Block], signed: Callable[[McpApprovalRequest], bool]
+) -> list[Approved]:
+    """The calls that the request approves of servers that it offers. `signed` says of a request
+    for approval that no stored response holds whether it is one that this server has written."""
+    labels = {one.options["server_label"] for one in accepted.built_in if one.kind == "mcp"}
+    items = () if isinstance(accepted.input, str) else accepted.input
+    verdicts = [
+        (place, item) for place, item in enumerate(items) if isinstance(item, McpApprovalResponse)
+    ]
+    if not labels or not verdicts:
+        return []
+    stored = _stored(prior)
+    asked = {x.id: x for x in items if isinstance(x, McpApprovalRequest) and x.id}
+    answered = {x.approval_request_id for x in items if isinstance(x, McpCall)}
+    answered |= {x.approval_request_id for x in stored.calls}
+    found: list[Approved] = []
+    for number, item in verdicts:
+        place, name = f"input[{number}].approval_request_id", item.approval_request_id
+        request = stored.requests.get(name) or asked.get(name)
+        if request is None or request.server_label not in labels:
+            continue  # nobody asked, which the prompt refuses; or another server's
+        if name in answered:
+            if name in stored.answered:
+                raise _again(place, name)
+            continue  # it is history, with what it gave
+        if name in stored.answered or any(one.request_id == name for one in found):
+            raise _again(place, name)
+        if not item.approve:
+            continue
+        if name not in stored.requests and not signed(request):
+            raise InvalidRequest(
+                f"Invalid value for '{place}': this server has not asked for approval of this call "
+                "with these arguments. Send the 'mcp_approval_request' item as it was given.",
+                param=place,
+                code="invalid_approval",
+            )
+        told = (request.server_label, request.name, request.arguments)
+        found.append(Approved(name, *told, place))
+    return found
+
+
+def silent_places(accepted: Accepted, ran: Collection[str]) -> frozenset[int]:
+    """The items of the input that say nothing to a model whose tools run here: lists of tools,
+    which stand among the functions, and approvals, whose calls have answers of their own."""
+    items = () if isinstance(accepted.input, str) else accepted.input
+    labels = {one.options["server_label"] for one in accepted.built_in if one.kind == "mcp"}
+    return frozenset(
+        place for place, item in enumerate(items) if _is_silent(item, items, labels, ran)
+    )
+
+
+def _is_silent(
+    item: SentItem, items: Sequence[SentItem], labels: Collection[str], ran: Collection[str]
+) -> bool:
+    if isinstance(item, McpListTools):
+        return item.server_label in labels
+    if not isinstance(item, McpApprovalResponse) or not item.approve:
+        return False
+    answered = {x.approval_request_id for x in items if isinstance(x, McpCall)}
+    return item.approval_request_id in ran or item.approval_request_id in answered
+
+
+class _Stored(NamedTuple):
+    requests: Mapping[str, McpApprovalRequest]
+    calls: Sequence[McpCall]
+    answered: Collection[str]
+    """The requests that were answered, either way."""
+
+
+def _stored(prior: Sequence[Block]) -> _Stored:
+    requests, calls, answered = {}, [], set()
+    for block in prior:
+        if b'"mcp_' not in block.item:
+            continue
+        item = orjson.loads(block.item)
+        match item.get("type"):
+            case "mcp_approval_request":
+                requests[item["id"]] = McpApprovalRequest.model_validate(item)
+            case "mcp_approval_response":
+                answered.add(item["approval_request_id"])
+            case "mcp_call":
+                calls.append(McpCall.model_validate(item))
+    return _Stored(requests, calls, answered)
+
+
+def not_offered(call: Approved) -> InvalidRequest:
+    """The request approves what it does not offer any more."""
+    return InvalidRequest(
+        f"Invalid value for '{call.place}': no mcp tool of the request offers '{call.name:.64}' of "
+        f"'{call.label:.64}': send the tool again, with its authorization.",
+        param=call.place,
+        code="invalid_value",
+    )
+
+
+def _again(place: str, request_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid value for '{place}': '{request_id:.100}' has been answered before, and an answer "
+        "is good for one run.",
+        param=place,
+        code="approval_already_used",
+    )

@@ -1,0 +1,174 @@
+"""Opens the tools that a request offers and the server runs, and shows what they offer.
+
+Knows the seam of tools, and blocks by their items; knows no run and no concrete tool.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.language.messages import FUNCTIONS
+from trt_responses.response.accept.accepted import Tool as OfferedTool
+from trt_responses.response.log.hosted_calls import Runner
+from trt_responses.response.log.item_events import Callee
+from trt_responses.response.tools.loop import UsedTool
+from trt_responses.tools.base import CitedSession, Lists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from trt_responses.language.base import Lexicon
+    from trt_responses.response.accept.accepted import Accepted, BuiltInTool, ToolChoice
+    from trt_responses.store.base import Block
+    from trt_responses.tools.base import Listing, Opening, Source, Tool
+
+
+class OpenedTools:
+    """The sessions of one response."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, UsedTool] = {}
+        """By the recipients of their calls."""
+        self.offered: list[OfferedTool] = []
+        """Functions that they answer, as the model is shown them."""
+        self.listings: list[Listing] = []
+
+    async def open(
+        self,
+        one: BuiltInTool,
+        tool: Tool,
+        opening: Opening,
+        functions: Collection[str],
+    ) -> None:
+        """A tool by each of its names, and by it among the functions, or without that namespace,
+        when none of them has it."""
+        session = await tool.open(opening)
+        if isinstance(session, Lists) and session.listing is not None:
+            self.listings.append(session.listing)
+        for name, told in session.recipients.items():
+            runner = Runner(told.kind, told.facts, one.shows_outputs, told.describe)
+            used = self.used[name] = UsedTool(tool, session, runner, name)
+            bare = name.removeprefix(FUNCTIONS)
+            other = FUNCTIONS + bare if bare == name else bare
+            if other not in functions:
+                self.used.setdefault(other, used)
+            if told.function is not None:
+                callee = Callee(told.facts["name"], told.facts["server_label"])
+                self.offered.append(
+                    OfferedTool(
+                        bare,
+                        one.place,
+                        callee,
+                        told.function.description,
+                        told.function.parameters,
+                        server=told.facts["server_label"],
+                    )
+                )
+
+    def shown(self, accepted: Accepted) -> Accepted:
+        """The request, with the functions that these tools answer among its own."""
+        theirs = {tool.name: tool for tool in accepted.tools}
+        for tool in self.offered:
+            if (own := theirs.get(tool.name)) is not None:
+                raise InvalidRequest(
+                    f"The function '{own.name}' ({own.place}) has the name by which the model "
+                    f"knows '{tool.callee.name}' of the MCP server '{tool.server}' "
+                    f"({tool.place}): give the function or the server another name.",
+                    param=f"{own.place}.name",
+                    code="invalid_value",
+                )
+        if not self.offered:
+            return accepted
+        tools = [*accepted.tools, *self.offered]
+        return replace(accepted, tools=tools, choice=_chosen(accepted.choice, self.offered))
+
+    async def close(self) -> None:
+        for session in dict.fromkeys(used.session for used in self.used.values()):
+            await session.close()
+
+
+def lists_functions(tool: Tool) -> bool:
+    """Whether the prompt shows the functions of its sessions, and not the tool itself."""
+    return tool.description is None
+
+
+def source_of(used: Iterable[UsedTool]) -> Callable[[int, int], Source | None] | None:
+    """Where a line of a display stands, of the one tool that can be cited; None without one."""
+    for one in used:
+        if isinstance(one.session, CitedSession):
+            return one.session.source
+    return None
+
+
+def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
+    """The calls of a kind of tool since the model's last answer to the user, each with what the
+    tool answered to it."""
+    sign, found = _sign(kind), list[str]()
+    for block in reversed(blocks):
+        if block.kind == "final":
+            break
+        if sign in block.item:
+            ids = array("I", block.ids)
+            found.append(lexicon.text([i for i in ids if not lexicon.is_control(i)]))
+    return found[::-1]
+
+
+def _messages(blocks: Sequence[Block]) -> list[str]:
+    """What the user has written."""
+    texts: list[str] = []
+    for block in blocks:
+        if block.kind == "user":
+            content = orjson.loads(block.item).get("content")
+            parts = content if isinstance(content, list) else [{"text": content}]
+            texts += [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    return texts
+
+
+def earlier_of(
+    blocks: Sequence[Block], kind: str, lexicon: Lexicon
+) -> tuple[Sequence[Mapping[str, Any]], Callable[[], Sequence[str]], Callable[[], Sequence[str]]]:
+    """What an `Opening` says of the conversation: its items, answers and messages."""
+    answers = partial(_answers, blocks, kind, lexicon)
+    return items_of(blocks, kind), answers, partial(_messages, blocks)
+
+
+def items_of(blocks: Sequence[Block], kind: str) -> list[Mapping[str, Any]]:
+    """What a kind of tool has done in the conversation, the latest last."""
+    sign = _sign(kind)
+    return [orjson.loads(block.item) for block in blocks if sign in block.item]
+
+
+def _sign(kind: str) -> bytes:
+    """What stands in the JSON of each item of a kind of tool."""
+    return b'"type":"%b_' % kind.encode()
+
+
+def items_in(accepted: Accepted, kind: str) -> list[Mapping[str, Any]]:
+    """The same of the request's own input."""
+    items = () if isinstance(accepted.input, str) else accepted.input
+    mine = f"{kind}_"
+    return [
+        item.model_dump(exclude_none=True) for item in items if (item.type or "").startswith(mine)
+    ]
+
+
+def _chosen(choice: ToolChoice, offered: Sequence[OfferedTool]) -> ToolChoice:
+    """The choice by names, when it is known what servers offer."""
+    if "mcp" not in choice.built_in:
+        return choice
+    chosen = set(choice.names)
+    for tool in offered:
+        if choice.servers is None:
+            chosen.add(tool.name)
+            continue
+        label = tool.callee.namespace or ""
+        names = choice.servers.get(label, ())
+        if names is None or tool.callee.name in names:
+            chosen.add(tool.name)
+    return replace(choice, names=frozenset(chosen))

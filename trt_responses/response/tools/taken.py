@@ -1,0 +1,46 @@
+"""Refuses, by name and before any work, what the model's dialect cannot be asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import Unsupported
+from trt_responses.response.steering.tools import is_raw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trt_responses.language.base import Dialect
+    from trt_responses.response.accept.accepted import Accepted
+
+
+def check_taken(accepted: Accepted, dialect: Dialect) -> None:
+    """Raises `Unsupported` for the first that cannot be done."""
+    for place, what in _untaken(accepted, dialect):
+        raise Unsupported(
+            f"Unsupported value for '{place}': {what} (its dialect is '{dialect.name}').",
+            param=place,
+        )
+
+
+def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    takes = dialect.takes
+    if not takes.hosted_tools:
+        for built_in in accepted.built_in:
+            yield built_in.place, "tools that run here are not offered to this model"
+        if accepted.prompt_ids is not None:
+            yield "input_ids", "this model takes text, and no ids"
+    for tool in accepted.tools:
+        if not takes.tools:
+            yield tool.place, "this model's template shows it no tools"
+        elif is_raw(tool) and not takes.hosted_tools:
+            yield f"{tool.place}.format", "this model writes calls in one form alone, and no other"
+        elif tool.promise and not takes.strict_tools:
+            place = f"{tool.place}.{tool.promise}"
+            yield place, "the arguments of this model's calls cannot be guided"
+    if not takes.thoughts and accepted.effort not in (None, "none"):
+        yield "reasoning.effort", "this model does not think before it answers"
+    if not takes.thoughts and accepted.thought is not None and accepted.thought.tokens:
+        yield accepted.thought.place, "this model does not think before it answers"
+    if accepted.compacts and not takes.compaction:
+        yield "input", "conversations with this model cannot be compacted"
