@@ -101,8 +101,8 @@ MAY_IMPORT = {
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
     "serve": f"{SEAMS} settings response response.run app server_parts backends engine.remote"
-    " engine.triton engine.trtllm prepare prepare.trtllm serve.protocol serve.silence serve.websocket"
-    " telemetry",
+    " engine.triton engine.trtllm prepare prepare.trtllm serve.protocol serve.silence"
+    " serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",
