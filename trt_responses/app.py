@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trt_responses import __version__, backends
 from trt_responses.errors import StartupError
 from trt_responses.routes import add_routes
-from trt_responses.server_parts import mint, server_parts
+from trt_responses.server_parts import Given, mint, server_parts
 from trt_responses.settings import Settings
 from trt_responses.web.framework import App
 from trt_responses.web.headers import Origins, ReplyHeaders
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from trt_responses.engine.base import Engine
+    from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
     from trt_responses.response.versions.exchange import Builds
     from trt_responses.response.versions.versions import Loaded
@@ -41,6 +42,7 @@ def create_app(
     settings: Settings | None = None,
     *,
     engine: Engine | Loaded | None = None,
+    speaks: Dialect | None = None,
     builds: Builds | None = None,
     store: Store | None = None,
     tools: Sequence[Tool] | None = None,
@@ -49,12 +51,14 @@ def create_app(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
     """The server as an ASGI app. An engine, a store and tools that are passed in are started and
-    stopped with it, as those named in the settings are. `engine_of` makes the engine that the
-    settings name. `elsewhere` notes how many responses the engine makes for this app, and says how
-    many it makes for others; `sleep` is awaited for every wait of its own. With an engine as a
-    `Loaded` one goes its version, and `builds` are the versions that may take its place."""
+    stopped with it, as those named in the settings are. `speaks` is what the model of such an
+    engine speaks, if not Harmony. `engine_of` makes the engine that the settings name. `elsewhere`
+    notes how many responses the engine makes for this app, and says how many it makes for others;
+    `sleep` is awaited for every wait of its own. With an engine as a `Loaded` one goes its version,
+    and `builds` are the versions that may take its place."""
     settings = settings or Settings.from_environment()
-    server = server_parts(settings, engine, builds, store, tools, engine_of, elsewhere, sleep)
+    given = Given(engine, builds, speaks)
+    server = server_parts(settings, given, store, tools, engine_of, elsewhere, sleep)
     app = App(
         title="trt_responses",
         version=__version__,

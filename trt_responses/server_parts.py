@@ -100,21 +100,31 @@ class _Served(NamedTuple):
     dialect: Dialect
 
 
+class Given(NamedTuple):
+    """What a program hands in that makes an app of its own engine."""
+
+    engine: Engine | Loaded | None = None
+    builds: Builds | None = None
+    speaks: Dialect | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.speaks or backends.dialect_of()
+
+
 def _served(
-    settings: Settings,
-    engine: Engine | Loaded | None,
-    builds: Builds | None,
-    engine_of: Callable[[Selection, Settings], Engine],
+    settings: Settings, given: Given, engine_of: Callable[[Selection, Settings], Engine]
 ) -> _Served:
     """The engine that was given, that of a Triton, or the one that the settings choose."""
+    engine = given.engine
     if isinstance(engine, Loaded):
         none = "The program that runs this server has given it no other versions."
-        return _Served(engine, engine.version.name, builds or none, backends.dialect_of())
+        return _Served(engine, engine.version.name, given.builds or none, given.dialect)
     if engine is not None:  # by the program that embeds this one
         model = settings.model or settings.engine or "demo"
-        given = Loaded(Version(model, "given"), engine)
+        loaded_one = Loaded(Version(model, "given"), engine)
         why = "The engine was given by the program that runs this server, which exchanges it."
-        return _Served(given, model, why, backends.dialect_of())
+        return _Served(loaded_one, model, why, given.dialect)
     if settings.triton is not None:
         model = settings.model or settings.triton.partition("/")[2]
         card = {"kind": "triton", "name": settings.triton}
@@ -132,15 +142,14 @@ def _served(
 
 def server_parts(
     settings: Settings,
-    engine: Engine | Loaded | None,
-    builds: Builds | None,
+    given: Given,
     store: Store | None,
     tools: Sequence[Tool] | None,
     engine_of: Callable[[Selection, Settings], Engine],
     elsewhere: Callable[[int], int] | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> ServerParts:
-    served = _served(settings, engine, builds, engine_of)
+    served = _served(settings, given, engine_of)
     model, versions, dialect = served.model, Versions(served.loaded), served.dialect
     if tools is None:
         tools = backends.tools_of(settings)
@@ -219,7 +228,11 @@ def server_parts(
         stall_watch=stall_watch,
         health=health,
         background=Background(
-            runs, store, max_per_owner=settings.max_background, model=model, sleep=sleep
+            runs,
+            store,
+            max_per_owner=settings.max_background,
+            model=f"{model} {dialect.vocabulary}".rstrip(),  # whose ids a job's are
+            sleep=sleep,
         ),
         keep_alive=KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, sleep),
         repeats=Repeats(

@@ -15,6 +15,7 @@ from tests.support.background import AT_ONCE, cancelled, got, replay, started
 from tests.support.greedy import WHOLE, Model, texts
 from tests.support.served import Served, ids, script, served
 from tests.support.steering import GUIDES
+from tests.support.template_served import template_served
 from tests.support.ticks import Ticks, settled
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
@@ -214,6 +215,30 @@ def test_what_was_asked_to_be_cancelled_is_cancelled_by_whoever_takes_it() -> No
         await settled()
         await pair.pass_(3, 1)
         assert (await ending).json()["status"] == "cancelled"
+
+    run(story, Model())
+
+
+def test_a_server_of_another_vocabulary_goes_on_with_nothing() -> None:
+    """It leaves the job to the next server that speaks as the first one did."""
+
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        ticks = Ticks()
+        async with template_served("qwen3", "No.", store=pair.store, sleep=ticks.sleep) as odd:
+            response_id = (await started(one))["id"]
+            await pair.steps(5)
+            pair._ticks[-1].now += LEASE_S + 0.1
+            for _ in range(30):
+                await ticks.pass_(0.1)
+            job = await pair.store.take_job("demo")
+            assert job is not None
+            assert job.term == 2, "nobody took it before"
+            await pair.store.leave_job(job.id, term=job.term, to_others=True)
+            reading = replay(other, response_id)
+            last = await whole(reading, pair, 1)
+            assert texts(last)[1] == "Hello 😀 there, friend of mine."
+            assert not odd.engine.requests
 
     run(story, Model())
 

@@ -95,8 +95,8 @@ MAY_IMPORT = {
     "server_parts": f"{SEAMS} settings builds prepare tokens wire language response.* telemetry"
     " access web.* backends",
     "routes": f"{SEAMS} settings server_parts wire language response.* access web.*",
-    "app": f"{SEAMS} settings prepare response response.run response.versions backends server_parts"
-    " routes web.*",
+    "app": f"{SEAMS} settings prepare language response response.run response.versions backends"
+    " server_parts routes web.*",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",

@@ -35,6 +35,7 @@ class Harmony:
     """What gpt-oss speaks."""
 
     name = "harmony"
+    vocabulary = ""
     takes = Takes()
 
     def __init__(self, vocabulary: Vocabulary, tables: Tables) -> None:

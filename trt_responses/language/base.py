@@ -124,6 +124,12 @@ class Dialect(Protocol):
     def name(self) -> str: ...
 
     @property
+    def vocabulary(self) -> str:
+        """The name of what its ids are of: blocks that were made with another name hold ids that
+        mean other things here. Empty for gpt-oss, whose histories are older than the name."""
+        ...
+
+    @property
     def lexicon(self) -> Lexicon: ...
 
     @property

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from trt_responses.language.base import Renderer
+    from trt_responses.language.base import Dialect
     from trt_responses.language.fragments import Fragment
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.prompt.prompt import Prompt
@@ -81,14 +81,15 @@ class Compaction:
         self,
         blocks: Sequence[Block],
         date: str,
-        renderer: Renderer,
+        dialect: Dialect,
         sealer: Sealer,
         owner: str,
         model: str,
     ) -> None:
         self.blocks = blocks
         self.date = date
-        self.renderer = renderer
+        self.renderer = dialect.renderer
+        self.vocabulary = dialect.vocabulary
         self.sealer = sealer
         self.owner = owner
         self.model = model
@@ -107,7 +108,7 @@ class Compaction:
         self._ids = ids = ids + b"".join(block.ids for block in tail)
         calls = {block.call_id: block.callee for block in tail if block.call_id and block.callee}
         sealed = SealedCompaction(self.date, calls, ids)
-        return self.sealer.seal_compaction(sealed, self.owner, self.model)
+        return self.sealer.seal_compaction(sealed, self.owner, self.model, self.vocabulary)
 
     def made(self, response: Response) -> list[Block]:
         """What the conversation goes on from."""

@@ -16,6 +16,7 @@ from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound
 from trt_responses.response.accept.responses import accept_items
 from trt_responses.response.prompt.history import Prior, conversation_of
 from trt_responses.response.prompt.prompt import blocks_of
+from trt_responses.response.prompt.vocabulary import spoken_here
 from trt_responses.store.base import Record
 from trt_responses.wire.conversations import conversation_object
 from trt_responses.wire.listing import whole
@@ -73,8 +74,8 @@ class Conversations:
     ) -> Json:
         now = int(self._parts.clock_s())
         made = conversation_object(self._parts.mint(PREFIX), now, metadata)
-        body = orjson.dumps(made)
-        empty = Record(made["id"], owner, body, (), 0, 0, True, "", created_at=now)
+        body, vocabulary = orjson.dumps(made), self._parts.dialect.vocabulary
+        empty = Record(made["id"], owner, body, (), 0, 0, True, "", now, vocabulary=vocabulary)
         await self._change(empty, blocks=await self._blocks(items, empty, owner))
         return made
 
@@ -101,6 +102,7 @@ class Conversations:
     async def add(self, conversation_id: str, items: Sequence[SentItem], owner: str) -> list[Json]:
         with self._writers.holding(conversation_id, owner):
             record = await conversation_of(conversation_id, self._parts.store, owner)
+            record = await spoken_here(record, self._parts)
             added = await self._blocks(items, record, owner)
             await self._change(record, blocks=(*record.blocks, *added))
         return [listed(block) for block in added]
@@ -124,13 +126,16 @@ class Conversations:
 
     async def _change(self, record: Record, blocks: Sequence[Block] | None = None) -> None:
         now = int(self._parts.clock_s())
-        changed = grown(record, record.blocks if blocks is None else blocks, record.date, now)
+        blocks = record.blocks if blocks is None else blocks
+        changed = grown(record, blocks, record.date, now, record.vocabulary)
         check_size(changed, self._most_items)
         if not await self._parts.store.change(changed):
             raise locked()
 
 
-def grown(record: Record, blocks: Sequence[Block], date: str, now_s: int) -> Record:
+def grown(
+    record: Record, blocks: Sequence[Block], date: str, now_s: int, vocabulary: str
+) -> Record:
     """The next version, with these items. Its age counts from now on."""
     return replace(
         record,
@@ -140,6 +145,7 @@ def grown(record: Record, blocks: Sequence[Block], date: str, now_s: int) -> Rec
         date=date,
         created_at=now_s,
         version=record.version + 1,
+        vocabulary=vocabulary,
     )
 
 

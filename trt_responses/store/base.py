@@ -77,6 +77,8 @@ class Record:
     """Seconds since the epoch; its age counts from here."""
     version: int = 0
     """Of a conversation, which changes: one more with each change. A response has none."""
+    vocabulary: str = ""
+    """Of its blocks' ids: a dialect's `vocabulary`. Empty: gpt-oss's."""
 
     @property
     def own_from(self) -> int:
@@ -99,7 +101,7 @@ class Job:
     source: bytes = b""
     """What another server makes the run from; empty: none can."""
     model: str = ""
-    """What it is made by."""
+    """What it is made by: nothing else may go on with its ids."""
     term: int = 1
     """Which of its servers has it: one more each time that it is taken."""
     ids: bytes = b""

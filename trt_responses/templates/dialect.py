@@ -51,6 +51,7 @@ class TemplateDialect:
     ) -> None:
         """`stop_ids` end a turn; the first is the one that the template writes."""
         self.name = family.name
+        self.vocabulary = f"{family.name}-{tokeniser.digest}"
         self.places = Places(family, tokeniser, stop_ids)
         self.lexicon = Words(tokeniser, self.places.token_bytes)
         self.takes = Takes(

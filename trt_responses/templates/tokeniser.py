@@ -7,6 +7,7 @@ Qwen, GLM, DeepSeek, Nemotron and Llama use. Knows no template and no family.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -126,6 +127,14 @@ class Tokeniser:
             },
         }
         return cls(settings, controls)
+
+    @property
+    def digest(self) -> str:
+        """A name of what the ids mean: of each one's bytes, and of which are control ids."""
+        told = hashlib.blake2b(digest_size=8)
+        for token_id, raw in enumerate(self.token_bytes):
+            told.update(b"%d %d " % (token_id in self.controls, len(raw)) + raw)
+        return told.hexdigest()
 
     def control_id(self, spelling: str) -> int:
         """The id of a control string that there is."""

@@ -84,7 +84,7 @@ async def input_blocks(
     items: str | Sequence[i.InputItem],
     renderer: Renderer,
     prior: Sequence[Block],
-    at_most: int,
+    at_most: int | None,
     *,
     note_media: bool = False,
     places: Sequence[i.ItemPlace] | None = None,
@@ -166,7 +166,7 @@ def _with_call(
     return item
 
 
-async def _text_block(text: str, renderer: Renderer, at_most: int) -> Block:
+async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Block:
     """A text alone: a user's message that is written as such, for what most requests bring."""
     ids = await renderer.message(Message("user", text), at_most=at_most)
     item = {"type": "message", "role": "user", "content": text, "id": _item_id("message")}

@@ -22,7 +22,13 @@ class Prior:
 
     blocks: tuple[Block, ...] = ()
     date: str | None = None
-    conversation: Record | None = None
+    record: Record | None = None
+    """Where that stands: of the response that is continued, or of the conversation."""
+
+    @property
+    def conversation(self) -> Record | None:
+        """The conversation that a response becomes a part of."""
+        return self.record if self.record is not None and self.record.version else None
 
 
 async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
@@ -65,7 +71,7 @@ async def conversation_of(conversation_id: str, records: Records, owner: str) ->
 def _continued(record: Record) -> Prior:
     if not record.continuable:
         raise _not_continuable(record.id)
-    return Prior(record.blocks, record.date)
+    return Prior(record.blocks, record.date, record)
 
 
 def _not_continuable(response_id: str) -> InvalidRequest:

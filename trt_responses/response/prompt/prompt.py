@@ -18,6 +18,7 @@ from trt_responses.response.prompt import conversation
 from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.references import resolved
 from trt_responses.response.prompt.truncation import truncated_places
+from trt_responses.response.prompt.vocabulary import spoken_here
 from trt_responses.response.steering.tools import shown
 from trt_responses.response.tools.approvals import silent_places
 from trt_responses.store.base import Block
@@ -78,6 +79,8 @@ async def prompt_of(
         return Prompt(array("i", accepted.prompt_ids), (), 0, parts.today())
     if prior is None:
         prior = await prior_of(accepted, records, owner)
+    if prior.record is not None:
+        prior = replace(prior, blocks=(await spoken_here(prior.record, parts)).blocks)
     if not accepted.input and not prior.blocks:
         raise InvalidRequest(
             "'input' is empty: send a text, or at least one item.",
@@ -105,16 +108,17 @@ async def blocks_of(
 ) -> tuple[list[Block], str | None]:
     """What the request itself brings, and the date of the conversation that it carries, if it
     carries one. `ran` are the requests for approval whose calls are run now."""
-    context = parts.engine.limits().context_tokens
+    context, vocabulary = parts.engine.limits().context_tokens, parts.dialect.vocabulary
     turns = await parts.sealer.opened_turns(
         accepted.input,
         owner,
         parts.renderer.pause,
         accepted.places,
+        vocabulary=vocabulary,
         verifies=accepted.verifies,
     )
     compactions = opened_compactions(accepted, parts, owner)
-    items = await resolved(accepted.input, prior.blocks, records, owner)
+    items = await resolved(accepted.input, prior.blocks, records, owner, vocabulary)
     rendered = await conversation.input_blocks(
         items.items,
         parts.renderer,
@@ -140,7 +144,9 @@ def opened_compactions(accepted: Accepted, parts: Parts, owner: str) -> dict[int
             at = accepted.places[place].item if accepted.places else f"input[{place}]"
             param = f"{at}.encrypted_content"
             content = item.encrypted_content
-            opened[place] = parts.sealer.open_compaction(content, owner, parts.model, param)
+            opened[place] = parts.sealer.open_compaction(
+                content, owner, parts.model, param, parts.dialect.vocabulary
+            )
     return opened
 
 

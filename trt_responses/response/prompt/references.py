@@ -7,7 +7,7 @@ known get them. Knows blocks and records; knows no HTTP and no concrete store.
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 from pydantic import TypeAdapter
@@ -82,10 +82,18 @@ class Resolved:
         return exact
 
 
+class _Stored(NamedTuple):
+    """An item of a stored response, and whether its ids are of this model's vocabulary."""
+
+    block: Block
+    is_ours: bool
+
+
 async def resolved(
-    items: SentItems, prior: Sequence[Block], records: Records, owner: str
+    items: SentItems, prior: Sequence[Block], records: Records, owner: str, vocabulary: str = ""
 ) -> Resolved:
-    """A reference is to an item of the conversation, or to one that a stored response gave."""
+    """A reference is to an item of the conversation, or to one that a stored response gave, whose
+    ids are taken too if they are of this vocabulary."""
     if isinstance(items, str):
         return Resolved(items)
     plain: list[i.InputItem] = [item for item in items if not isinstance(item, i.ItemReference)]
@@ -93,7 +101,7 @@ async def resolved(
         return Resolved(plain)
     plain.clear()
     here = {_id(block): block for block in prior}
-    stored: dict[str, dict[str, Block]] = {}
+    stored: dict[str, Mapping[str, _Stored]] = {}
     found: dict[int, Block] = {}
     standing: set[int] = set()
     for place, item in enumerate(items):
@@ -106,7 +114,9 @@ async def resolved(
             block = here[item.id]
             standing.add(place)
         else:
-            block = found[place] = await _stored(item.id, stored, records, owner, place)
+            block, is_ours = await _stored(item.id, stored, records, owner, place, vocabulary)
+            if is_ours:
+                found[place] = block
         plain.append(ITEM.validate_json(block.item))
     return Resolved(plain, found, frozenset(standing))
 
@@ -131,15 +141,19 @@ def _words(item: i.InputItem) -> Mapping[str, object]:
 
 
 async def _stored(
-    item_id: str, stored: dict[str, dict[str, Block]], records: Records, owner: str, place: int
-) -> Block:
+    item_id: str,
+    stored: dict[str, Mapping[str, _Stored]],
+    records: Records,
+    owner: str,
+    place: int,
+    vocabulary: str,
+) -> _Stored:
     response_id = response_of(item_id)
     if response_id not in stored:
         record = await records.get(response_id, owner)
-        own = _own(record) if isinstance(record, Record) else ()
-        stored[response_id] = {_id(block): block for block in own}
-    block = stored[response_id].get(item_id)
-    if block is None:
+        stored[response_id] = _own(record, vocabulary) if isinstance(record, Record) else {}
+    found = stored[response_id].get(item_id)
+    if found is None:
         raise InvalidRequest(
             f"Item with id '{item_id:.100}' not found: no stored response of yours gave it. Send "
             "the item itself.",
@@ -147,11 +161,13 @@ async def _stored(
             param=f"input[{place}].id",
             code="item_not_found",
         )
-    return block
+    return found
 
 
-def _own(record: Record) -> Sequence[Block]:
-    return record.blocks[record.prior_count + record.input_count :]
+def _own(record: Record, vocabulary: str) -> Mapping[str, _Stored]:
+    """A response's own items by their ids."""
+    is_ours = record.vocabulary == vocabulary
+    return {_id(block): _Stored(block, is_ours) for block in record.blocks[record.own_from :]}
 
 
 def _id(block: Block) -> str:

@@ -148,7 +148,8 @@ class Assembly:
         if before is not None:
             engine = _gone_on(engine, prompt, before, log)
         reader = self._reader(accepted, parallel, tools, prompt)
-        sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer)
+        vocabulary = parts.dialect.vocabulary
+        sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer, vocabulary)
         generation = kind(
             prompt_ids=prompt.ids,
             plan=plan,
@@ -262,7 +263,7 @@ class Assembly:
             return None
         parts = self._parts
         return Compaction(
-            prompt.blocks, prompt.date, parts.renderer, parts.sealer, owner, parts.model
+            prompt.blocks, prompt.date, parts.dialect, parts.sealer, owner, parts.model
         )
 
     def _additions(self, accepted: Accepted, sealer: TurnSealer) -> list[Addition]:

@@ -61,7 +61,7 @@ class Commit:
         next_version = None
         if conversation is not None:
             now_s = int(self._parts.clock_s())
-            next_version = grown(conversation, record.blocks, record.date, now_s)
+            next_version = grown(conversation, record.blocks, record.date, now_s, record.vocabulary)
         if stored:
             await (self._keep or self._put)(record, next_version, run, last)
         elif next_version is not None and not await self._parts.store.change(next_version):
@@ -85,6 +85,7 @@ class Commit:
             continuable=last.status in CONTINUABLE,
             date=prompt.date,
             created_at=last.created_at,
+            vocabulary=self._parts.dialect.vocabulary,
         )
 
     async def _put(

@@ -33,6 +33,7 @@ class TurnSealer:
     date: str
     reader: Reader
     renderer: Renderer
+    vocabulary: str
 
     def thought(self, item: o.OutputReasoning, message: int) -> str:
         """Of the model's message of this number. Empty inside when it was mended: its ids are not
@@ -60,7 +61,8 @@ class TurnSealer:
         return replace(last, output=output)
 
     def _sealed(self, messages: Sequence[TurnMessage]) -> str:
-        return self.sealer.seal(SealedTurn(self.date, tuple(messages)), self.owner)
+        turn = SealedTurn(self.date, tuple(messages), self.vocabulary)
+        return self.sealer.seal(turn, self.owner)
 
 
 def _turns(

@@ -71,13 +71,18 @@ class Sealer:
                 code="invalid_encrypted_content",
             ) from None
 
-    def seal_compaction(self, compaction: SealedCompaction, owner: str, model: str) -> str:
-        bound = _bound(owner, COMPACTION + model.encode() + b"\0")
+    def seal_compaction(
+        self, compaction: SealedCompaction, owner: str, model: str, vocabulary: str = ""
+    ) -> str:
+        bound = _bound(owner, _purpose(model, vocabulary))
         return COMPACTION_PREFIX + self._sealed(compacted.packed(compaction), bound)
 
-    def open_compaction(self, text: str, owner: str, model: str, param: str) -> SealedCompaction:
-        """An `InvalidRequest` for whatever this server did not seal for this owner and model."""
-        bound = _bound(owner, COMPACTION + model.encode() + b"\0")
+    def open_compaction(
+        self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
+    ) -> SealedCompaction:
+        """An `InvalidRequest` for whatever this server did not seal for this owner, this model and
+        its vocabulary."""
+        bound = _bound(owner, _purpose(model, vocabulary))
         try:
             if not text.startswith(COMPACTION_PREFIX):
                 raise ValueError
@@ -120,11 +125,13 @@ class Sealer:
         pause: Callable[[], Awaitable[None]],
         places: Sequence[i.ItemPlace] | None = None,
         *,
+        vocabulary: str = "",
         verifies: bool = False,
     ) -> OpenedTurns:
         """What a request's reasoning items carry. Each text is opened once, however often it is
-        sent: a short one may hold a long turn. Other tasks run between two of them. With
-        `verifies`, an item whose words are not those that were sealed is refused."""
+        sent: a short one may hold a long turn. Other tasks run between two of them. Ids of another
+        vocabulary are left out: such an item says its words alone. With `verifies`, an item whose
+        words are not those that were sealed is refused."""
         turns: dict[int, SealedTurn] = {}
         opened: dict[str, SealedTurn | None] = {}
         for place, item in enumerate(() if isinstance(items, str) else items):
@@ -138,7 +145,7 @@ class Sealer:
             turn = opened[text]
             if verifies:
                 _verify(item, turn, param)
-            if turn is not None and turn.messages:
+            if turn is not None and turn.messages and turn.vocabulary == vocabulary:
                 turns[place] = turn
         return OpenedTurns(turns)
 
@@ -175,6 +182,11 @@ def _key_id(key: bytes) -> bytes:
 
 def _bound(owner: str, purpose: bytes = PURPOSE) -> bytes:
     return purpose + owner.encode("utf-8", "surrogatepass")
+
+
+def _purpose(model: str, vocabulary: str) -> bytes:
+    """Of a compaction: nobody opens it whose ids mean other things."""
+    return COMPACTION + model.encode() + b"\0" + vocabulary.encode()
 
 
 def shared_keys(texts: Sequence[str]) -> list[bytes]:

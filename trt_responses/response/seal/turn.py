@@ -47,6 +47,8 @@ class SealedTurn(NamedTuple):
     date: str
     """In the system message when it was written, so that a prefix outlives a midnight."""
     messages: tuple[TurnMessage, ...]
+    vocabulary: str = ""
+    """Of the ids: a dialect's `vocabulary`."""
 
 
 def digest(item: i.InputItem | o.OutputItem) -> bytes | None:
@@ -123,8 +125,8 @@ def _texts(item: i.InputMessage) -> Texts | None:
 
 def packed(turn: SealedTurn) -> bytes:
     """The same on every machine."""
-    date = turn.date.encode()
-    parts = [bytes((len(date),)), date]
+    head = f"{turn.date} {turn.vocabulary}".rstrip().encode()
+    parts = [bytes((len(head),)), head]
     for message in turn.messages:
         parts += (HEAD.pack(message.digest, len(message.ids)), swapped(message.ids))
     return zlib.compress(b"".join(parts), 6)
@@ -134,13 +136,13 @@ def unpacked(data: bytes) -> SealedTurn:
     """What was packed; it has been authenticated, and so is not doubted."""
     raw = zlib.decompressobj().decompress(data, MAX_BYTES)
     at = 1 + raw[0]
-    date, messages = raw[1:at].decode(), []
+    (date, _, vocabulary), messages = raw[1:at].decode().partition(" "), []
     while at < len(raw):
         told, size = HEAD.unpack_from(raw, at)
         at += HEAD.size
         messages.append(TurnMessage(told, swapped(raw[at : at + size])))
         at += size
-    return SealedTurn(date, tuple(messages))
+    return SealedTurn(date, tuple(messages), vocabulary)
 
 
 def swapped(ids: bytes) -> bytes:

@@ -45,6 +45,7 @@ class Row:
     date: str
     created_at: int
     version: int = 0
+    vocabulary: str = ""
 
     def seal(self, digests: Iterable[bytes]) -> bytes:
         """Of everything in it, and of its blocks in their order."""
@@ -56,7 +57,8 @@ class Row:
         )
         if self.version:
             counts += (self.version,)
-        head = repr((self.id, self.owner, self.date, *counts, len(self.body)))
+        named = (self.vocabulary,) if self.vocabulary else ()  # older records have none
+        head = repr((self.id, self.owner, self.date, *counts, len(self.body), *named))
         sealed = hashlib.blake2b(head.encode("utf-8", "surrogatepass"), digest_size=SEAL_BYTES)
         sealed.update(self.body)
         for digest in digests:
@@ -101,6 +103,7 @@ async def at_rest(record: Record, spell: Spell) -> AtRest:
         record.date,
         record.created_at,
         record.version,
+        record.vocabulary,
     )
     blocks = (*record.blocks, asked)
     packed = await all_packed(blocks, has_none, spell, named=lambda digest: True)
@@ -123,6 +126,7 @@ def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
         row.date,
         row.created_at,
         row.version,
+        row.vocabulary,
     )
 
 

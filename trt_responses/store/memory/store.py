@@ -55,6 +55,7 @@ class _Kept(NamedTuple):
     date: str
     created_at: int
     version: int
+    vocabulary: str
 
 
 class _Apart(NamedTuple):
@@ -147,6 +148,7 @@ class MemoryStore:
             date=kept.date,
             created_at=kept.created_at,
             version=kept.version,
+            vocabulary=kept.vocabulary,
         )
 
     async def _read(self, digests: Sequence[bytes]) -> list[Block]:
@@ -203,6 +205,7 @@ class MemoryStore:
             intern(record.date),
             record.created_at,
             record.version,
+            intern(record.vocabulary),
         )
         self._by_age.append(record.id)
         self._expired.pop(record.id, None)

@@ -215,6 +215,7 @@ class RedisStore:
             fields[b"date"].decode(),
             int(fields[b"created"]),
             int(fields.get(b"version", 0)),
+            fields.get(b"vocabulary", b"").decode(),
         )
         seal = fields[b"seal"]
         if len(row.body) > SLOW_BYTES:
@@ -320,6 +321,7 @@ def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
         "created": row.created_at,
         "seal": rest.seal,
         "version": row.version,
+        "vocabulary": row.vocabulary,
     }
     pairs = [part for pair in fields.items() for part in pair]
     head = (row.id, rest.seal, row.version, len(digests), len(pairs))

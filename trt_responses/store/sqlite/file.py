@@ -90,6 +90,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE frames ADD COLUMN ids BLOB NOT NULL DEFAULT x''",
     ),
+    # all older records are of gpt-oss's vocabulary, which has no name here
+    ("ALTER TABLE records ADD COLUMN vocabulary TEXT NOT NULL DEFAULT ''",),
 )
 VERSION = len(MIGRATIONS)
 

@@ -39,11 +39,12 @@ def put(db: sqlite3.Connection, rest: AtRest, used_at: int) -> list[int]:
     row = rest.row
     db.execute(
         "INSERT INTO records (id, owner, body, blocks, prior_count, input_count, continuable, "
-        "date, created_at, used_at, seal, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "date, created_at, used_at, seal, version, vocabulary) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(row.id, row.owner, row.body, array("q", numbers).tobytes()),
             *(row.prior_count, row.input_count, row.continuable, row.date),
-            *(row.created_at, used_at, rest.seal, row.version),
+            *(row.created_at, used_at, rest.seal, row.version, row.vocabulary),
         ),
     )
     _count(db, 1, len(row.body))
@@ -170,7 +171,7 @@ def load(
 ) -> Record | None:
     found = db.execute(
         "SELECT id, owner, body, prior_count, input_count, continuable, date, created_at, version, "
-        "blocks, seal FROM records WHERE id = ?",
+        "vocabulary, blocks, seal FROM records WHERE id = ?",
         (response_id,),
     ).fetchone()
     if found is None:

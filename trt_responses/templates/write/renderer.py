@@ -57,6 +57,7 @@ class Renderer:
         self._tokeniser = tokeniser
         self._family = family
         self._ends = frozenset(stop_ids)
+        self._end = stop_ids[0]
         self._new_reader = new_reader
         self._openings: dict[bool, array[int]] = {}
         self._ids: OrderedDict[str, array[int]] = OrderedDict()
@@ -67,8 +68,10 @@ class Renderer:
         await asyncio.sleep(0)
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
-        """The text alone: a template writes what stands around it."""
+        """The text and a turn's end: a template writes what stands around it. Never nothing, for a
+        block without ids says nothing."""
         ids = await self._plain(message.text)
+        ids.append(self._end)
         refuse_longer(len(ids), at_most)
         return ids
 
@@ -106,7 +109,8 @@ class Renderer:
         at_most: int | None,
     ) -> array[int]:
         """A whole prompt, with the model's own ids behind the last user's message."""
-        told = Conversation(developer, entries(blocks), self._family)
+        said = [block for block in blocks if block.ids]
+        told = Conversation(developer, entries(said), self._family)
         ids = await self._rendered(told.messages, developer, thinks=system.thinks)
         refuse_longer(len(ids), at_most)
         last = max((n for n, m in enumerate(told.messages) if m["role"] == "user"), default=-1)

@@ -233,7 +233,8 @@ def test_a_file_of_an_older_version_is_brought_to_todays_with_what_it_holds(
     with closing(sqlite3.connect(path)) as db:  # as its first version was
         for table in ("jobs", "frames"):
             db.execute(f"DROP TABLE {table}")
-        db.execute("ALTER TABLE records DROP COLUMN version")
+        for column in ("version", "vocabulary"):
+            db.execute(f"ALTER TABLE records DROP COLUMN {column}")
         db.execute("PRAGMA user_version = 1")
     asyncio.run(story())
     with closing(sqlite3.connect(path)) as db:
@@ -264,7 +265,7 @@ def test_a_file_from_when_texts_stood_beside_their_ids_keeps_what_it_holds(tmp_p
     asyncio.run(fill())
     with closing(sqlite3.connect(path)) as db:
         for column in (
-            "records DROP COLUMN version",
+            *(f"records DROP COLUMN {name}" for name in ("version", "vocabulary")),
             *(f"jobs DROP COLUMN {name}" for name in ("source", "model", "term", "deaths")),
             "frames DROP COLUMN ids",
         ):

@@ -1,0 +1,51 @@
+"""The app in memory over a model that does not speak Harmony, whose ids a script writes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tests.support.asgi import Client, living
+from tests.support.served import SETTINGS, Served
+from tests.support.template_families import checkpoint
+from tests.support.template_turns import ids_of
+from trt_responses.app import create_app
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.settings import Settings
+from trt_responses.templates.dialect import TemplateDialect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from trt_responses.store.base import Store
+
+
+def dialect_of(name: str) -> TemplateDialect:
+    """Of the template of this name, over a small vocabulary."""
+    one = checkpoint(name)
+    ends = [one.tokeniser.control_id(text) for text in one.family.terminators]
+    return TemplateDialect(one.template, one.tokeniser, one.family, ends)
+
+
+@asynccontextmanager
+async def template_served(
+    name: str,
+    *written: str,
+    store: Store | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    **settings: object,
+) -> AsyncIterator[Served]:
+    """An app whose engine writes each text once, and the last for ever; control strings are
+    spelled out."""
+    clock, left = StepClock.free(), list(written)
+
+    def next_script(*_: object) -> Script:
+        text = left.pop(0) if len(left) > 1 else left[0]
+        return Script(tuple((token_id,) for token_id in ids_of(name, text)))
+
+    engine = ScriptedEngine(next_script, clock=clock)
+    asked = Settings(**(SETTINGS | settings))
+    app = create_app(asked, engine=engine, speaks=dialect_of(name), store=store, sleep=sleep)
+    async with living(app):
+        yield Served(Client(app, lambda: clock.steps), engine, app)
