@@ -203,6 +203,7 @@ def server_parts(
     exchange = Exchange(versions, served.builds, partial(Gate, parts, prompts), lifecycle)
     health = Health(lifecycle, versions, admission, stall_watch, clock_ns=time.monotonic_ns)
     _read_state(metrics, health, watched, recovery, versions)
+    _read_store(metrics, store)
     metrics.show_as(settings.metrics_names)
     return ServerParts(
         settings=settings,
@@ -287,6 +288,11 @@ def _read_state(
             "Responses running that wait until the engine is back.",
             lambda: recovery.paused,
         ),
+        (
+            "kv_cache_use_ratio",
+            "The share of the engine's KV cache that running responses hold.",
+            lambda: versions.health().cache_use,
+        ),
         ("engine_alive", "Whether it is, or can recover.", lambda: health().engine_alive),
         ("engine_ready", "Whether it takes work now.", lambda: health().engine_ready),
         ("ready", "Whether the server should be sent work.", lambda: health().ready),
@@ -300,6 +306,27 @@ def _read_state(
             "Whether the file as it is cannot be used, and older keys are.",
             lambda: watched.fault is not None,
         )
+
+
+def _read_store(metrics: Metrics, store: Store) -> None:
+    """What the history has found, dropped and holds."""
+    metrics.reading_by(
+        *("store_reads", "Responses that were looked up in the history.", "outcome"),
+        lambda: store.usage.reads,
+    )
+    metrics.reading_by(
+        *("store_blocks_read", "Messages of histories, by where they were read from.", "source"),
+        lambda: store.usage.blocks,
+    )
+    metrics.reading_by(
+        *("store_evictions", "Records that left the history of their own.", "reason"),
+        lambda: store.usage.dropped,
+        shared=store.usage.shared,
+    )
+    metrics.reading(
+        "store_bytes", "What the history holds at rest.", lambda: store.usage.size_bytes
+    )
+    metrics.reading("store_records", "Records in the history.", lambda: store.usage.records)
 
 
 def _parts(

@@ -4,7 +4,8 @@ away, by counting the engine's steps."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -159,19 +160,47 @@ def test_limits_of_the_key_file_hold_for_its_owner_alone(tmp_path: Path) -> None
 
     async def story() -> None:
         async with served(ANSWER, keys_file=path, data_dir=tmp_path) as s:
-            for _ in range(2):
-                assert (await ask(s, "ann").done()).status == 200
+            for left in "10":
+                told = await ask(s, "ann").done()
+                assert told.status == 200
+                assert told.headers["x-ratelimit-limit-requests"] == "2"
+                assert told.headers["x-ratelimit-remaining-requests"] == left
+                assert "x-ratelimit-limit-tokens" not in told.headers
             refused = await ask(s, "ann").done()
             assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
             assert refused.headers["x-ratelimit-limit-requests"] == "2"
             assert refused.headers["x-ratelimit-remaining-requests"] == "0"
             wait_s = int(refused.headers["retry-after"])
             assert f"try again in {wait_s}s" in refused.error["message"]
-            assert (await ask(s, "bob").done()).status == 200
+            unlimited = await ask(s, "bob").done()
+            assert unlimited.status == 200
+            assert not [name for name in unlimited.headers if name.startswith("x-ratelimit")]
             chat = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
             headers = JSON | {"authorization": "Bearer ann-key"}
             told = await s.client.send("POST", "/v1/chat/completions", orjson.dumps(chat), headers)
             assert (told.status, told.error["code"]) == (429, "rate_limit_exceeded")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("path", ["responses", "chat/completions", "messages"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_replies_to_an_owner_with_limits_say_how_much_is_left(path: str, stream: bool) -> None:
+    message = {"role": "user", "content": "Hello"}
+    body = {"input": "Hello"} if path == "responses" else {"messages": [message], "max_tokens": 9}
+    headers = JSON | {"authorization": "Bearer key"}
+    limits: dict[str, Any] = {"owner_requests_per_minute": 2, "owner_tokens_per_minute": 6}
+
+    async def story() -> None:
+        async with served(ANSWER, api_keys="ann:key", **limits) as s:
+            asked = orjson.dumps(body | {"model": "demo", "stream": stream})
+            told = await s.client.send("POST", f"/v1/{path}", asked, headers)
+            assert told.status == 200
+            for what, limit, remaining in (("requests", "2", "1"), ("tokens", "6", "0")):
+                assert told.headers[f"x-ratelimit-limit-{what}"] == limit
+                assert told.headers[f"x-ratelimit-remaining-{what}"] == remaining
+            assert re.fullmatch(r"\d+s", told.headers["x-ratelimit-reset-requests"])
+            assert re.fullmatch(r"\d+m\d+s", told.headers["x-ratelimit-reset-tokens"])
 
     asyncio.run(story())
 

@@ -129,6 +129,31 @@ def test_what_is_being_made_is_seen_and_its_tokens_are_counted_as_they_come() ->
     asyncio.run(story())
 
 
+def test_the_history_and_the_cache_of_the_engine_are_told_of() -> None:
+    async def story() -> None:
+        async with served(ANSWER, manual=True, context_tokens=1000, max_batch=2) as s:
+            call = s.client.ask(model="demo", input="Hello")
+            await until(lambda: s.health().running == 1)
+            await s.clock.step(3)
+            held = (await scrape(s.client)).ours("kv_cache_use_ratio")
+            assert held == (len(s.engine.requests[0].prompt_ids) + 3) / 2000
+            while not call.ended:
+                await s.clock.step()
+            made = (await call.done()).json()["id"]
+            await s.client.get(f"/v1/responses/{made}")
+            await s.client.get("/v1/responses/resp_none")
+            found = await scrape(s.client)
+            assert found.ours("kv_cache_use_ratio") == 0
+            assert found.ours("store_reads_total", outcome="found") == 1
+            assert found.ours("store_reads_total", outcome="absent") == 1
+            assert found.ours("store_records") == 1
+            assert found.ours("store_bytes") > 0
+            assert found.ours("store_blocks_read_total", source="store") > 0
+            assert found.ours("store_evictions_total") == 0
+
+    asyncio.run(story())
+
+
 def test_a_chat_completion_is_counted_with_its_end() -> None:
     async def story() -> None:
         async with served() as s:

@@ -194,6 +194,9 @@ class Place:
         self.state = "running"
         self._tell()
 
+    def headers(self) -> dict[str, str]:
+        return self.owner.headers()
+
     def leave(self, generated_tokens: int = 0) -> None:
         if self.state != "gone":
             self._admission.left(self, generated_tokens)

@@ -98,6 +98,8 @@ class Health:
     ready: bool
     last_progress_ns: int
     reason: str | None = None
+    cache_use: float | None = None
+    """The share of the KV cache that running requests hold, from 0 to 1; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

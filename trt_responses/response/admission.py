@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
 
 
 class Place(Protocol):
@@ -21,6 +22,10 @@ class Place(Protocol):
     def turn(self) -> asyncio.Future[None] | None:
         """What is done when the engine may be asked, or the place was left; None when it may be
         asked now."""
+        ...
+
+    def headers(self) -> Mapping[str, str]:
+        """What its reply says of its owner's limits, as HTTP headers; nothing where it has none."""
         ...
 
     def leave(self, generated_tokens: int = 0) -> None:

@@ -7,7 +7,7 @@ ids are told apart from unknown ones by no method here.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from trt_responses.frozen import dataclass
 
@@ -132,6 +132,37 @@ class Frames:
 
 
 Found = Record | Job | Expired | None
+F = TypeVar("F", bound=Found)
+
+
+class Usage:
+    """What a store has found, dropped and holds, as this process knows; the store counts."""
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self.shared = shared
+        """Whether what was dropped is counted by a server that several processes use."""
+        self.reads = {"found": 0, "expired": 0, "absent": 0}
+        """Records and jobs that were asked for, by what became of it."""
+        self.blocks = {"memory": 0, "store": 0}
+        """Blocks of those that were found, by where they were read from."""
+        self.dropped: dict[str, int] = {"age": 0, "room": 0}
+        """Records that left because they were too old, or the store too full."""
+        self.size_bytes: int | None = None
+        """At rest, as of the last change; None while nobody has told."""
+        self.records: int | None = None
+
+    def looked(self, found: F) -> F:
+        """Counts one look-up, and returns what it found."""
+        if found is None:
+            self.reads["absent"] += 1
+        elif isinstance(found, Expired):
+            self.reads["expired"] += 1
+        else:
+            self.reads["found"] += 1
+        return found
+
+    def holds(self, size_bytes: int, records: int | None = None) -> None:
+        self.size_bytes, self.records = size_bytes, records
 
 
 class Records(Protocol):
@@ -142,6 +173,11 @@ class Records(Protocol):
 
 class Store(Records, Protocol):
     """Every method may raise an `ApiError`: what is away or full says so, and guesses nothing."""
+
+    @property
+    def usage(self) -> Usage:
+        """What it has found, dropped and holds."""
+        ...
 
     @property
     def lease_s(self) -> float:

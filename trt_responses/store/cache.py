@@ -11,9 +11,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from trt_responses.store.base import Block
+    from trt_responses.store.base import Block, Usage
 
 K = TypeVar("K", int, bytes)
 
@@ -24,17 +24,20 @@ OVERHEAD_BYTES = 400
 class BlockCache(Generic[K]):
     """The least recently used leave first."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, usage: Usage) -> None:
         self._max_bytes = max_bytes
+        self._usage = usage
         self._blocks: OrderedDict[K, Block] = OrderedDict()
         self._lock = Lock()
         self.size_bytes = 0
 
-    def found(self, keys: Iterable[K]) -> dict[K, Block]:
+    def found(self, keys: Collection[K]) -> dict[K, Block]:
         with self._lock:
             found = {key: block for key in keys if (block := self._blocks.get(key)) is not None}
             for key in found:
                 self._blocks.move_to_end(key)
+            self._usage.blocks["memory"] += len(found)
+            self._usage.blocks["store"] += len(set(keys)) - len(found)
             return found
 
     def keep(self, blocks: Iterable[tuple[K, Block]]) -> None:

@@ -41,11 +41,14 @@ TRTLLM: tuple[Alias, ...] = (
     *SHARED,
     Alias("prompt_cached_tokens", "tokens", LABELLESS, {("cached",): ()}),
     Alias("time_per_output_token_seconds", "mean_inter_token_seconds"),
+    Alias("kv_cache_utilization", "kv_cache_use_ratio"),
+    Alias("kv_cache_hit_rate", "cached_tokens_ratio"),
     Alias("request_success", "responses", REASON, STOPPED),
     Alias("request_error", "responses", LABELLESS, {("failed",): ()}),
 )
 VLLM: tuple[Alias, ...] = (
     *SHARED,
+    Alias("kv_cache_usage_perc", "kv_cache_use_ratio"),
     Alias("prefix_cache_queries", "tokens", LABELLESS, {("prompt",): ()}),
     Alias("prefix_cache_hits", "tokens", LABELLESS, {("cached",): ()}),
     Alias("inter_token_latency_seconds", "inter_token_seconds"),

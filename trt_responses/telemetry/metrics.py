@@ -99,6 +99,8 @@ class Metrics:
         self._engine_s = Histogram(WHOLE_S)
         self._families: dict[str, Family] = {}
         self._shown: list[Shown] = []
+        self._shared: set[str] = set()
+        """Names of what all processes tell alike, so that it is not added up."""
         self._model, self._engine = model, engine
         self._info("build", "The server.", version=version)
         self._show(
@@ -131,15 +133,40 @@ class Metrics:
         ):
             self._show(name, help_text, family)
         started_s = time.time()
+        self.reading(
+            "cached_tokens_ratio",
+            "Of all prompt tokens so far, the share that came from a cache.",
+            lambda: self._tokens[CACHED] / (self._tokens[PROMPT] or 1),
+        )
         self.reading("start_time_seconds", "When it started, as Unix time.", lambda: started_s)
         self.reading("cpu_seconds", "CPU time of the process.", _cpu_s, kind="counter")
         self.reading("resident_bytes", "Memory of the process.", _resident_bytes)
 
     def reading(
-        self, name: str, help_text: str, read: Callable[[], float], *, kind: Kind = "gauge"
+        self, name: str, help_text: str, read: Callable[[], float | None], *, kind: Kind = "gauge"
     ) -> None:
-        """A number that is asked for at each scrape; of a truth, 1 or 0."""
-        self._show(name, help_text, Reading(kind, (), lambda: {(): +read()}))
+        """A number that is asked for at each scrape; of a truth, 1 or 0; None is not shown."""
+
+        def samples() -> dict[Labels, float]:
+            number = read()
+            return {} if number is None else {(): +number}
+
+        self._show(name, help_text, Reading(kind, (), samples))
+
+    def reading_by(
+        self,
+        name: str,
+        help_text: str,
+        label: str,
+        read: Callable[[], Mapping[str, int]],
+        *,
+        shared: bool = False,
+    ) -> None:
+        """A count for each value of a label; a `shared` one is the same to all processes."""
+        by_label = Reading("counter", (label,), lambda: {(k,): n for k, n in read().items()})
+        self._show(name, help_text, by_label)
+        if shared:
+            self._shared.add(name)
 
     def show_as(self, names: Names) -> None:
         """Show the same numbers under the names that other servers' dashboards ask for, too."""
@@ -212,7 +239,8 @@ class Metrics:
         return {
             name: [(labels, value) for labels, value in family.samples()]
             for name, family in self._families.items()
-            if family.kind in kinds and (family.kind != "gauge" or name in ADDED_GAUGES)
+            if family.kind in kinds and name not in self._shared
+            if family.kind != "gauge" or name in ADDED_GAUGES
         }
 
     def _more(self, others: Iterable[Samples]) -> More:

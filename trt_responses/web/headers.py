@@ -31,6 +31,11 @@ EXPOSED = ", ".join(
         *("x-request-id", "openai-processing-ms", "retry-after", "x-should-retry"),
         *("x-trt-dropped-tools", "x-trt-engine", "x-trt-engine-gone", "x-trt-idempotent-replay"),
         *("x-trt-ignored", "x-trt-schema-left", "x-trt-truncated"),
+        *(
+            f"x-ratelimit-{part}-{what}"
+            for part in ("limit", "remaining", "reset")
+            for what in ("requests", "tokens")
+        ),
     )
 )
 """Headers of our replies that a page of another origin may read."""
@@ -121,8 +126,12 @@ def truncated_header(ids: Sequence[str]) -> dict[str, str]:
 
 def run_headers(run: Run) -> dict[str, str]:
     """What a reply says of the run that it tells: items that were left out, schemas that may not be
-    followed, and which version of the engine makes it."""
-    told = truncated_header(run.truncated) | unfollowed_header(run.unfollowed)
+    followed, how much its owner may still use, and which version of the engine makes it."""
+    told = {
+        **truncated_header(run.truncated),
+        **unfollowed_header(run.unfollowed),
+        **run.limit_headers,
+    }
     if "@" in run.version:
         told["x-trt-engine"] = quote(run.version, safe="@")
     if run.version_gone is not None:

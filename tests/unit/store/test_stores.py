@@ -113,6 +113,48 @@ def test_what_was_put_is_found_as_it_was_until_it_is_deleted(history: History) -
     run(story())
 
 
+def test_what_is_looked_up_read_and_dropped_is_counted(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.put(record("a", block("hello"), block("hello"), block("world")))
+            await store.get("a", "ann")
+            await store.get("a", "bob")
+            await store.get("b", "ann")
+            assert store.usage.reads == {"found": 1, "expired": 0, "absent": 2}
+            assert (read := sum(store.usage.blocks.values())) >= 2
+        async with opened(history) as other:
+            found = isinstance(await other.get("a", "ann"), Record)
+            assert found == history.lasts
+            if found:
+                assert other.usage.blocks == {"memory": 0, "store": read}
+                await other.check()
+                assert (other.usage.size_bytes or 0) > 0
+
+    run(story())
+
+
+@BOUNDED
+def test_what_leaves_by_itself_is_counted_by_its_reason(history: History) -> None:
+    async def story() -> None:
+        async with opened(history, replace(FREE, max_records=2)) as store:
+            for name in "abcd":
+                await store.put(record(name, at=history.now_s))
+            assert store.usage.dropped == {"age": 0, "room": 2}
+            assert store.usage.records == 2
+            assert store.usage.size_bytes == history.bytes(store).held
+            history.advance(AGE_S + 1)
+            await store.put(record("e", at=history.now_s))
+            assert await store.get("c", "ann") == Expired("c")
+            assert store.usage.dropped == {"age": 2, "room": 2}
+            assert store.usage.reads["expired"] == 1
+            assert store.usage.records == 1
+            await store.delete("e", "ann")
+            assert store.usage.dropped == {"age": 2, "room": 2}, "a client's own delete is none"
+            assert store.usage.size_bytes == store.usage.records == 0
+
+    run(story())
+
+
 def test_another_owner_sees_nothing_and_changes_nothing(history: History) -> None:
     async def story() -> None:
         async with opened(history) as store:

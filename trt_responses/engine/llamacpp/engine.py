@@ -137,7 +137,9 @@ class LlamaCppEngine:
     def health(self) -> Health:
         heard = (request.last_byte_ns for request in self._running)
         last = max(self._last_progress_ns, *heard, 0)
-        return Health(self._keeper.alive, self._down is None, last, self._down)
+        held = sum(len(each.prompt_ids) + len(each.ids) for each in self._running)
+        use = held / (self._model.context_tokens * self._model.slots)
+        return Health(self._keeper.alive, self._down is None, last, self._down, use)
 
     def limits(self) -> Limits:
         return self._limits

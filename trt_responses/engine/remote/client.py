@@ -98,14 +98,15 @@ class RemoteEngine:
         return RemoteRequest(self._connection, number)
 
     def health(self) -> Health:
-        connection = self._connection
+        connection, use = self._connection, None
         if connection is not None:
             if connection.heard:
                 connection.heard, self._last_progress_ns = False, self._now_ns()
-            told = connection.health.last_progress_ns if connection.health else 0
-            self._last_progress_ns = max(self._last_progress_ns, told)
+            if (told := connection.health) is not None:
+                self._last_progress_ns = max(self._last_progress_ns, told.last_progress_ns)
+                use = told.cache_use
         down = self._why_not()
-        return Health(self._is_alive(), down is None, self._last_progress_ns, down)
+        return Health(self._is_alive(), down is None, self._last_progress_ns, down, use)
 
     def limits(self) -> Limits:
         if self._connection is not None and self._connection.limits is not None:

@@ -151,7 +151,13 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
     guides = {kind: sorted(ends) for kind, ends in limits.guides.items()}
     said = {
         "version": version,
-        "health": [health.alive, health.ready, health.last_progress_ns, health.reason],
+        "health": [
+            health.alive,
+            health.ready,
+            health.last_progress_ns,
+            health.reason,
+            health.cache_use,
+        ],
         "limits": [
             limits.context_tokens,
             limits.max_batch,

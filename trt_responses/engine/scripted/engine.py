@@ -71,6 +71,10 @@ class Request:
             self.plain_steps = script.plain_steps(self._stops, left)
         self._left = left - script.told[self.plain_steps]  # behind the plain steps
 
+    @property
+    def held_tokens(self) -> int:
+        return len(self.prompt_ids) + self._script.told[self.steps_taken]
+
     def abort(self) -> None:
         if self.state in ("waiting", "running"):
             self._leave("aborted")
@@ -194,7 +198,9 @@ class ScriptedEngine:
     def health(self) -> Health:
         if self._stepped:  # when that was is not asked for at each step: it would cost as much
             self._stepped, self._last_progress_ns = False, self._now_ns()
-        return Health(self._alive, self._down is None, self._last_progress_ns, self._down)
+        held = sum(each.held_tokens for each in (*self._running, *self._stalled))
+        use = held / (self._limits.context_tokens * self._limits.max_batch)
+        return Health(self._alive, self._down is None, self._last_progress_ns, self._down, use)
 
     def limits(self) -> Limits:
         return self._limits

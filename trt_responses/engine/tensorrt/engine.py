@@ -101,7 +101,9 @@ class TensorRtEngine:
 
     def health(self) -> Health:
         last = self._began_ns if self._thread is None else self._thread.last_progress_ns
-        return Health(self._alive, self._down is None, last, self._down)
+        held = sum(each.written for each in self._requests)
+        use = held / (self._limits.context_tokens * self._limits.max_batch)
+        return Health(self._alive, self._down is None, last, self._down, use)
 
     def limits(self) -> Limits:
         return self._limits

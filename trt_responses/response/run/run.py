@@ -107,6 +107,8 @@ class Run:
         """The version of the engine that makes it."""
         self.version_gone: str | None = None
         """The version that made what it continues, if that is not loaded any more."""
+        self.limit_headers: Mapping[str, str] = {}
+        """What its reply says of its owner's limits."""
         self._generation = generation
         self._commit = commit
         self._clock_s = clock_s

@@ -121,6 +121,7 @@ class Runs:
         if lease is not None:
             self._leases[run] = lease
             run.version, run.version_gone = lease.loaded.version.label, lease.gone
+        run.limit_headers = place.headers()
         if conversation is not None:
             self._writing[run] = (conversation, owner)
         return run

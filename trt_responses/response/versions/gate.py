@@ -307,6 +307,9 @@ class _NoLine:
     def turn(self) -> asyncio.Future[None] | None:
         return None
 
+    def headers(self) -> dict[str, str]:
+        return {}
+
     def leave(self, generated_tokens: int = 0) -> None: ...
 
 

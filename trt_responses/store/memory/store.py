@@ -25,7 +25,7 @@ from trt_responses.store.at_rest.blocks import (
 )
 from trt_responses.store.at_rest.compress import gently, leave_out, put_back, squeeze, stretch
 from trt_responses.store.at_rest.frames import FrameShelf, joined
-from trt_responses.store.base import Expired, Frames, Record, says_nothing
+from trt_responses.store.base import Expired, Frames, Record, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
 from trt_responses.store.memory.jobs import MemoryJobs
@@ -86,12 +86,18 @@ class MemoryStore:
         self._more: dict[bytes, int] = {}
         self._expired: OrderedDict[str, str] = OrderedDict()
         self._jobs = MemoryJobs(self._bounds, clock_s)
-        self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES)
+        self._usage = Usage()
+        self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self._usage)
         self._frames = FrameShelf(self._bounds.max_frame_bytes)
         self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._records)
+
+    @property
+    def usage(self) -> Usage:
+        self._usage.holds(self.size_bytes, len(self._records))
+        return self._usage
 
     @property
     def lease_s(self) -> float:
@@ -125,6 +131,9 @@ class MemoryStore:
         self._keep(record, await self._apart(record))
 
     async def get(self, response_id: str, owner: str) -> Found:
+        return self._usage.looked(await self._find(response_id, owner))
+
+    async def _find(self, response_id: str, owner: str) -> Found:
         self._sweep()
         if self._owner_of(response_id) != owner:
             return Expired(response_id) if self._expired.get(response_id) == owner else None
@@ -132,7 +141,7 @@ class MemoryStore:
             return job
         kept = self._records[response_id]
         if self._is_old(kept):
-            self._expire(response_id)
+            self._expire(response_id, "age")
             return Expired(response_id)
         self._records.move_to_end(response_id)
         *blocks, asked = await self._read(kept.blocks)
@@ -218,7 +227,7 @@ class MemoryStore:
             self.size_bytes > self._bounds.max_bytes
             or len(self._records) > self._bounds.max_records
         ):
-            self._expire(next(iter(self._records)))
+            self._expire(next(iter(self._records)), "room")
 
     def _sweep(self) -> None:
         """Whatever is too old leaves; records come nearly in the order of their creation."""
@@ -230,7 +239,7 @@ class MemoryStore:
                 break
             response_id = self._by_age.popleft()  # too old, or no longer there
             if kept is not None:
-                self._expire(response_id)
+                self._expire(response_id, "age")
         for job in self._jobs.drop_lost(self._is_old):
             self._remember(job.id, job.owner)
 
@@ -238,7 +247,8 @@ class MemoryStore:
         age = self._bounds.max_age_s
         return age is not None and kept.created_at <= self._clock_s() - age
 
-    def _expire(self, response_id: str) -> None:
+    def _expire(self, response_id: str, reason: str) -> None:
+        self._usage.dropped[reason] += 1
         self._remember(response_id, self._records[response_id].owner)
         self._drop(response_id)
 

@@ -9,6 +9,7 @@ deletes is gone here too. While the server is away every method says so.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,7 @@ from trt_responses.store.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacke
 from trt_responses.store.at_rest.compress import gently, squeeze, stretch
 from trt_responses.store.at_rest.frames import joined
 from trt_responses.store.at_rest.record import Row, at_rest, checked, whole
-from trt_responses.store.base import Expired, Frames, Job, says_nothing
+from trt_responses.store.base import Expired, Frames, Job, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
 from trt_responses.store.redis import scripts
@@ -42,6 +43,8 @@ CACHE_BYTES = 32 * MIB
 CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5
 CONNECTIONS = 1024
 """More than there are runs and readers at once: nobody waits here behind somebody else."""
+MEASURE_EVERY_S = 10.0
+"""So often the server is asked how much it holds, in the place of whether it is there."""
 SLOW_BYTES = 8 * 1024
 """A compressed body that may be so large in full that a thread reads it."""
 FORMAT_KEY, FORMAT = "trt:format", 3
@@ -67,7 +70,9 @@ class RedisStore:
         self._spell = spell
         self._bounds = bounds or Bounds()
         self._ttl_ms = int((self._bounds.max_age_s or 0) * 1000)
-        self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES)
+        self.usage = Usage(shared=True)
+        self._measured_s = -MEASURE_EVERY_S
+        self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self.usage)
         self._redis: aioredis.Redis | None = None
         self._scripts: dict[str, Any] = {}
 
@@ -113,8 +118,18 @@ class RedisStore:
         self._cache.clear()
 
     async def check(self) -> None:
+        if (now_s := time.monotonic()) < self._measured_s + MEASURE_EVERY_S:
+            with self._faults():
+                await self._server.ping()
+            return
+        self._measured_s = now_s
         with self._faults():
-            await self._server.ping()
+            try:
+                told = await self._server.info()
+            except faults.ResponseError:  # a server need not let everybody ask
+                return
+        self.usage.holds(told["used_memory"])
+        self.usage.dropped["room"] = told["evicted_keys"]
 
     def _where(self) -> str:
         """The address, without what may be a password."""
@@ -159,6 +174,9 @@ class RedisStore:
         return await self._put(rests, None)
 
     async def get(self, response_id: str, owner: str) -> Found:
+        return self.usage.looked(await self._find(response_id, owner))
+
+    async def _find(self, response_id: str, owner: str) -> Found:
         kind, found = await self._do(scripts.FIND, response_id, *self._waits)
         if kind == b"gone":
             return Expired(response_id) if found == owner.encode() else None

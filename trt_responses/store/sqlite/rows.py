@@ -102,18 +102,25 @@ def touch(db: sqlite3.Connection, used: Iterable[tuple[int, str]]) -> None:
 # --- what leaves ------------------------------------------------------------------------------
 
 
-def evict(db: sqlite3.Connection, bounds: Bounds, now_s: float) -> None:
-    """Whatever is too old, then the least recently used, until the rest fits."""
-    sweep(db, bounds, now_s)
+def evict(db: sqlite3.Connection, bounds: Bounds, now_s: float, dropped: Counter[str]) -> None:
+    """Whatever is too old, then the least recently used, until the rest fits; `dropped` counts."""
+    sweep(db, bounds, now_s, dropped)
     while True:
-        records, size = db.execute("SELECT records, bytes FROM totals").fetchone()
+        size, records = totals(db)
         if records <= 1 or (size <= bounds.max_bytes and records <= bounds.max_records):
             return
         least = db.execute("SELECT id, owner FROM records ORDER BY used_at LIMIT 1").fetchone()
         expire(db, bounds, *least)
+        dropped["room"] += 1
 
 
-def sweep(db: sqlite3.Connection, bounds: Bounds, now_s: float) -> None:
+def totals(db: sqlite3.Connection) -> tuple[int, int]:
+    """Bytes at rest, and records."""
+    size, records = db.execute("SELECT bytes, records FROM totals").fetchone()
+    return size, records
+
+
+def sweep(db: sqlite3.Connection, bounds: Bounds, now_s: float, dropped: Counter[str]) -> None:
     if bounds.max_age_s is None:
         return
     oldest = now_s - bounds.max_age_s
@@ -121,6 +128,7 @@ def sweep(db: sqlite3.Connection, bounds: Bounds, now_s: float) -> None:
         "SELECT id, owner FROM records WHERE created_at <= ? LIMIT ?", (oldest, SWEPT_AT_ONCE)
     ).fetchall():
         expire(db, bounds, response_id, owner)
+        dropped["age"] += 1
     for job_id, owner in db.execute(
         "SELECT id, owner FROM jobs WHERE created_at <= ? AND lease_until <= ? LIMIT ?",
         (oldest, now_s, SWEPT_AT_ONCE),

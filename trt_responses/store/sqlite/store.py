@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -22,7 +23,7 @@ from trt_responses.errors import StartupError, StoreUnavailable
 from trt_responses.store.at_rest.compress import gently, squeeze, stretch
 from trt_responses.store.at_rest.frames import joined
 from trt_responses.store.at_rest.record import at_rest
-from trt_responses.store.base import Expired, Frames, Job, says_nothing
+from trt_responses.store.base import Expired, Frames, Job, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
 from trt_responses.store.sqlite import file, jobs, rows
@@ -65,9 +66,14 @@ class SqliteStore:
         self._spell = spell
         self._clock_s = clock_s
         self._open = connect
-        self._cache: BlockCache[int] = BlockCache(CACHE_BYTES)
+        self.usage = Usage()
+        self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
         self._reserve = Reserve(path)
-        self._writer = Writer(self._connect, self._tidy, self._reserve)
+        self._dropped: Counter[str] = Counter()
+        """Within the writer's present transaction."""
+        self._writer = Writer(
+            self._connect, self._tidy, self._reserve, self._dropped.clear, self._count
+        )
         self._readers: ThreadPoolExecutor | None = None
         self._reader = local()
         self._reading: list[sqlite3.Connection] = []
@@ -109,6 +115,7 @@ class SqliteStore:
             raise StartupError(f"The history {self._path} cannot be opened: {error}.") from None
         try:
             file.prepare(db, self._path)
+            self.usage.holds(*rows.totals(db))
         finally:
             db.close()
         self._reserve.fill()
@@ -127,8 +134,13 @@ class SqliteStore:
 
         return await self._writer.do(with_touches if touched else change, frees=frees)
 
+    def _count(self, db: sqlite3.Connection) -> None:
+        for reason, count in self._dropped.items():
+            self.usage.dropped[reason] += count
+        self.usage.holds(*rows.totals(db))
+
     def _tidy(self, db: sqlite3.Connection) -> None:
-        rows.evict(db, self._bounds, self._clock_s())
+        rows.evict(db, self._bounds, self._clock_s(), self._dropped)
         db.execute("PRAGMA incremental_vacuum(256)")
         self._reserve.fill()
 
@@ -173,6 +185,7 @@ class SqliteStore:
 
     async def get(self, response_id: str, owner: str) -> Found:
         found = await self._read(lambda db: self._find(db, response_id, owner))
+        self.usage.looked(found)
         if found is not None and not isinstance(found, (Expired, Job)):
             self._touched[response_id] = time.time_ns()
             if len(self._touched) > TOUCHED_AT_MOST:
@@ -189,7 +202,7 @@ class SqliteStore:
 
     def _put(self, db: sqlite3.Connection, rest: AtRest) -> list[int]:
         numbers = rows.put(db, rest, time.time_ns())
-        rows.evict(db, self._bounds, self._clock_s())
+        rows.evict(db, self._bounds, self._clock_s(), self._dropped)
         return numbers
 
     def _put_all(self, db: sqlite3.Connection, rests: Sequence[AtRest]) -> list[list[int]]:
@@ -216,7 +229,7 @@ class SqliteStore:
         return Expired(response_id) if self._too_old(record.created_at) else record
 
     def _delete(self, db: sqlite3.Connection, response_id: str, owner: str) -> bool:
-        rows.sweep(db, self._bounds, self._clock_s())
+        rows.sweep(db, self._bounds, self._clock_s(), self._dropped)
         if rows.owner_of(db, response_id) != owner:
             return False
         rows.drop(db, response_id)

@@ -45,10 +45,16 @@ class Writer:
         connect: Callable[[], sqlite3.Connection],
         idle: Change,
         reserve: Reserve,
+        begins: Callable[[], None],
+        committed: Change,
     ) -> None:
+        """`begins` is told of each transaction, `committed` of each that was kept; both on the
+        thread."""
         self._connect = connect
         self._idle = idle
         self._reserve = reserve
+        self._begins = begins
+        self._committed = committed
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._thread: Thread | None = None
 
@@ -90,7 +96,7 @@ class Writer:
     def _results(self, db: sqlite3.Connection, batch: Sequence[_Asked]) -> list[object]:
         """What each returned, all committed together; if that fails, each alone, or its fault."""
         try:
-            return _committed(db, [asked.change for asked in batch] or [self._idle])
+            return self._commit(db, [asked.change for asked in batch] or [self._idle])
         except Exception as fault:  # whatever broke, whoever asked for it must hear so
             if len(batch) > 1:
                 return [result for asked in batch for result in self._results(db, [asked])]
@@ -104,13 +110,28 @@ class Writer:
             self._reserve.release()
         _shrink(db)
         try:
-            (result,) = _committed(db, [asked.change])
+            (result,) = self._commit(db, [asked.change])
         except Exception as fault:
             return _fault(fault)
         if asked.frees:
             _shrink(db)
             self._reserve.fill()
         return result
+
+    def _commit(self, db: sqlite3.Connection, changes: Sequence[Change]) -> list[object]:
+        """What each returned, all committed together; or nothing is changed, and it raises."""
+        self._begins()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            results = [change(db) for change in changes]
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        with suppress(sqlite3.Error):  # it is kept, whatever becomes of the counts
+            self._committed(db)
+        return results
 
     def _next(self) -> Sequence[_Asked]:
         """What has been asked for by now; nothing, when nothing has been for a while."""
@@ -140,19 +161,6 @@ def _shrink(db: sqlite3.Connection) -> None:
 
 def _fault(fault: Exception) -> Exception:
     return told(fault) if isinstance(fault, sqlite3.Error) else fault
-
-
-def _committed(db: sqlite3.Connection, changes: Sequence[Change]) -> list[object]:
-    """What each returned, all committed together; or nothing is changed, and it raises."""
-    try:
-        db.execute("BEGIN IMMEDIATE")
-        results = [change(db) for change in changes]
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-    return results
 
 
 def _tell(batch: Sequence[_Asked], results: Sequence[object]) -> None:
