@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.card import Card
-    from trt_responses.prepare.shelf import Selection
+    from trt_responses.prepare.shelf import Entry, Selection
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.versions.exchange import Act
     from trt_responses.settings import Settings
@@ -89,12 +89,18 @@ class PreparedBuilds:
         selection = shelf.Selection(directory, card, "as asked")
         return PreparedBuild(selection, self._settings, self._engine_of)
 
-    def _newest(self) -> Path:
-        """Of those that can be served."""
+    def versions(self) -> list[Version]:
+        model = self._settings.model or self.name
+        return [Version(model, e.kind, e.number, e.version) for e in self._usable() if e.number]
+
+    def _usable(self) -> list[Entry]:
+        """Those that can be served, the newest first."""
         found = shelf.versions_of(self._settings.engines_dir, self.name)
         usable = [e for e in found if e.status in ("built", "verified")]
-        newest = max(usable, key=lambda e: (e.number or 0, e.built_at))
-        return self._home / newest.version
+        return sorted(usable, key=lambda e: (e.number or 0, e.built_at), reverse=True)
+
+    def _newest(self) -> Path:
+        return self._home / self._usable()[0].version
 
     def promote(self, version: Version, reason: str) -> None:
         wanted = f"{self.name}@{version.digest}"

@@ -106,7 +106,7 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
         server.health,
         server.statistics,
         about=server.about,
-        versions=server.versions.live,
+        versions=server.versions,
         exchange=server.exchange,
         guard=guard,
         keys=keys,

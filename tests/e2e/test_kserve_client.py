@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,12 +17,14 @@ from tritonclient.utils import InferenceServerException
 
 from tests.support.served import ANSWER, SETTINGS, ids, script
 from tests.support.serving import serving
+from tests.support.versions import app_with, scripted
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 TEXT = "Hello there, friend."
 PROMPT = ids("<|start|>user<|message|>Hello<|end|><|start|>assistant")
@@ -86,6 +89,23 @@ def with_client(request: pytest.FixtureRequest) -> Callable[[Callable[[Triton], 
     def run(scenario: Callable[[Triton], Any]) -> None:
         async def whole() -> None:
             async with triton(request.param) as client:
+                await scenario(client)
+
+        asyncio.run(whole())
+
+    return run
+
+
+@pytest.fixture(params=["sync", "aio"])
+def with_versions(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[[Callable[[Triton], Any]], None]:
+    """A server that serves version 1 and may load 2 and 3."""
+
+    def run(scenario: Callable[[Triton], Any]) -> None:
+        async def whole() -> None:
+            app, _, _ = app_with(tmp_path, scripted, scripted)
+            async with serving(app) as at, Triton(request.param, f"{at.host}:{at.port}") as client:
                 await scenario(client)
 
         asyncio.run(whole())
@@ -232,6 +252,40 @@ def test_what_triton_has_and_this_server_does_not(with_client: Any) -> None:
         assert not {"trace", "system_shared_memory"} & set(metadata["extensions"])
 
     with_client(scenario)
+
+
+def test_versions_are_loaded_and_unloaded(with_versions: Any) -> None:
+    async def scenario(client: Triton) -> None:
+        admin = {"headers": {"authorization": "Bearer boss"}}
+        for method in ("load_model", "unload_model"):
+            assert "admin" in await client.refused(method, "demo")
+        chosen = {"version_policy": {"specific": {"versions": [2]}}}
+        await client.call("load_model", "demo", config=json.dumps(chosen), **admin)
+        index = await client.call("get_model_repository_index")
+        assert {entry["version"]: entry["state"] for entry in index} == {
+            "2": "READY",
+            "3": "UNAVAILABLE",
+            "1": "UNAVAILABLE",
+        }
+        assert await client.call("is_model_ready", "demo", "2")
+        assert not await client.call("is_model_ready", "demo", "1")
+        result = await client.call("infer", "demo", [client.text()], "2")
+        assert result.get_response()["model_version"] == "2"
+        assert "version 3 is not found" in await client.refused(
+            "infer", "demo", [client.text()], "3"
+        )
+        await client.call("load_model", "demo", **admin)  # the newest
+        assert (await client.call("get_model_metadata", "demo"))["versions"] == ["3"]
+        refused = await client.refused("unload_model", "demo", **admin)
+        assert "only a canary can be unloaded" in refused
+        files = {"file:1/model.py": b"..."}
+        refused = await client.refused(
+            "load_model", "demo", config=json.dumps(chosen), files=files, **admin
+        )
+        assert "loads what was prepared for it" in refused
+        assert await client.call("is_model_ready", "demo", "3")
+
+    with_versions(scenario)
 
 
 def test_a_models_name_may_hold_slashes() -> None:

@@ -325,6 +325,26 @@ def test_foreign_hosts_and_keys_are_refused_and_probes_are_not() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("keys", [(), ("me:k",)], ids=["without keys", "with keys"])
+def test_what_changes_the_server_takes_an_admins_key_alone(keys: tuple[str, ...]) -> None:
+    async def scenario() -> None:
+        async with served(ANSWER, api_keys=keys, admin_key="boss") as s:
+            log = orjson.dumps({"log_verbose_level": 0})
+            for path, body in (
+                ("/v2/logging", log),
+                ("/v2/repository/models/demo/load", b""),
+                ("/v2/repository/models/demo/unload", b""),
+            ):
+                found = []
+                for key in ("", "Bearer k", "Bearer boss"):
+                    given = HERE | ({"authorization": key} if key else {})
+                    found.append((await s.client.send("POST", path, body, given)).status)
+                assert found[:2] == [401, 403]
+                assert found[2] == (200 if path == "/v2/logging" else 400)
+
+    asyncio.run(scenario())
+
+
 def test_readiness_is_the_servers() -> None:
     async def scenario() -> None:
         async with served(ENDLESS) as s:

@@ -1,86 +1,30 @@
 """A version loaded beside the one that is served: the gate, the change-over, a canary.
 
-Over scripted engines and builds without files; the demo's own versions are in
-`tests/e2e/test_exchange.py`.
+Over scripted engines and builds without files. The demo's own versions are exchanged under load by
+`make rollout` (`scripts/rollout/versions.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from tests.support.asgi import JSON, Client, living, until
-from tests.support.served import ANSWER, SETTINGS, THOUGHT, Served, script
-from tests.support.versions import Faulty, TestBuild, TestBuilds, version
+from tests.support.served import ANSWER, SETTINGS, THOUGHT
+from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
-from trt_responses.response.versions.versions import Loaded, number_in
+from trt_responses.response.versions.versions import number_in
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from tests.support.asgi import Call
+    from trt_responses.engine.scripted.engine import ScriptedEngine
 
-ADMIN = JSON | {"authorization": "Bearer boss"}
 LAME = ANSWER.replace("<|return|>", "<|end|>Stray.<|return|>")  # text that belongs nowhere
-
-
-def scripted(text: str = ANSWER, *, manual: bool = False) -> ScriptedEngine:
-    clock = StepClock.manual(settle_turns=40) if manual else StepClock.free()
-    return ScriptedEngine(lambda *_: script(text), clock=clock)
-
-
-class Exchanged(Served):
-    """An app whose engine has versions."""
-
-    builds: TestBuilds
-    first: Faulty
-    """The engine of version 1."""
-
-    async def load(self, act: str = "load", **body: Any) -> Call:
-        sent = orjson.dumps(body)
-        return await self.client.send("POST", f"/admin/engines/demo/{act}", sent, ADMIN)
-
-    async def version(self, **body: Any) -> str:
-        """The version that makes a response to this."""
-        headers = JSON | {"x-session-id": body.pop("session")} if "session" in body else JSON
-        sent = orjson.dumps({"model": "demo", "input": "Hello!"} | body)
-        reply = await self.client.send("POST", "/v1/responses", sent, headers)
-        assert reply.status == 200, reply.body
-        return reply.headers["x-trt-engine"]
-
-
-@asynccontextmanager
-async def exchanged(
-    tmp_path: Path,
-    *builds: Callable[[], Any],
-    first: ScriptedEngine | None = None,
-    **settings: object,
-) -> AsyncIterator[Exchanged]:
-    """Version 1 is served, and these may be loaded: 2, 3, …"""
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text('{"input": "Hello!"}\n' * 4, "utf-8")
-    found = {str(n): TestBuild(version(n), engine) for n, engine in enumerate(builds, 2)} | {
-        "1": TestBuild(version(1), scripted)
-    }
-    engine = first or scripted()
-    held = TestBuilds(found)
-    given = {"admin_key": "boss", "data_dir": tmp_path, "gate_prompts": prompts}
-    app = create_app(
-        Settings(**(SETTINGS | given | settings)),
-        engine=Loaded(version(1), old := Faulty(engine)),
-        builds=held,
-    )
-    async with living(app):
-        s = Exchanged(Client(app, lambda: engine.clock.steps), engine, app)
-        s.builds, s.first = held, old
-        yield s
 
 
 def test_a_version_that_passes_takes_new_responses_and_the_old_one_ends_its_own(
@@ -256,7 +200,11 @@ def test_kserve_loads_a_version_and_unloads_a_canary(tmp_path: Path) -> None:
             assert (await s.client.send("POST", f"{repository}/load", body, ADMIN)).status == 200
             listed = await s.client.send("POST", "/v2/repository/index", b"", JSON)
             index: list[dict[str, str]] = orjson.loads(listed.body)
-            assert [(e["version"], e["state"]) for e in index] == [("2", "READY")]
+            assert [tuple(e.values()) for e in index] == [
+                ("demo", "2", "READY"),
+                ("demo", "3", "UNAVAILABLE", "unloaded"),
+                ("demo", "1", "UNAVAILABLE", "unloaded"),
+            ]
             assert (await s.client.get("/v2/models/demo/versions/2/ready")).status == 200
             assert (await s.client.get("/v2/models/demo/versions/1")).status == 404
             assert (await s.client.send("POST", f"{repository}/load", b"", ADMIN)).status == 200
@@ -271,12 +219,21 @@ def test_kserve_loads_a_version_and_unloads_a_canary(tmp_path: Path) -> None:
             path = "/v2/models/demo/versions/2/generate"
             reply = await s.client.send("POST", path, said, JSON)
             assert reply.headers["x-trt-engine"] == "demo@2"
+            assert reply.json()["model_version"] == "2"
+            streamed = await s.client.send("POST", f"{path}_stream", said, JSON)
+            frames = streamed.body.split(b"\n\n")[:-1]
+            events = [orjson.loads(frame.removeprefix(b"data: ")) for frame in frames]
+            assert {event["model_version"] for event in events} == {"2"}
+            told = (await s.client.get("/v2/models/stats")).json()["model_stats"]
+            counts = {entry["version"]: entry["inference_count"] for entry in told}
+            assert counts["2"] == 2
+            assert list(counts) == ["3", "2"]
             unload = orjson.dumps({"parameters": {"unload_dependents": False}})
-            told = [
+            statuses = [
                 (await s.client.send("POST", f"{repository}/unload", unload, ADMIN)).status
                 for _ in range(2)
             ]
-            assert told == [200, 409]
+            assert statuses == [200, 409]
 
     asyncio.run(story())
 

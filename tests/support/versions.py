@@ -1,19 +1,30 @@
-"""Versions of an engine that a test loads: builds without files, and engines with a fault."""
+"""Versions of an engine that a test loads: builds without files, engines with a fault, and an app
+that has them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from tests.support.asgi import JSON, Client, living
+from tests.support.served import ANSWER, SETTINGS, Served, script
+from trt_responses.app import create_app
 from trt_responses.engine.base import Chunk
+from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.response.versions.versions import Loaded, Version
+from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
 
+    from tests.support.asgi import Call
     from trt_responses.engine.base import Engine, GenerateOptions, Handle, Health, Limits, Sink
     from trt_responses.response.versions.exchange import Act
 
@@ -51,6 +62,9 @@ class TestBuilds:
     journal: list[tuple[str, str, str]] = field(default_factory=list)
     broken: str | None = None
     """Why the pointer cannot be moved."""
+
+    def versions(self) -> list[Version]:
+        return [self.builds[number].version for number in sorted(self.builds, reverse=True)]
 
     def find(self, wanted: str | None, served: Version) -> TestBuild:
         if wanted is None:
@@ -153,3 +167,67 @@ class Slow:
         self.inner.abort()
         for call in self._calls:
             call.cancel()
+
+
+ADMIN = JSON | {"authorization": "Bearer boss"}
+
+
+def scripted(text: str = ANSWER, *, manual: bool = False) -> ScriptedEngine:
+    clock = StepClock.manual(settle_turns=40) if manual else StepClock.free()
+    return ScriptedEngine(lambda *_: script(text), clock=clock)
+
+
+class Exchanged(Served):
+    """An app whose engine has versions."""
+
+    builds: TestBuilds
+    first: Faulty
+    """The engine of version 1."""
+
+    async def load(self, act: str = "load", **body: Any) -> Call:
+        sent = orjson.dumps(body)
+        return await self.client.send("POST", f"/admin/engines/demo/{act}", sent, ADMIN)
+
+    async def version(self, **body: Any) -> str:
+        """The version that makes a response to this."""
+        headers = JSON | {"x-session-id": body.pop("session")} if "session" in body else JSON
+        sent = orjson.dumps({"model": "demo", "input": "Hello!"} | body)
+        reply = await self.client.send("POST", "/v1/responses", sent, headers)
+        assert reply.status == 200, reply.body
+        return reply.headers["x-trt-engine"]
+
+
+def app_with(
+    tmp_path: Path,
+    *builds: Callable[[], Any],
+    first: ScriptedEngine | None = None,
+    **settings: object,
+) -> tuple[Any, TestBuilds, Faulty]:
+    """An app that serves version 1 and may load 2, 3, …, with its builds and its first engine."""
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"input": "Hello!"}\n' * 4, "utf-8")
+    held = TestBuilds(
+        {str(n): TestBuild(version(n), engine) for n, engine in enumerate(builds, 2)}
+        | {"1": TestBuild(version(1), scripted)}
+    )
+    given = {"admin_key": "boss", "data_dir": tmp_path, "gate_prompts": prompts}
+    old = Faulty(first or scripted())
+    app = create_app(
+        Settings(**(SETTINGS | given | settings)), engine=Loaded(version(1), old), builds=held
+    )
+    return app, held, old
+
+
+@asynccontextmanager
+async def exchanged(
+    tmp_path: Path,
+    *builds: Callable[[], Any],
+    first: ScriptedEngine | None = None,
+    **settings: object,
+) -> AsyncIterator[Exchanged]:
+    engine = first or scripted()
+    app, held, old = app_with(tmp_path, *builds, first=engine, **settings)
+    async with living(app):
+        s = Exchanged(Client(app, lambda: engine.clock.steps), engine, app)
+        s.builds, s.first = held, old
+        yield s

@@ -190,6 +190,11 @@ class KeyRing:
     def is_admin(self, key: str) -> bool:
         return self.admin_of(key) is not None
 
+    @property
+    def has_admin(self) -> bool:
+        """Whether some key is an admin's."""
+        return bool(self._admin_digest) or any(key.admin for key in self._listed.values())
+
     def _valid(self, digest: str) -> Key | None:
         found = self._listed.get(digest)
         if found is None or not compare_digest(found.sha256, digest):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
+
+from trt_responses.response.versions.versions import number_in
+from trt_responses.wire.kserve import UNNUMBERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,17 +27,45 @@ DURATIONS = (
 
 
 class Statistics:
-    """Counts and nanoseconds of all runs since the start, whichever API asked for them."""
+    """Counts and nanoseconds of all runs since the start, whichever API asked for them, for each
+    version of the engine by its number."""
 
     def __init__(self, clock_s: Callable[[], float] = time.time) -> None:
         self._clock_s = clock_s
-        self._last_ms = 0
-        self._sums = {name: [0, 0] for name in DURATIONS}
+        self._of: defaultdict[str, _Sums] = defaultdict(_Sums)
 
     def run_ended(self, facts: RunFacts) -> None:
         if facts.response.status == "cancelled":
             return
-        self._last_ms = int(self._clock_s() * 1000)
+        number = str(number_in(facts.response.id) or UNNUMBERED)
+        self._of[number].count(facts, int(self._clock_s() * 1000))
+
+    def of(self, model: str, number: str) -> dict[str, Any]:
+        """An entry of `model_stats`."""
+        version = self._of.get(number, _NONE)
+        sums = {name: {"count": count, "ns": ns} for name, (count, ns) in version.sums.items()}
+        return {
+            "name": model,
+            "version": number,
+            "last_inference": version.last_ms,
+            "inference_count": sums["success"]["count"],
+            "execution_count": sums["success"]["count"],
+            "inference_stats": sums,
+            "response_stats": {},
+            "batch_stats": [],
+            "memory_usage": [],
+        }
+
+
+class _Sums:
+    """Of one version."""
+
+    def __init__(self) -> None:
+        self.last_ms = 0
+        self.sums = dict.fromkeys(DURATIONS, (0, 0))
+
+    def count(self, facts: RunFacts, now_ms: int) -> None:
+        self.last_ms = now_ms
         if facts.response.status == "failed":
             self._add("fail", facts.end_ns - facts.arrival_ns)
             return
@@ -47,21 +79,8 @@ class Statistics:
         self._add("compute_output", facts.end_ns - last)
 
     def _add(self, name: str, spent_ns: int) -> None:
-        total = self._sums[name]
-        total[0] += 1
-        total[1] += max(0, spent_ns)
+        count, total_ns = self.sums[name]
+        self.sums[name] = count + 1, total_ns + max(0, spent_ns)
 
-    def of(self, model: str, version: str) -> dict[str, Any]:
-        """An entry of `model_stats`."""
-        sums = {name: {"count": count, "ns": ns} for name, (count, ns) in self._sums.items()}
-        return {
-            "name": model,
-            "version": version,
-            "last_inference": self._last_ms,
-            "inference_count": sums["success"]["count"],
-            "execution_count": sums["success"]["count"],
-            "inference_stats": sums,
-            "response_stats": {},
-            "batch_stats": [],
-            "memory_usage": [],
-        }
+
+_NONE = _Sums()

@@ -18,7 +18,7 @@ from trt_responses.errors import ApiError, InvalidRequest, NotFound, ServerDrain
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.versions.gate import Gate, GateReport
@@ -52,6 +52,10 @@ class Builds(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def versions(self) -> Sequence[Version]:
+        """All that could be loaded, the newest first."""
+        ...
 
     def find(self, wanted: str | None, served: Version) -> Build:
         """The one asked for; else the promoted one if it is not served, else the newest."""
@@ -137,6 +141,11 @@ class Exchange:
             "loading": self.phase,
             "last_load": self.last,
         }
+
+    async def prepared(self) -> Sequence[Version]:
+        """The versions that could be loaded, the newest first."""
+        builds = self._builds
+        return () if isinstance(builds, str) else await asyncio.to_thread(builds.versions)
 
     async def load(self, name: str, asked: LoadRequest) -> Outcome:
         """Load a version; it goes on to its end though nobody waits for it any more."""

@@ -2,7 +2,7 @@
 
 Errors are flat, `{"error": "text"}`, and success is exactly 200. Triton's own client sends no JSON
 content type, so none is asked for; Host, Origin and key are checked as everywhere. What changes the
-server, the control routes, needs an admin's key where keys are asked for.
+server, the control routes, needs an admin's key.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from trt_responses import __version__
-from trt_responses.errors import ApiError, Forbidden, InvalidRequest, NotFound
+from trt_responses.errors import ApiError, InvalidRequest, NotFound
 from trt_responses.response.accept.kserve import accept_kserve
 from trt_responses.response.log.kserve import KServeSpelling
+from trt_responses.response.versions.versions import number_in
 from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply, note_status
-from trt_responses.web.guard import key_of
 from trt_responses.web.headers import header, ignored_header, run_headers
 from trt_responses.web.kserve.codings import deflated, inflated, reply_coding
 from trt_responses.web.kserve.log_settings import log_settings, set_log
@@ -33,28 +33,37 @@ from trt_responses.wire.chat_output import text_of
 from trt_responses.wire.parse import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.access.keys import KeyRing
     from trt_responses.response.health import Health
+    from trt_responses.response.run.assembly import NewSpelling
     from trt_responses.response.run.run import Run
     from trt_responses.response.run.runs import Runs
     from trt_responses.response.versions.exchange import Exchange
-    from trt_responses.response.versions.versions import Version
+    from trt_responses.response.versions.versions import Loaded, Version, Versions
     from trt_responses.telemetry.statistics import Statistics
     from trt_responses.web.guard import Guard
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
+    from trt_responses.wire.response import Response as ResponseObject
 
     Answer = Callable[[Request, re.Match[str]], Awaitable[ASGIApp]]
 
 logger = logging.getLogger(__name__)
 
 JSON_LENGTH = b"inference-header-content-length"
-EXTENSIONS = ("model_configuration", "binary_tensor_data", "parameters", "statistics", "logging")
+EXTENSIONS = (
+    "model_repository",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "logging",
+)
 PLACES = {
     "{health}": r"(?P<health>live|ready)",
     "{model}": r"(?P<model>.+?)(?:/versions/(?P<version>[^/]+))?",
@@ -74,7 +83,7 @@ class KServe:
         statistics: Statistics,
         *,
         about: Callable[[], Mapping[str, Any]],
-        versions: Callable[[], Sequence[Version]],
+        versions: Versions,
         exchange: Exchange,
         guard: Guard,
         keys: KeyRing,
@@ -82,8 +91,7 @@ class KServe:
         stream_limits: StreamLimits,
         limits: RequestLimits,
     ) -> None:
-        """`about` is what is served: the model, and the engine's kind and version; `versions` are
-        those that are loaded now, the promoted one first."""
+        """`about` is what is served: the model, and the engine's kind and version."""
         self._runs = runs
         self._versions = versions
         self._health = health
@@ -142,9 +150,17 @@ class KServe:
                 allowed = {"allow": ", ".join(answers)}
                 return _refusal("Method Not Allowed", 405, self._headers(request) | allowed)
             if answer not in (self._probe, self._model_ready):
-                state["owner"] = self._guard.owner(request)
+                state["owner"] = self._checked(request, answer)
             return await answer(request, found)
         raise NotFound("Not Found")
+
+    def _checked(self, request: Request, answer: Answer) -> str:
+        """Whom the request speaks for. What changes the server is an admin's, unless this server
+        asks nobody for a key and has no admin."""
+        control = answer in (self._load, self._unload, self._set_logging)
+        if control and (self._keys.asked or self._keys.has_admin):
+            return self._guard.admin(request)
+        return self._guard.owner(request)
 
     # --- what is asked of the server ----------------------------------------------------------
 
@@ -159,27 +175,37 @@ class KServe:
 
     async def _index(self, request: Request, _: re.Match[str]) -> ASGIApp:
         sent = json_of(await read_body(request, self._limits) or b"{}")
-        report = self._health()
-        if isinstance(sent, dict) and sent.get("ready") and not report.ready:
-            return self._json(request, [])
-        state = "READY" if report.ready else "UNAVAILABLE"
-        why = {} if report.reason is None else {"reason": report.reason}
-        entries = [
-            {"name": self._model, "version": number, "state": state} | why
-            for number in self._numbers()
+        ready_alone = isinstance(sent, dict) and bool(sent.get("ready"))
+        entries = [self._entry(loaded.version) | self._state(loaded) for loaded in self._versions]
+        live = self._versions.live()
+        entries += [
+            self._entry(version) | {"state": "UNAVAILABLE", "reason": "unloaded"}
+            for version in await self._exchange.prepared()
+            if version not in live
         ]
+        if ready_alone:
+            entries = [entry for entry in entries if entry["state"] == "READY"]
         return self._json(request, entries)
+
+    def _entry(self, version: Version) -> dict[str, str]:
+        return {"name": self._model, "version": _number(version)}
+
+    def _state(self, loaded: Loaded) -> dict[str, str]:
+        """In the words of a repository's index."""
+        report, engine = self._health(), loaded.engine.health()
+        if report.ready and engine.alive and engine.ready:
+            return {"state": "READY"}
+        reason = report.reason or engine.reason
+        return {"state": "UNAVAILABLE"} | ({"reason": reason} if reason else {})
 
     async def _load(self, request: Request, found: re.Match[str]) -> ASGIApp:
         """The promoted version if it is not the one that is served, else the newest; a version
         may be named as Triton's configuration does."""
-        self._check_admin(request)
         asked = k.load_request(await read_body(request, self._limits), found["version"])
         await self._exchange.load(found["model"], asked)
         return Response(headers=self._headers(request))
 
     async def _unload(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        self._check_admin(request)
         await read_body(request, self._limits)
         await self._exchange.unload(found["model"], found["version"])
         return Response(headers=self._headers(request))
@@ -188,13 +214,8 @@ class KServe:
         return self._json(request, log_settings())
 
     async def _set_logging(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        self._check_admin(request)
         set_log(await read_body(request, self._limits))
         return await self._logging(request, found)
-
-    def _check_admin(self, request: Request) -> None:
-        if self._keys.asked and not self._keys.is_admin(key_of(request)):
-            raise Forbidden("this needs the key of an admin")
 
     # --- what is asked of the model -----------------------------------------------------------
 
@@ -210,11 +231,15 @@ class KServe:
 
     def _numbers(self) -> list[str]:
         """Of the versions that are loaded, the promoted one first."""
-        return [str(version.number or k.UNNUMBERED) for version in self._versions()]
+        return [_number(version) for version in self._versions.live()]
+
+    def _maker(self, response_id: str) -> str:
+        """The number of the version that makes a response."""
+        return str(number_in(response_id) or k.UNNUMBERED)
 
     def _asked(self, number: str | None) -> str:
         """The model as the line before the engine knows it: with its version, if one is asked."""
-        versions = self._versions()
+        versions = self._versions.live()
         return next((v.label for v in versions if str(v.number) == number), self._model)
 
     async def _metadata(self, request: Request, found: re.Match[str]) -> ASGIApp:
@@ -227,23 +252,31 @@ class KServe:
 
     async def _model_ready(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._check_model(found)
-        if not self._health().ready:
+        asked = [e for e in self._versions if found["version"] in (None, _number(e.version))]
+        if self._state(asked[0])["state"] != "READY":
             raise InvalidRequest("Model version not ready")
         return Response(headers=self._headers(request))
 
     async def _stats(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._check_model(found)
-        return await self._all_stats(request, found)
+        return self._stats_of(request, [found["version"]] if found["version"] else self._numbers())
 
     async def _all_stats(self, request: Request, _: re.Match[str]) -> ASGIApp:
-        stats = self._statistics.of(self._model, self._numbers()[0])
-        return self._json(request, {"model_stats": [stats]})
+        return self._stats_of(request, self._numbers())
+
+    def _stats_of(self, request: Request, numbers: list[str]) -> ASGIApp:
+        stats = [self._statistics.of(self._model, number) for number in numbers]
+        return self._json(request, {"model_stats": stats})
 
     async def _generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
         self._check_model(found)
         wanted = k.generate_request(await read_body(request, self._limits))
-        shared = k.generated(self._model, self._numbers()[0], wanted, {})
-        run, begun = await self._start(request, found, wanted, shared if stream else None)
+
+        def spelling(response: ResponseObject, _: int) -> KServeSpelling:
+            number = self._maker(response.id)
+            return KServeSpelling(k.generated(self._model, number, wanted, {}))
+
+        run, begun = await self._start(request, found, wanted, spelling if stream else None)
         told = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
         if stream:
             return Stream(
@@ -254,7 +287,7 @@ class KServe:
                 lambda: self._last_event(run, wanted, begun),
             )
         values = await self._made(request, run, begun)
-        body = k.generated(self._model, self._numbers()[0], wanted, values)
+        body = k.generated(self._model, self._maker(run.id), wanted, values)
         return json_reply(body, self._headers(request) | told)
 
     async def _infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
@@ -262,7 +295,7 @@ class KServe:
         wanted = await self._infer_request(request)
         run, begun = await self._start(request, found, wanted, None)
         values = await self._made(request, run, begun)
-        body, json_length = k.inferred(self._model, self._numbers()[0], wanted, values)
+        body, json_length = k.inferred(self._model, self._maker(run.id), wanted, values)
         told = self._headers(request) | ignored_header(sorted(wanted.parameters.model_extra or ()))
         kind = "application/json"
         if json_length is not None:
@@ -289,7 +322,7 @@ class KServe:
         request: Request,
         found: re.Match[str],
         wanted: k.Wanted,
-        shared: bytes | None,
+        spelling: NewSpelling | None,
     ) -> tuple[Run, int]:
         """The run, and how many of its ids are the prompt's own."""
         state = request.scope["state"]
@@ -298,7 +331,7 @@ class KServe:
             accepted,
             owner=state["owner"],
             arrival_ns=state["arrival_ns"],
-            spelling=None if shared is None else lambda *_: KServeSpelling(shared),
+            spelling=spelling,
         )
         state["run"] = run  # for those who count how requests end
         return run, len(accepted.begun)
@@ -317,7 +350,7 @@ class KServe:
         if run.log.response.status == "failed":
             return b""  # it has been told
         values = {"text_output": ""} | _ending(run, begun)
-        return b"data: %b\n\n" % k.generated(self._model, self._numbers()[0], wanted, values)
+        return b"data: %b\n\n" % k.generated(self._model, self._maker(run.id), wanted, values)
 
     def _json(self, request: Request, body: object) -> Response:
         return json_reply(orjson.dumps(body), self._headers(request))
@@ -327,6 +360,10 @@ def _pattern(path: str) -> re.Pattern[str]:
     for place, pattern in PLACES.items():
         path = path.replace(place, pattern)
     return re.compile(path + "/?")
+
+
+def _number(version: Version) -> str:
+    return str(version.number or k.UNNUMBERED)
 
 
 def _ending(run: Run, begun: int) -> dict[str, Any]:
