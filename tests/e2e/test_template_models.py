@@ -250,6 +250,11 @@ def test_what_a_dialect_cannot_do_is_refused_by_name(engines_dir: Path) -> None:
                 "/responses/compact", body={"model": "coder", "input": "x"}, cast_to=object
             )
         assert "compact" in str(refused.value)
+        with pytest.raises(BadRequestError) as refused:
+            await client.responses.create(
+                model="coder", input="x", context_management=[{"type": "compaction"}]
+            )
+        assert refused.value.param == "context_management"
 
     talk(model, ask)
 

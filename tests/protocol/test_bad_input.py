@@ -180,7 +180,7 @@ REFUSED: list[Row] = [
     ),
     *wrong("conversation", 5, [], code="invalid_value"),
     bad("prompt", UNSUPPORTED, prompt={"id": "pmpt_1"}),
-    bad("context_management", UNSUPPORTED, context_management=[{"type": "compaction"}]),
+    *wrong("context_management", 5, code="invalid_value"),
 ]
 TABLE = [*NOT_JSON, *NOT_AN_OBJECT, *TYPES, *ITEMS, *TOOLS, *REFUSED]
 

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trt_responses.frozen import replace as replace_frozen
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.language.messages import Message
 from trt_responses.response.accept.accepted import ThoughtBudget, ToolChoice
 from trt_responses.response.log.machine import OPENS, Machine
+from trt_responses.response.prompt.prompt import ID_BYTES
 from trt_responses.response.run.ending import End
 from trt_responses.response.run.generation import Generation
 from trt_responses.response.seal.compacted import SealedCompaction
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.prompt.prompt import Prompt
     from trt_responses.response.seal.sealer import Sealer
-    from trt_responses.wire.response import Response
+    from trt_responses.store.base import Kind
+    from trt_responses.wire.output import OutputItem
 
     Json = dict[str, Any]
 
@@ -57,6 +61,8 @@ EXTRACT = (
 )
 EXTRACT_CHARS, LINE_CHARS = 12_000, 600
 """Of an extract, and of one message or call in it."""
+SPOKEN = ("user", "developer")
+"""Kinds of messages that are not the model's, nor an answer to it."""
 
 
 def summarising(accepted: Accepted) -> Accepted:
@@ -68,6 +74,7 @@ def summarising(accepted: Accepted) -> Accepted:
         choice=ToolChoice(frozenset(), narrows=True),
         answer=None,
         seals=False,
+        sampling=replace_frozen(accepted.sampling, logprobs=None),
         included=frozenset(),
         thought=ThoughtBudget(THOUGHT_TOKENS, "reasoning.effort"),
         max_output_tokens=SUMMARY_TOKENS,
@@ -85,7 +92,10 @@ class Compaction:
         sealer: Sealer,
         owner: str,
         model: str,
+        said_tokens: int | None = None,
     ) -> None:
+        """With `said_tokens` the item stands for all before it, and so many tokens of what users
+        said are in it; without, their messages stand beside it."""
         self.blocks = blocks
         self.date = date
         self.renderer = dialect.renderer
@@ -93,6 +103,8 @@ class Compaction:
         self.sealer = sealer
         self.owner = owner
         self.model = model
+        self._said_tokens = said_tokens
+        self._said = self._said_before() if said_tokens is not None else []
         self._ids = b""
         """In the item, once it is made."""
 
@@ -103,16 +115,48 @@ class Compaction:
     async def sealed(self, summary: str | None) -> str:
         """The sealed content; without a summary, of an extract."""
         text = SUMMARY + summary if summary else EXTRACT + extract(self.blocks)
-        ids = (await self.renderer.message(Message("user", text))).tobytes()
-        tail = in_progress(self.blocks)
-        self._ids = ids = ids + b"".join(block.ids for block in tail)
+        told = (await self.renderer.message(Message("user", text))).tobytes()
+        alone = self._said_tokens is not None
+        tail = open_end(self.blocks) if alone else in_progress(self.blocks)
         calls = {block.call_id: block.callee for block in tail if block.call_id and block.callee}
-        sealed = SealedCompaction(self.date, calls, ids)
+        own: tuple[Kind, bytes] = ("summary", told)
+        parts = [*self._said, own, *((block.kind, block.ids) for block in tail)]
+        ends = accumulate(len(ids) for _, ids in parts)
+        places = [(kind, end - len(ids), end) for (kind, ids), end in zip(parts, ends, strict=True)]
+        said = [place for place in places if place[0] in SPOKEN]
+        self._ids = b"".join(ids for _, ids in parts)
+        sealed = SealedCompaction(self.date, calls, self._ids, said if alone else None)
         return self.sealer.seal_compaction(sealed, self.owner, self.model, self.vocabulary)
 
-    def made(self, response: Response) -> list[Block]:
+    def block(self, item: OutputItem) -> Block:
         """What the conversation goes on from."""
-        return [Block("summary", orjson.dumps(item), self._ids) for item in response.output]
+        kind: Kind = "summary" if self._said_tokens is None else "context"
+        return Block(kind, orjson.dumps(item), self._ids)
+
+    def _said_before(self) -> list[tuple[Kind, bytes]]:
+        """What was said before the end that is open: all of developers, the newest of users."""
+        found: list[tuple[Kind, bytes]] = []
+        for block in self.blocks[: len(self.blocks) - len(open_end(self.blocks))]:
+            if block.kind == "context":
+                found = self._said_in(block)
+            elif block.kind in SPOKEN:
+                found.append((block.kind, block.ids))
+        left = (self._said_tokens or 0) * ID_BYTES
+        kept: list[tuple[Kind, bytes]] = []
+        for kind, ids in reversed(found):
+            left -= len(ids) if kind == "user" else 0
+            if kind != "user" or left >= 0:
+                kept.append((kind, ids))
+        return kept[::-1]
+
+    def _said_in(self, block: Block) -> list[tuple[Kind, bytes]]:
+        """The messages of users and developers that an older compaction holds."""
+        content = orjson.loads(block.item)["encrypted_content"]
+        param = "context_management"
+        opened = self.sealer.open_compaction(
+            content, self.owner, self.model, param, self.vocabulary
+        )
+        return [(kind, opened.ids[start:end]) for kind, start, end in opened.said or ()]
 
     def user_messages(self) -> list[Json]:
         """What users said, as it came."""
@@ -132,6 +176,26 @@ def in_progress(blocks: Sequence[Block]) -> Sequence[Block]:
     while first and blocks[first - 1].kind in ("reasoning", "preamble"):
         first -= 1
     return blocks[first:]
+
+
+def open_end(blocks: Sequence[Block]) -> Sequence[Block]:
+    """What a conversation ends in and nobody has answered: what was said last, or calls in
+    progress."""
+    first = len(blocks)
+    while first and blocks[first - 1].kind in SPOKEN:
+        first -= 1
+    return blocks[first:] or in_progress(blocks)
+
+
+def can_be_shortened(blocks: Sequence[Block]) -> bool:
+    """Whether there is anything that a compaction would leave out."""
+    before = blocks[: len(blocks) - len(open_end(blocks))]
+    for block in reversed(before):
+        if block.kind in ("summary", "context"):
+            return False
+        if block.kind not in SPOKEN:
+            return True
+    return False
 
 
 def extract(blocks: Sequence[Block]) -> str:

@@ -55,7 +55,6 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             if lasting(item):
                 blocks.append(Block("reasoning", orjson.dumps(item), b""))
             continue
-        assert not isinstance(item, o.OutputCompaction), "no message of the model's is one"
         if not lasting(item):
             continue
         if span.earlier:

@@ -28,10 +28,12 @@ Kind = Literal[
     "result",
     "asked",
     "summary",
+    "context",
 ]
 """What a message is in a conversation: enough to say which reasoning is still rendered. `summary`
-stands for all before it but what users and developers said. `asked` is no message, and is seen
-within stores only: what a response was asked for, as its body ends."""
+stands for all before it but what users and developers said, and `context` for all before it.
+`asked` is no message, and is seen within stores only: what a response was asked for, as its body
+ends."""
 
 Standing = Literal["held", "cancel", "gone"]
 """What a server hears of its job: go on; somebody asked to cancel it; it is no longer yours."""

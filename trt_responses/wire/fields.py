@@ -61,6 +61,7 @@ OPTIONS: tuple[Field, ...] = (
     Field("reasoning.max_tokens", "honoured", "tokens of the thought at most", ours=True),
     Field("include", "honoured", "see `include.…`"),
     Field("background", "honoured", "needs `store`"),
+    Field("context_management", "honoured", "one entry of type `compaction`: see state.md"),
     Field("truncation", "honoured", "`auto` drops the oldest turns: see `x-trt-truncated`"),
     Field("top_k", "honoured", ours=True),
     Field("min_p", "honoured", ours=True),
@@ -96,7 +97,6 @@ OPTIONS: tuple[Field, ...] = (
         harmless=lambda value: value in (None, "auto", "current_turn"),
     ),
     Field("prompt", "refused", "there is no template store"),
-    Field("context_management", "refused"),
     Field("moderation", "refused", "nothing is moderated"),
     Field("image", "refused", "the model writes text"),
 )

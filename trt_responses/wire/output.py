@@ -311,7 +311,7 @@ OutputItem = (
     | OutputMcpListTools
     | OutputCompaction
 )
-BESIDE = (OutputMcpListTools,)
+BESIDE = (OutputMcpListTools, OutputCompaction)
 """Items that stand beside the model's messages: none of those became one."""
 OutputPart = OutputText | OutputReasoningText
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from trt_responses.wire.base import ListOf, NonEmpty, Options, few_keys
+from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty, Options, few_keys
 from trt_responses.wire.choice import Effort, TextFormat, ToolChoice
 from trt_responses.wire.items import TEXT_OR_LIST, SentItem
 from trt_responses.wire.tools import Tool
@@ -67,12 +67,20 @@ Conversation = Annotated[
 ]
 
 
+class ContextManagement(ClosedObject):
+    """The number of tokens from which on a conversation is compacted; null: the server's own."""
+
+    type: Literal["compaction"]
+    compact_threshold: Annotated[int, Field(ge=1000, lt=2**53)] | None = None
+
+
 class Request(Options):
     """A request for a response. Null always means the default."""
 
     model: NonEmpty
     input: Input
     background: bool | None = None
+    context_management: Annotated[ListOf[ContextManagement], Field(max_length=1)] | None = None
     conversation: Conversation | None = None
     frequency_penalty: Penalty | None = None
     include: Annotated[ListOf[str], Field(max_length=MAX_INCLUDE)] | None = None

@@ -28,7 +28,8 @@ class OutputTokensDetails:
 
 @dataclass(frozen=True)
 class InputTokensByTurn(InputTokensDetails):
-    """Of a response whose tools ran here: what each turn read that none had read before."""
+    """Of a response of several turns, since tools ran here or its conversation was compacted: what
+    each read that none had read before."""
 
     input_tokens_per_turn: tuple[int, ...] = ()
     cached_tokens_per_turn: tuple[int, ...] = ()

@@ -195,14 +195,15 @@ def header(message: Message) -> Header:
 
 def kept(kinds: Sequence[Kind]) -> list[bool]:
     """Which messages a prompt still holds: all but the reasoning before the last final answer, and
-    what a summary stands for.
+    what the newest compaction stands for.
 
     Reasoning after it belongs to the tool loop that is going on, and the model needs it.
     """
     last = max((place for place, kind in enumerate(kinds) if kind == "final"), default=-1)
-    summary = max((place for place, kind in enumerate(kinds) if kind == "summary"), default=0)
+    short = ("summary", "context")
+    compacted = max((place for place, kind in enumerate(kinds) if kind in short), default=0)
+    beside = ("user", "developer") if "summary" in kinds[compacted : compacted + 1] else ()
     return [
-        (kind != "reasoning" or place > last)
-        and (place >= summary or kind in ("user", "developer"))
+        (kind != "reasoning" or place > last) and (place >= compacted or kind in beside)
         for place, kind in enumerate(kinds)
     ]

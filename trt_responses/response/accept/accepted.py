@@ -149,6 +149,9 @@ class Accepted:
     """The id of the conversation that the response becomes a part of."""
     compacts: bool = False
     """A compaction is wanted, and no answer."""
+    compacts_beyond: int | None = None
+    """The tokens of a prompt beyond which its conversation is compacted before it is answered; 0:
+    as many as the server finds right; None: it is not."""
     generates: bool = True
     """Something is to be written; else the prompt is read, for a request that goes on from it."""
     included: Collection[Included] = ()

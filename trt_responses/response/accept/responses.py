@@ -101,6 +101,7 @@ def accept(
     return Accepted(
         input=items,
         compacts=trigger or isinstance(request, CompactRequest),
+        compacts_beyond=_threshold(request),
         previous_response_id=request.previous_response_id,
         conversation=_conversation(request),
         instructions=request.instructions,
@@ -157,6 +158,11 @@ def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[Se
             )
     asks = bool(items) and isinstance(items[-1], CompactionTrigger)
     return (items[:-1] if asks else items), asks
+
+
+def _threshold(request: Request) -> int | None:
+    managed = request.context_management
+    return managed[0].compact_threshold or 0 if managed else None
 
 
 def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[str]]) -> Accepted:

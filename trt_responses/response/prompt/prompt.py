@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trt_responses.response.prompt.history import Prior
     from trt_responses.response.seal.compacted import SealedCompaction
     from trt_responses.response.tools.loop import Approved
-    from trt_responses.store.base import Record, Records
+    from trt_responses.store.base import Kind, Record, Records
 
 EFFORTS: Mapping[Effort | None, LanguageEffort] = {
     None: "medium",
@@ -98,6 +98,14 @@ async def prompt_of(
     return Prompt(ids, blocks, len(prior.blocks), date, names, prior.conversation)
 
 
+async def prompt_behind(
+    prompt: Prompt, block: Block, accepted: Accepted, parts: Parts
+) -> array[int]:
+    """The ids of the same conversation with one block more."""
+    ids, _ = await _joined((*prompt.blocks, block), accepted, parts, prompt.date)
+    return ids
+
+
 async def blocks_of(
     accepted: Accepted,
     prior: Prior,
@@ -128,7 +136,8 @@ async def blocks_of(
         places=accepted.places,
     )
     for place, opened in compactions.items():
-        rendered[place] = replace(rendered[place], ids=opened.ids)
+        kind: Kind = "summary" if opened.said is None else "context"
+        rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
     for place in silent_places(accepted, ran):
         rendered[place] = replace(rendered[place], ids=b"")
     date = next((opened.date for opened in compactions.values()), turns.date)

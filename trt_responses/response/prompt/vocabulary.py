@@ -25,7 +25,7 @@ async def spoken_here(record: Record, parts: Parts) -> Record:
     vocabulary = parts.dialect.vocabulary
     if record.vocabulary == vocabulary:
         return record
-    if any(block.kind == "summary" for block in record.blocks):
+    if any(block.kind in ("summary", "context") for block in record.blocks):
         raise _compacted(record, parts)
     items = [ITEM.validate_json(block.item) for block in record.blocks]
     rendered = await input_blocks(items, parts.renderer, (), None, note_media=True)

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.frozen import dataclass, replace
 from trt_responses.language.steering import Free
-from trt_responses.response.compaction import (
-    Compaction,
-    CompactionGeneration,
-    SummaryMachine,
-    summarising,
-)
+from trt_responses.response.compaction import CompactionGeneration, SummaryMachine, summarising
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
 from trt_responses.response.prompt.history import prior_of
@@ -27,6 +22,7 @@ from trt_responses.response.prompt.prompt import prompt_of
 from trt_responses.response.prompt.references import item_id
 from trt_responses.response.run import prefill
 from trt_responses.response.run.commit import Commit
+from trt_responses.response.run.compacted_first import compacted_first, compaction_of
 from trt_responses.response.run.generation import Generation
 from trt_responses.response.run.logprobs import ScoredGeneration, check_logprobs
 from trt_responses.response.run.origin import ORIGIN
@@ -60,6 +56,7 @@ if TYPE_CHECKING:
     from trt_responses.language.steering import SteeringPlan
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.admission import Place
+    from trt_responses.response.compaction import Compaction
     from trt_responses.response.log.entries import Spelling
     from trt_responses.response.log.item_events import Callee
     from trt_responses.response.log.machine import Mint
@@ -130,14 +127,16 @@ class Assembly:
         records = inputs.memory or parts.store
         accepted, prior, approved = await self._offered(accepted, owner, records, opened)
         prompt = await prompt_of(accepted, parts, owner, records, prior, approved)
-        compaction = self._compaction(accepted, prompt, owner)
-        if compaction is not None:
+        compaction = compaction_of(accepted, prompt, parts, owner)
+        first = None if accepted.compacts else compaction
+        if accepted.compacts and compaction is not None:
             accepted = summarising(accepted)
             prompt = replace_slots(prompt, ids=await compaction.prompt_ids(prompt))
         steering = await self.steering(accepted, owner)
         called = callees([tool for tool in accepted.tools if tool.server is None])
         parallel = self._parallel(accepted)
-        kind, plan = self._plan(accepted, steering, called, prompt, parallel, compaction)
+        plan_for = partial(self._plan, accepted, steering, called, parallel)
+        kind, plan = self._kind(accepted, compaction), plan_for(len(prompt.ids))
         tools = await self._tool_loop(accepted, steering, called, prompt, owner, opened, approved)
         place.line_up(len(prompt.ids))
         response = self._response(accepted, parallel, before)
@@ -150,17 +149,24 @@ class Assembly:
         reader = self._reader(accepted, parallel, tools, prompt)
         vocabulary = parts.dialect.vocabulary
         sealer = TurnSealer(parts.sealer, owner, prompt.date, reader, parts.renderer, vocabulary)
+        options = _options(accepted, owner, inputs.arrival_ns, response.id)
+        preparation, mint = None, _item_mint(response.id)
+        if first is not None:
+            steered = await self.steering(summarising(accepted), owner)
+            preparation = await compacted_first(
+                first, prompt, accepted, parts, steered.plan, options, log, mint, plan_for
+            )
         generation = kind(
             prompt_ids=prompt.ids,
             plan=plan,
-            options=_options(accepted, owner, inputs.arrival_ns, response.id),
+            options=options,
             engine=engine,
             reader=reader,
             machine=(
-                SummaryMachine(log, called, _item_mint(response.id), Unwrapper)
-                if compaction is not None
+                SummaryMachine(log, called, mint, Unwrapper)
+                if accepted.compacts
                 else _machine(
-                    accepted, log, called, sealer, tools, summaries=parts.thought_summaries
+                    accepted, log, called, mint, sealer, tools, summaries=parts.thought_summaries
                 )
             ),
             log=log,
@@ -169,6 +175,7 @@ class Assembly:
             place=place,
             recovery=parts.recovery,
             offered=shown(accepted.tools),
+            preparation=preparation,
         )
         return Run(
             generation,
@@ -180,7 +187,8 @@ class Assembly:
             additions=self._additions(accepted, sealer),
             truncated=prompt.truncated,
             unfollowed=tuple(left.place for left in steering.left),
-            compaction=compaction,
+            compaction=compaction if first is None else None,
+            compacts_first=first is not None,
             date=prompt.date,
         )
 
@@ -232,39 +240,35 @@ class Assembly:
             logger.debug("not followed: %s %s", left.place, left.why)
         return wanted
 
+    def _kind(self, accepted: Accepted, compaction: Compaction | None) -> Callable[..., Generation]:
+        """The kind of generation."""
+        if accepted.compacts and compaction is not None:
+            return partial(CompactionGeneration, compaction=compaction)
+        if not accepted.generates:
+            return Prefill
+        return ScoredGeneration if accepted.scored else Generation
+
     def _plan(
         self,
         accepted: Accepted,
         steering: SteeringRequest,
         called: Mapping[str, Callee],
-        prompt: Prompt,
         parallel: bool,
-        compaction: Compaction | None,
-    ) -> tuple[Callable[..., Generation], SteeringPlan]:
-        """How it is generated: the kind of generation, and its segments."""
-        budget = self._budget(accepted, len(prompt.ids) + len(accepted.begun))
-        if compaction is not None:
-            return partial(CompactionGeneration, compaction=compaction), steering.plan(budget)
-        kind = ScoredGeneration if accepted.scored else Generation
+        prompt_tokens: int,
+    ) -> SteeringPlan:
+        """The segments of what is generated behind such a prompt."""
+        budget = self._budget(accepted, prompt_tokens + len(accepted.begun))
         if not accepted.generates:
-            return Prefill, Free(prefill.TOKENS)
+            return Free(prefill.TOKENS)
         if parallel:
-            return kind, steering.parallel_plan(budget, called, self._parts.max_calls)
-        return kind, steering.plan(budget)
+            return steering.parallel_plan(budget, called, self._parts.max_calls)
+        return steering.plan(budget)
 
     def _budget(self, accepted: Accepted, prompt_tokens: int) -> int:
         context = self._parts.engine.limits().context_tokens
         refuse_longer(prompt_tokens, context - 1)
         room = context - prompt_tokens
         return min(room, accepted.max_output_tokens or room)
-
-    def _compaction(self, accepted: Accepted, prompt: Prompt, owner: str) -> Compaction | None:
-        if not accepted.compacts:
-            return None
-        parts = self._parts
-        return Compaction(
-            prompt.blocks, prompt.date, parts.dialect, parts.sealer, owner, parts.model
-        )
 
     def _additions(self, accepted: Accepted, sealer: TurnSealer) -> list[Addition]:
         added: list[Addition] = [sealer.whole] if accepted.seals else []
@@ -362,6 +366,7 @@ def _machine(
     accepted: Accepted,
     log: Log,
     called: Mapping[str, Callee],
+    mint: Mint,
     sealer: TurnSealer,
     tools: ToolLoop | None,
     *,
@@ -372,7 +377,7 @@ def _machine(
     return Machine(
         log,
         called,
-        _item_mint(log.response.id),
+        mint,
         Unwrapper,
         sealer.thought if accepted.seals else None,
         answer_text=partial(StopText, accepted.stop) if accepted.stop else None,

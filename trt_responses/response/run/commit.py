@@ -71,10 +71,9 @@ class Commit:
 
     async def _record(self, last: Response, run: Run) -> Record:
         prompt = self._prompt
-        if self._compaction is not None:
-            own = self._compaction.made(last)
-        else:
-            own = await output_blocks(last, run.reader, self._parts.renderer)
+        own = await output_blocks(last, run.reader, self._parts.renderer)
+        if self._compaction is not None and last.output:
+            own[0] = self._compaction.block(last.output[0])
         return Record(
             id=last.id,
             owner=self._owner,

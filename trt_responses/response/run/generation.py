@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace as replace_slots
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trt_responses.engine.base import CONTINUATION_PRIORITY, Chunk
 from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.response.log.hosted_calls import Outcome
-from trt_responses.response.run.ending import End, end_of
+from trt_responses.response.run.ending import End, end_of, usage, usage_of_both
 from trt_responses.response.run.recovery import PausedRun
 from trt_responses.response.run.trace import SegmentNotes, Trace
 
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Segment, SteeringPlan
     from trt_responses.response.admission import Place
+    from trt_responses.response.log.fold import Output
     from trt_responses.response.log.log import Log
     from trt_responses.response.log.machine import Machine
     from trt_responses.response.run.recovery import Recovery
     from trt_responses.response.run.trace import SegmentTrace
     from trt_responses.response.tools.loop import ToolLoop
+    from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,20 @@ LOSSES: Mapping[Loss, str] = {
     "exchanged": "The engine was exchanged",
     "moved": "The server stopped",
 }
+
+
+class Preparation(Protocol):
+    """Work of the engine's that comes before an answer, in the same run."""
+
+    async def prompt_and_plan(self) -> tuple[Sequence[int], SteeringPlan] | End:
+        """What the answer is made from; an end, when there will be none."""
+        ...
+
+    def decide(self, end: End) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def usage(self) -> Usage: ...
 
 
 class Generation:
@@ -63,11 +79,13 @@ class Generation:
         place: Place | None = None,
         recovery: Recovery | None = None,
         offered: Sequence[FunctionTool] = (),
+        preparation: Preparation | None = None,
     ) -> None:
         """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
         goes on when the engine went away and is back. `offered` are the tools that the model was
-        told of."""
+        told of. A `preparation` gives another prompt and plan."""
         self._offered = offered
+        self._preparation = preparation
         self.tools = tools
         self.reader = reader
         self.machine = machine
@@ -200,11 +218,15 @@ class Generation:
         if self._verdict is None:
             self._verdict = end
             self._flow(None)
+            if self._preparation is not None:
+                self._preparation.decide(end)
             self.abort()
             self.leave()
             self._finish_segment(end)
 
     def abort(self) -> None:
+        if self._preparation is not None:
+            self._preparation.abort()
         if self._handle is not None:
             self._handle.abort()
             self._handle = None
@@ -220,6 +242,21 @@ class Generation:
             self.reader.call_ends,
             self.machine.callees,
             self._offered,
+        )
+
+    def usage(self, output: Output) -> Usage:
+        """The tokens of all that the engine was asked for."""
+        latency_ms = self.tools.latency_ms if self.tools is not None else ()
+        cached = self.cached_tokens
+        if self.tools is not None:  # the first turn that is generated reads the prompt too
+            cached = cached[:1] * self.tools.earlier + cached
+        if self._preparation is None:
+            return usage(self.prompt_tokens, self.reader, output, cached, latency_ms)
+        before = self._preparation.usage()
+        if not self.cached_tokens:  # there was no answer
+            return before
+        return usage_of_both(
+            before, usage(self.prompt_tokens, self.reader, output, cached, latency_ms)
         )
 
     def leave(self) -> None:
@@ -247,6 +284,13 @@ class Generation:
     async def _all(self) -> End:
         if self._place is not None and (turn := self._place.turn()) is not None:
             await turn
+        if self._preparation is not None and self._verdict is None:
+            self.asked_ns = self._clock_ns()
+            made = await self._preparation.prompt_and_plan()
+            if isinstance(made, End):
+                return self._verdict or made
+            self.prompt_ids, self.plan = made
+            self.prompt_tokens = len(self.prompt_ids)
         if self.tools is not None:
             self.tools.begin(self.machine)
             self.log.wake()

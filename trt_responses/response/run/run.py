@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trt_responses.errors import ServerShutdown
 from trt_responses.frozen import dataclass, replace
-from trt_responses.response.run.ending import End, ending, last_snapshot, usage
+from trt_responses.response.run.ending import End, ending, last_snapshot
 from trt_responses.response.run.origin import NOWHERE, ORIGIN, Origin
 from trt_responses.wire import events as e
 
@@ -85,6 +85,7 @@ class Run:
         truncated: Sequence[str] = (),
         unfollowed: Sequence[str] = (),
         compaction: Compacted | None = None,
+        compacts_first: bool = False,
         date: str = "",
     ) -> None:
         self.date = date
@@ -99,7 +100,9 @@ class Run:
         self.unfollowed = unfollowed
         """Places of schemas that the output may not follow."""
         self.compaction = compaction
-        """What it makes short, if that is what it does."""
+        """What it makes short, if that is all that it does."""
+        self.compacts_first = compacts_first
+        """Whether it makes its conversation short before it answers."""
         self.error: ApiError | None = None
         self.stop: str | None = None
         """The text of the client's at which it stopped."""
@@ -226,13 +229,8 @@ class Run:
             self.log.settle(last)
 
     def _last(self, end: End) -> r.Response:
-        output, made = self.log.output, self._generation
-        latency_ms = made.tools.latency_ms if made.tools is not None else ()
-        cached = made.cached_tokens
-        if made.tools is not None:  # the first turn that is generated reads the prompt too
-            cached = cached[:1] * made.tools.earlier + cached
-        told = usage(made.prompt_tokens, made.reader, output, cached, latency_ms)
-        return last_snapshot(self.log.begun, output, end, int(self._clock_s()), told)
+        output, used = self.log.output, self._generation.usage(self.log.output)
+        return last_snapshot(self.log.begun, output, end, int(self._clock_s()), used)
 
     def facts(self, last: r.Response) -> RunFacts:
         """What there is to hear of it, before it forgets its prompt."""

@@ -10,7 +10,9 @@ import orjson
 from trt_responses.response.seal.turn import MAX_BYTES, swapped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.store.base import Kind
 
 
 class SealedCompaction(NamedTuple):
@@ -22,16 +24,19 @@ class SealedCompaction(NamedTuple):
     """Calls among the ids, whose results may come later: the recipient of each by its id."""
     ids: bytes
     """Unsigned 32-bit, in this machine's byte order."""
+    said: Sequence[tuple[Kind, int, int]] | None = None
+    """Where in the ids messages of users and developers begin and end, as bytes: the item needs no
+    other beside it. None: those messages stand beside the item."""
 
 
 def packed(compaction: SealedCompaction) -> bytes:
     """The same on every machine."""
-    head = orjson.dumps([compaction.date, dict(compaction.calls)])
+    head = orjson.dumps([compaction.date, dict(compaction.calls), compaction.said])
     return zlib.compress(b"%b\n%b" % (head, swapped(compaction.ids)), 6)
 
 
 def unpacked(data: bytes) -> SealedCompaction:
     """What was packed; it has been authenticated, and so is not doubted."""
     head, _, ids = zlib.decompressobj().decompress(data, MAX_BYTES).partition(b"\n")
-    date, calls = orjson.loads(head)
-    return SealedCompaction(date, calls, swapped(ids))
+    date, calls, *said = orjson.loads(head)  # older items do not say it
+    return SealedCompaction(date, calls, swapped(ids), *said)

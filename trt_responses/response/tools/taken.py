@@ -44,3 +44,5 @@ def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
         yield accepted.thought.place, "this model does not think before it answers"
     if accepted.compacts and not takes.compaction:
         yield "input", "conversations with this model cannot be compacted"
+    if accepted.compacts_beyond is not None and not takes.compaction:
+        yield "context_management", "conversations with this model cannot be compacted"

@@ -573,6 +573,12 @@ CASES = {
     "two reasonings": "u+ r- r- f+ u+ r+ r+ c+",
     "developer between": "d+ u+ r- f+ d+ u+ r+ c+ o+",
     "parallel calls": "u+ r+ c+ c+ o+ o+",
+    "a summary": "d+ u+ c- o- f- u+ s+ f+",
+    "a summary for a summary": "u+ s- u+ c- s+ r+ c+",
+    "a context": "d- u- f- u- x+ r+ c+ o+",
+    "a context for a context": "u- x- u- f- x+ f+",
+    "a context for a summary": "u- s- u- f- x+ u+",
+    "a summary for a context": "u+ x- u+ f- s+ u+",
 }
 LETTERS: dict[str, Kind] = {
     "u": "user",
@@ -582,11 +588,13 @@ LETTERS: dict[str, Kind] = {
     "f": "final",
     "c": "call",
     "o": "result",
+    "s": "summary",
+    "x": "context",
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_reasoning_before_the_last_final_answer_is_dropped(case: str) -> None:
+def test_a_prompt_leaves_out_old_thoughts_and_what_a_compaction_stands_for(case: str) -> None:
     row = CASES[case].split()
     assert kept([LETTERS[cell[0]] for cell in row]) == [cell[1] == "+" for cell in row]
 
