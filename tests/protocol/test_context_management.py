@@ -168,7 +168,8 @@ def test_without_a_number_it_is_three_quarters_of_the_context() -> None:
             async with served(
                 *SUMMARY, ANSWER, guides=GUIDES, context_tokens=context, **KEYED
             ) as s:
-                made = await s.client.create(input=TALK, context_management=[{"type": "compaction"}])
+                managed = [{"type": "compaction"}]
+                made = await s.client.create(input=TALK, context_management=managed)
                 assert (kinds(made.json())[0] == "compaction") is shortened
 
     asyncio.run(story())
