@@ -55,7 +55,7 @@ def compaction_of(
             return None
         said_tokens = int(beyond * SAID)
     return Compaction(
-        prompt.blocks, prompt.date, parts.renderer, parts.sealer, owner, parts.model, said_tokens
+        prompt.blocks, prompt.date, parts.dialect, parts.sealer, owner, parts.model, said_tokens
     )
 
 
