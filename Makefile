@@ -66,6 +66,7 @@ fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas
 
 faults: $(DEV) ## Servers that are stopped, killed and stalled under load; what hostile bodies cost (15 minutes at most)
 	$(BIN)/python -m scripts.lifecycle_faults $(if $(TIMES),--times $(TIMES))
+	$(BIN)/python -m scripts.engine_deaths
 	$(BIN)/python -m scripts.faults
 
 rollout: $(DEV) ## Replace servers behind HAProxy and Envoy under load: what clients noticed (8 minutes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import os
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.double.llm import Double
 from tests.support.double.results import Script as Said
+from tests.support.double.worker import Worker
 from tests.support.engine_claims import CONTEXT, SLOTS
 from trt_responses import __version__
 from trt_responses.engine.remote.child import host
@@ -19,6 +21,7 @@ from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.engine.remote.process import EngineProcess, Patience
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engine.trtllm.liveness import Patience as Liveness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine, GenerateOptions
 
 ROOT = Path(__file__).parents[2]
+STEP_S = 0.02
 
 
 def echo(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
@@ -50,6 +54,33 @@ def trtllm_double() -> Engine:
     arguments = {"max_seq_len": CONTEXT, "max_batch_size": SLOTS, "max_num_tokens": CONTEXT}
     package = Double(echoed).package
     return TrtLlmEngine(Path("checkpoint"), arguments, package=package, environment={})
+
+
+def trtllm_worker(how: str) -> Engine:
+    """The same adapter over a stand-in with a rank's process, which steps until it is killed,
+    frozen or fails; `how` is JSON: `error`, the class that tells its death, if one does; `dies`,
+    which may be "loading"; and a patience."""
+    told = json.loads(how)
+    kind = told.get("error")
+    error = getattr(builtins, kind)("a rank has failed") if kind else None
+
+    def begun() -> Worker:
+        worker = Worker(error, step_s=STEP_S)
+        if told.get("dies") == "loading":
+            worker.kill()
+        return worker
+
+    def says(prompt_ids: Sequence[int], params: SamplingParams) -> Said:
+        return Said(((7,),) * 100_000)
+
+    arguments = {"max_seq_len": 100_000, "max_batch_size": 720, "max_num_tokens": 100_000}
+    return TrtLlmEngine(
+        Path("checkpoint"),
+        arguments,
+        package=Double(says, worker=begun).package,
+        patience=Liveness(**told["patience"]) if "patience" in told else None,
+        environment={},
+    )
 
 
 class Starting(ScriptedEngine):
@@ -78,6 +109,7 @@ def slow() -> Engine:
 
 
 TROUBLED: dict[str, Callable[[str], Engine]] = {
+    "worker": trtllm_worker,
     "slow": lambda _: slow(),
     "raises": lambda name: Starting(lambda: fail(name)),
     "loads for ever": lambda _: Starting(threading.Event().wait),

@@ -1,13 +1,14 @@
 """The stand-in itself: `LLM` runs ids from scripts, and behaves as the contract says.
 
-One clock makes the steps. What a careless caller would do wrong is noted in `misuse`, where the
-real package would answer with a hang or with wrong ids.
+One clock makes the steps, or a worker's thread. What a careless caller would do wrong is noted in
+`misuse`, where the real package would answer with a hang or with wrong ids.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tests.support.double.contract import Version
+    from tests.support.double.worker import Worker
     from trt_responses.engine.ask import Ask
 
+MOST_BANS = 32
+"""Newer versions walk each banned id at every step, on the host."""
 FULL = "The number of prompt tokens and tokens to generate exceeds max_seq_len."
 
 
@@ -48,10 +52,14 @@ class Double:
     real_max_seq_len: int | None = None
     """What fits in fact, when it is less than was asked for: told late."""
     flat_logprobs: bool = False
+    coalesces: bool = False
+    """What came while nobody looked is one step."""
     dead: bool = False
     """The worker is gone: nothing is answered, and nothing is said about it."""
     raises: Exception | None = None
     """What every call raises: the error of a worker that died, whose class may be any."""
+    worker: Callable[[], Worker] | None = None
+    """Makes the process that each step goes through; without one the clock makes them."""
     crashed: bool = False
     misuse: list[str] = field(default_factory=list)
     llms: list[LLM] = field(default_factory=list)
@@ -116,7 +124,10 @@ class LLM:
             raise plan.start_error
         if world > plan.gpus:
             raise RuntimeError(f"World size {world} is larger than the {plan.gpus} visible GPUs.")
-        plan.clock.drive(self._advance)
+        self._worker = None if plan.worker is None else plan.worker()
+        if self._worker is not None:
+            self._worker.loaded()
+        (self._worker or plan.clock).drive(self._advance)
 
     @property
     def tokenizer(self) -> object | None:
@@ -124,6 +135,8 @@ class LLM:
 
     def shutdown(self) -> None:
         self.is_shut_down = True
+        if self._worker is not None:
+            self._worker.stop()
         if self.plan.dead:
             self.plan.released.wait()
 
@@ -131,6 +144,7 @@ class LLM:
         prompt, params = given["inputs"], given["sampling_params"]
         assert isinstance(prompt, list)
         assert isinstance(params, SamplingParams)
+        self._send()
         self._check(prompt, params)
         result = RequestOutput(self, next(self._ids), prompt, params)
         for name in ("trace_headers", "cache_salt", "priority"):
@@ -142,14 +156,22 @@ class LLM:
             result.send(Response(error=RequestError(FULL)))
         else:
             self._requests.append(result)
-        self.plan.clock.wake()
+        self._wake()
         return result
 
     def cancel(self, result: RequestOutput) -> None:
+        self._send()
         if result in self._requests and not self.plan.dead:
             self._requests.remove(result)
             result.send(Response(finish_reason="cancelled"))
-            self.plan.clock.wake()
+            self._wake()
+
+    def _send(self) -> None:
+        if self._worker is not None:
+            self._worker.send(self.shutdown)
+
+    def _wake(self) -> None:
+        (self._worker or self.plan.clock).wake()
 
     def _check(self, prompt: list[int], params: SamplingParams) -> None:
         if self.plan.raises is not None:
@@ -164,6 +186,11 @@ class LLM:
         at_once = self._number("max_num_tokens", 8192)
         if len(prompt) > at_once and not self.arguments.get("enable_chunked_prefill"):
             raise RequestError(f"The prompt has {len(prompt)} tokens: max_num_tokens.")
+        banned = params.bad_token_ids or []
+        if banned and self.plan.version == "main" and self.arguments.get("speculative_config"):
+            raise ValueError("bad words are not supported with one-model speculative decoding")
+        if len(banned) > MOST_BANS or len(banned) != len(set(banned)):
+            self.plan.misuse.append(f"{len(banned)} banned ids, {len(set(banned))} of them others")
         if params.pad_id is not None:
             self.plan.misuse.append("one SamplingParams object served two requests")
 
@@ -176,13 +203,14 @@ class LLM:
         if self.plan.dead or self.plan.crashed:
             return False
         stuck = 0
-        for request in self._requests[: self._number("max_batch_size", 64)]:
+        for request in tuple(self._requests[: self._number("max_batch_size", 64)]):
             response = self._step(request)
             if response is None:
                 stuck += 1
                 continue
             if response.finish_reason or response.error:
-                self._requests.remove(request)
+                with suppress(ValueError):  # cancelled meanwhile, from the other thread
+                    self._requests.remove(request)
             request.send(response)
         batch = min(len(self._requests), self._number("max_batch_size", 64))
         return batch > stuck

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ class Script(NamedTuple):
     """With its last step nothing more fits: it ends for its length."""
     surprise: bool = False
     """Every chosen id is less likely than all its alternatives."""
+
+
+class MetricNames(Enum):
+    """As in `tensorrt_llm.metrics`: the keys of `metrics_dict`, beside words of its own."""
+
+    TTFT = "ttft"
+    REQUEST_QUEUE_TIME = "request_queue_time"
 
 
 class Logprob(NamedTuple):
@@ -87,11 +96,10 @@ class RequestOutput:
         self._raised = False
         self.awaits_after_abort = 0
         self._queue: asyncio.Queue[Response] | None = None
-        try:
-            asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
             self._queue = asyncio.Queue()
-        except RuntimeError:
-            pass
 
     @property
     def finished(self) -> bool:
@@ -115,6 +123,8 @@ class RequestOutput:
         if self._raised:
             self._llm.plan.misuse.append("a result that had raised was awaited again")
         self._handle(await self._queue.get())
+        while self._llm.plan.coalesces and not self._done and not self._queue.empty():
+            self._handle(self._queue.get_nowait())
         return self
 
     async def aresult(self) -> RequestOutput:
@@ -123,8 +133,17 @@ class RequestOutput:
         return self
 
     def send(self, response: Response) -> None:
-        if self._queue is not None:
+        """From the loop's own thread, or from a worker's."""
+        if self._queue is None or self._loop is None:
+            return
+        try:
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self._loop:
             self._queue.put_nowait(response)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, response)
 
     def _handle(self, response: Response) -> None:
         if response.error is not None:
@@ -144,8 +163,8 @@ class RequestOutput:
             output.token_ids = output.token_ids[:-1]
         if params.return_perf_metrics:
             self.metrics_dict = {
-                "ttft": 0.25,
-                "request_queue_time": 0.125,
+                MetricNames.TTFT: 0.25,
+                MetricNames.REQUEST_QUEUE_TIME: 0.125,
                 "finished_reason": response.finish_reason,
             }
 

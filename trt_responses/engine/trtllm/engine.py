@@ -112,6 +112,7 @@ class TrtLlmEngine:
         self._liveness = Liveness(
             self._patience,
             ask=self._probe,
+            is_waited_for=lambda: bool(self._requests),
             fail_idle=self._fail_idle,
             on_death=self._fail_all,
             sleep=sleep,
@@ -250,9 +251,11 @@ class TrtLlmEngine:
         for request in tuple(self._requests):
             request.fail(reason)
 
-    async def _probe(self, deadline_s: float) -> str | None:
-        end = await last_chunk(lambda sink: self._begin(PROBE_IDS, PROBE, 1, sink), deadline_s)
-        self.health()  # whoever made a step meanwhile has spoken for the engine
+    async def _probe(self, deadline_s: float | None = None) -> str | None:
+        try:
+            end = await last_chunk(lambda sink: self._begin(PROBE_IDS, PROBE, 1, sink), deadline_s)
+        finally:
+            self.health()  # whoever made a step meanwhile has spoken for the engine
         return (end.error or "no answer") if end.finish == "error" else None
 
     async def _prove(self) -> None:

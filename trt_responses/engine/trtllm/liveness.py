@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOKS_PER_PROBE = 4
+LOOKS_PER_PROBE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,25 @@ class Patience:
     """So long may the engine take for one token when it is asked whether it lives."""
     probe_every_s: float = 15.0
     """So long may the engine be silent before it is asked; a silent death is thus told within a
-    minute, and one that raises within ten seconds."""
+    minute."""
+    first_probe_s: float = 3.0
+    """So long while somebody waits for it: a death that is told comes out of the next call, and is
+    then told within ten seconds. That such an early question gets no answer counts for nothing."""
     max_failures: int = 3
     """So many probes in a row may fail before the process should be replaced."""
 
 
 class Liveness:
-    """`ask` is a probe: None when answered, else why not. `fail_idle` ends the requests that have
-    waited too long and says how many. `on_death` is told the reason, once."""
+    """`ask` is a probe: None when answered, else why not. `is_waited_for` says whether there are
+    requests. `fail_idle` ends those that have waited too long and says how many. `on_death` is
+    told the reason, once."""
 
     def __init__(
         self,
         patience: Patience,
         *,
-        ask: Callable[[float], Awaitable[str | None]],
+        ask: Callable[[], Awaitable[str | None]],
+        is_waited_for: Callable[[], bool],
         fail_idle: Callable[[], int],
         on_death: Callable[[str], None],
         sleep: Callable[[float], Awaitable[None]],
@@ -57,6 +62,7 @@ class Liveness:
         self.last_progress_ns = now_ns()
         self._patience = patience
         self._ask = ask
+        self._is_waited_for = is_waited_for
         self._fail_idle = fail_idle
         self._on_death = on_death
         self._sleep = sleep
@@ -99,23 +105,33 @@ class Liveness:
             self._on_death(reason)
 
     async def _watch(self) -> None:
+        patience = self._patience
         while self.alive:
-            await self._sleep(self._patience.probe_every_s / LOOKS_PER_PROBE)
+            await self._sleep(patience.probe_every_s / LOOKS_PER_PROBE)
             failed = self._fail_idle()
-            silent_ns = self._now_ns() - self.last_progress_ns
-            silent = silent_ns >= self._patience.probe_every_s * 1e9
-            if silent or self._failures or (failed and silent_ns):
+            silent_s = self._silent_s()
+            bound_s = patience.first_probe_s if self._is_waited_for() else patience.probe_every_s
+            if silent_s >= bound_s or self._failures or (failed and silent_s):
                 await self.probe()
 
     async def _probe(self) -> None:
-        before = self.last_progress_ns
-        why = await self._ask(self._patience.probe_timeout_s)
+        before, deadline_s = self.last_progress_ns, self._patience.probe_timeout_s
+        early = self._silent_s() < self._patience.probe_every_s
+        try:
+            why = await asyncio.wait_for(self._ask(), deadline_s)
+        except TimeoutError:
+            why = f"no token within {deadline_s:g} s"
+        else:
+            early = False
         if not self.alive:
             return
         if why is None or self.last_progress_ns > before:  # a full batch makes a probe wait
             self._up()
-        else:
+        elif not early:
             self._failed(why)
+
+    def _silent_s(self) -> float:
+        return (self._now_ns() - self.last_progress_ns) / 1e9
 
     def _up(self) -> None:
         self.down = None

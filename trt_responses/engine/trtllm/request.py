@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 from contextlib import suppress
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.base import Chunk, Logprob
@@ -97,7 +98,7 @@ class Request:
             self.begun_ns,
             self.first_ns,
             self._now_ns(),
-            {str(n): float(v) for n, v in measured.items() if isinstance(v, int | float)},
+            {_name(n): float(v) for n, v in measured.items() if isinstance(v, int | float)},
         )
 
     async def _follow(self, result: RequestOutput) -> None:
@@ -176,6 +177,11 @@ class Request:
         if self._task is not None:
             asyncio.get_running_loop().call_soon(self._task.cancel)
         self._on_over(self)
+
+
+def _name(key: object) -> str:
+    """Their keys are members of an enumeration, or words."""
+    return str(key.value if isinstance(key, Enum) else key)
 
 
 def _trimmed(output: CompletionOutput, stops: frozenset[int]) -> bool:

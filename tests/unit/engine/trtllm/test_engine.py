@@ -856,11 +856,60 @@ def test_an_engine_that_makes_steps_is_not_asked() -> None:
         told = begin(engine, PROMPT, options())[0]
         for _ in range(6):
             await double.clock.step()
-            await time.pass_s(30)
+            await time.pass_s(2)
         assert len(told.token_ids) == 6
         assert len(double.requests) == 2  # the first probe, and this one
 
     with_engine(engine_of(double, time=time, patience=SHORT), claim)
+
+
+def test_a_death_that_the_next_call_tells_is_asked_for_while_somebody_waits() -> None:
+    """Nobody calls: the streams only wait, and hear of it within ten seconds."""
+    double, time = plan((1,), Hang()), Time()
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        told = [begin(engine, PROMPT, options())[0] for _ in range(64)]
+        await told[0].some(1)
+        double.raises, begun_ns = KeyError("worker"), time()
+        while engine.health().alive:
+            await time.pass_s(1)
+        assert (time() - begun_ns) / 1e9 <= 10
+        assert {sink.end.finish for sink in told} == {"error"}
+        assert all("KeyError: 'worker'" in (sink.end.error or "") for sink in told)
+
+    with_engine(engine_of(double, time=time), claim)
+
+
+def test_an_early_question_that_gets_no_answer_counts_for_nothing() -> None:
+    """A long prompt may be read for many seconds, in which nobody gets a step."""
+    double, time = plan((1,)), Time()
+    states: list[tuple[bool, bool]] = []
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        double.dead = True
+        double.released.set()
+        begin(engine, PROMPT, options())
+        await time.pass_s(4)
+        await asyncio.wait_for(probed(engine, states), 5)
+
+    with_engine(engine_of(double, time=time, patience=SHORT), claim)
+    assert states == [(True, True)]
+
+
+def test_what_came_while_nobody_looked_is_one_step() -> None:
+    double = plan((1,), (2,), (3, RETURN))
+    double.coalesces = True
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        double.clock.mode = "manual"
+        told, _ = begin(engine, PROMPT, options())
+        for _ in range(3):
+            double.clock._step()
+        await told.done()
+        assert [list(chunk.token_ids) for chunk in told.chunks] == [[1, 2, 3, RETURN]]
+
+    with_engine(engine_of(double), claim)
+    assert double.misuse == []
 
 
 def test_a_probe_that_waits_behind_a_batch_which_makes_steps_is_no_failure() -> None:
