@@ -127,7 +127,7 @@ async def failed_start(error: str | None, start_s: float) -> tuple[float, str]:
 
 
 async def _ready(engine: RemoteEngine) -> None:
-    while not engine.health().ready:
+    while not engine.health().ready:  # noqa: ASYNC110  # another process gets ready
         await asyncio.sleep(LOOK_S)
 
 

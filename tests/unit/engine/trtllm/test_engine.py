@@ -745,6 +745,7 @@ SHORT = Patience(
     queue_timeout_s=600,
     probe_timeout_s=0.01,  # real time: a dead worker answers nothing, however long one waits
     probe_every_s=60,
+    first_probe_s=60,
     max_failures=3,
 )
 
@@ -856,7 +857,7 @@ def test_an_engine_that_makes_steps_is_not_asked() -> None:
         told = begin(engine, PROMPT, options())[0]
         for _ in range(6):
             await double.clock.step()
-            await time.pass_s(2)
+            await time.pass_s(30)
         assert len(told.token_ids) == 6
         assert len(double.requests) == 2  # the first probe, and this one
 
@@ -892,7 +893,8 @@ def test_an_early_question_that_gets_no_answer_counts_for_nothing() -> None:
         await time.pass_s(4)
         await asyncio.wait_for(probed(engine, states), 5)
 
-    with_engine(engine_of(double, time=time, patience=SHORT), claim)
+    eager = replace(SHORT, first_probe_s=3)
+    with_engine(engine_of(double, time=time, patience=eager), claim)
     assert states == [(True, True)]
 
 
