@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tests.support.asgi import Call
     from tests.support.served import Served
 
-CASES = 700
+CASES = 400
 """In each of two parts, so that two workers share them."""
 ACCEPTED = 0.3
 """Of the bodies that name no conversation: none that a body names here exists."""
-BAD_CASES = 100
+BAD_CASES = 60
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 """The generators' own."""

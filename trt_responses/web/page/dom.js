@@ -32,15 +32,21 @@ export function copyButton(text, label = "Copy") {
   return node;
 }
 
-// Calls `work` once in the next frame, however often it is asked.
+// Calls `work` once in the next frame, however often it is asked; and after work that took long, only when
+// three times as long has gone by, so that the page can be used however large an answer grows.
 export function eachFrame(work) {
   let asked = false;
+  let free = 0;
+  const frame = () => requestAnimationFrame((begun) => {
+    asked = false;
+    work();
+    free = begun + 4 * (performance.now() - begun);
+  });
   return () => {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      work();
-    });
+    const wait = free - performance.now();
+    if (wait > 0) setTimeout(frame, wait);
+    else frame();
   };
 }
