@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test live doctor engine serve views bench fuzz faults rollout demo-train demo-eval clean
+.PHONY: help install fmt check test live doctor engine serve docs-check views bench fuzz faults rollout demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -53,6 +53,9 @@ engine: $(if $(filter tensorrt onnx,$(KIND)),$(GRAPHS),$(ENV)) ## Prepare an eng
 
 serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without any, the demo
 	@$(BIN)/trt-responses serve $(if $(ENGINE),--engine $(ENGINE)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
+
+docs-check: $(DEV) ## Run the commands of README and docs as a reader would type them: [PAGES=docs/api.md]
+	$(BIN)/python -m scripts.docs_check $(PAGES)
 
 views: $(DEV) ## One script through every API: the same ids, texts, calls and usage
 	$(BIN)/python -m scripts.views
