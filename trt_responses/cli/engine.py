@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -40,7 +41,6 @@ from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from trt_responses.prepare.card import Kind
     from trt_responses.prepare.llamacpp.gguf import WeightType
@@ -94,6 +94,12 @@ def _add_trtllm(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--nodes", type=int, default=1, help="machines like this one")
     group.add_argument("--gpu-class", choices=[found.name for found in CLASSES])
     group.add_argument("--context", type=int, help="tokens; without: the model's own context")
+    group.add_argument(
+        "--draft",
+        type=Path,
+        metavar="DIR",
+        help="an Eagle3 draft for gpt-oss-120b; profile latency, B200 and GB200 alone",
+    )
     group.add_argument(
         "--set",
         type=_pair,
@@ -229,6 +235,7 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
         nodes=options.nodes,
         gpu_class=options.gpu_class,
         context_tokens=options.context,
+        draft=options.draft,
         overrides=dict(options.set),
         rewarm=options.rewarm,
     )

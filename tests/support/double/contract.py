@@ -78,6 +78,10 @@ def guide_fields() -> dict[str, Entry]:
     return contract()["GuidedDecodingParams"]["fields"]
 
 
+def scheduling_fields() -> dict[str, Entry]:
+    return contract()["SchedulingParams"]["fields"]
+
+
 def call_parameters(version: Version) -> dict[str, Entry]:
     """Those of `generate_async`, in their order."""
     call = contract()["generate_async"]

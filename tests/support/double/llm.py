@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 from tests.support.double import contract as names
 from tests.support.double.results import Fail, Hang, RequestOutput, Response, Script, Step
-from tests.support.double.words import GuidedDecodingParams, SamplingParams, words_class
+from tests.support.double.words import (
+    GuidedDecodingParams,
+    SamplingParams,
+    SchedulingParams,
+    words_class,
+)
 from trt_responses.engine.scripted.clock import StepClock
 from trt_responses.engine.trtllm.api import Package
 
@@ -71,7 +76,8 @@ class Double:
         sampling = words_class(SamplingParams, names.sampling_fields(self.version))
         guides = words_class(GuidedDecodingParams, names.guide_fields())
         fields = {n: names.Field(e) for n, e in names.checked_arguments(self.version).items()}
-        return Package(self.version, LLMClass(self), sampling, guides, fields)
+        scheduling = words_class(SchedulingParams, names.scheduling_fields())
+        return Package(self.version, LLMClass(self), sampling, guides, scheduling, fields)
 
     def modules(self) -> dict[str, ModuleType]:
         """The same as modules, each name where the contract has it."""
@@ -80,6 +86,7 @@ class Double:
             "LLM": package.llm,
             "SamplingParams": package.sampling_params,
             "GuidedDecodingParams": package.guided_decoding_params,
+            "SchedulingParams": package.scheduling_params,
             "TorchLlmArgs": type("", (), {"model_fields": package.argument_fields}),
         }
         found = {where[name]: ModuleType(where[name]) for name in values}
@@ -147,7 +154,7 @@ class LLM:
         self._send()
         self._check(prompt, params)
         result = RequestOutput(self, next(self._ids), prompt, params)
-        for name in ("trace_headers", "cache_salt", "priority"):
+        for name in ("trace_headers", "cache_salt", "priority", "scheduling_params"):
             setattr(result, name, given.get(name))
         params.pad_id = params.end_id  # the given object is changed: one per request
         result.script = self.plan.script(prompt, params)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.support.double.llm import LLM
-    from tests.support.double.words import SamplingParams
+    from tests.support.double.words import SamplingParams, SchedulingParams
 
 
 class Hang(NamedTuple):
@@ -86,6 +86,7 @@ class RequestOutput:
         self.trace_headers: Mapping[str, str] | None = None
         self.cache_salt: str | None = None
         self.priority: float | None = None
+        self.scheduling_params: SchedulingParams | None = None
         self.script = Script(())
         self.position = 0
         self.made = 0

@@ -1,4 +1,4 @@
-"""`SamplingParams` and `GuidedDecodingParams`: their fields are the contract's, and no others."""
+"""The values that calls take: their fields are the contract's, and no others."""
 
 from __future__ import annotations
 
@@ -75,6 +75,11 @@ class GuidedDecodingParams(Words):
         super().__init__(**given)
         if sum(bool(getattr(self, name)) for name in self.known) > 1:
             raise ValueError("Only one guide can be used at a time.")
+
+
+class SchedulingParams(Words):
+    attention_dp_rank: int | None
+    attention_dp_relax: bool | None
 
 
 def words_class(base: type[Words], fields: Mapping[str, Entry]) -> type[Words]:

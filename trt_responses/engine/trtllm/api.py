@@ -41,6 +41,13 @@ class GuideArguments(TypedDict, total=False):
     grammar: str
 
 
+class SchedulingArguments(TypedDict, total=False):
+    """Keywords of `SchedulingParams`."""
+
+    attention_dp_rank: int
+    attention_dp_relax: bool
+
+
 class CallArguments(TypedDict, total=False):
     """Keywords of `LLM.generate_async` beside its inputs."""
 
@@ -48,6 +55,7 @@ class CallArguments(TypedDict, total=False):
     streaming: bool
     trace_headers: Mapping[str, str]
     cache_salt: str
+    scheduling_params: object
     priority: float
 
 
@@ -102,6 +110,7 @@ class Package:
     llm: Callable[..., LLM]
     sampling_params: Callable[..., object]
     guided_decoding_params: Callable[..., object]
+    scheduling_params: Callable[..., object]
     argument_fields: Mapping[str, ArgumentField]
     """Those of `TorchLlmArgs`, which checks whatever `LLM` does not name itself."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         GuideArguments,
         Package,
         SamplingArguments,
+        SchedulingArguments,
     )
 
 logger = logging.getLogger(__name__)
@@ -110,11 +111,18 @@ def engine_limits(arguments: Mapping[str, object]) -> Limits:
         guides = dict.fromkeys(get_args(GuideKind), frozenset({END_ID}))
     return Limits(
         number(arguments, "max_seq_len"),
-        number(arguments, "max_batch_size"),
+        number(arguments, "max_batch_size") * attention_ranks(arguments),
         guides,
         MAX_LOGPROBS,
         longest_prompt(arguments),
     )
+
+
+def attention_ranks(arguments: Mapping[str, object]) -> int:
+    """How many GPUs keep the attention of requests of their own, each in a batch of its own."""
+    if not arguments.get("enable_attention_dp"):
+        return 1
+    return number({"tensor_parallel_size": 1, **arguments}, "tensor_parallel_size")
 
 
 def longest_prompt(arguments: Mapping[str, object]) -> int:
@@ -131,9 +139,10 @@ def number(arguments: Mapping[str, object], name: str) -> int:
 
 
 def sampling_arguments(
-    options: GenerateOptions, left: int, package: Package, *, metrics: bool
+    options: GenerateOptions, left: int, package: Package, *, metrics: bool, bans: bool
 ) -> SamplingArguments:
-    """Everything that samples is said: without it the package is greedy and stops at 32 ids.
+    """Everything that samples is said: without it the package is greedy and stops at 32 ids. Bans
+    are left out where the engine takes none.
 
     An end id given here switches off the package's own set-up of stop ids, so all are named. A
     matched stop id is cut from the output unless it is asked to stay.
@@ -160,7 +169,7 @@ def sampling_arguments(
         sampling["seed"] = options.seed
     if options.logprobs is not None:
         sampling["logprobs"] = max(1, options.logprobs)
-    if banned := _banned(options):
+    if bans and (banned := _banned(options)):
         sampling["bad_token_ids"] = list(banned)
     if options.guide is not None:
         sampling["guided_decoding"] = package.guided_decoding_params(
@@ -191,7 +200,9 @@ def guide_arguments(guide: Guide) -> GuideArguments:
             return {"grammar": guide.source}
 
 
-def call_arguments(options: GenerateOptions, sampling_params: object) -> CallArguments:
+def call_arguments(
+    options: GenerateOptions, sampling_params: object, scheduling_params: object | None
+) -> CallArguments:
     call: CallArguments = {
         "sampling_params": sampling_params,
         "streaming": True,
@@ -199,9 +210,16 @@ def call_arguments(options: GenerateOptions, sampling_params: object) -> CallArg
     }
     if options.cache_salt is not None:
         call["cache_salt"] = options.cache_salt
+    if scheduling_params is not None:
+        call["scheduling_params"] = scheduling_params
     if options.trace_headers:
         call["trace_headers"] = dict(options.trace_headers)
     return call
+
+
+def scheduling_arguments(rank: int) -> SchedulingArguments:
+    """The rank is a wish: a full one leaves the request to another."""
+    return {"attention_dp_rank": rank, "attention_dp_relax": True}
 
 
 def _parameters(called: object) -> frozenset[str]:
@@ -212,11 +230,13 @@ def _parameters(called: object) -> frozenset[str]:
 
 
 def _nested_fields(field: ArgumentField | None) -> frozenset[str]:
-    """The field names of the configuration class that a field holds, if it holds one."""
+    """The field names of the configuration class that a field holds, if it can hold one alone: of
+    several, only the package knows which is meant."""
     seen = [] if field is None else [field.annotation]
+    found: list[frozenset[str]] = []
     for annotation in seen:  # grows: a class may stand inside Optional and Annotated
-        fields = getattr(annotation, "model_fields", None)
-        if fields:
-            return frozenset(fields)
-        seen.extend(get_args(annotation))
-    return frozenset()
+        if fields := getattr(annotation, "model_fields", None):
+            found.append(frozenset(fields))
+        else:
+            seen.extend(get_args(annotation))
+    return found[0] if len(found) == 1 else frozenset()

@@ -22,12 +22,15 @@ from trt_responses.engine.trtllm.arguments import (
     OTHER_BACKEND,
     SILENCE,
     SupportedArguments,
+    attention_ranks,
     call_arguments,
     engine_limits,
     llm_arguments,
     sampling_arguments,
+    scheduling_arguments,
 )
 from trt_responses.engine.trtllm.liveness import Liveness, Patience
+from trt_responses.engine.trtllm.ranks import Ranks
 from trt_responses.engine.trtllm.request import Request
 from trt_responses.engine.trtllm.shutdown import shut_down
 from trt_responses.errors import (
@@ -64,6 +67,7 @@ def installed() -> Package:
         import tensorrt_llm
         from tensorrt_llm.llmapi import GuidedDecodingParams
         from tensorrt_llm.llmapi.llm_args import TorchLlmArgs
+        from tensorrt_llm.scheduling_params import SchedulingParams
     except Exception as error:  # of any class: what it imports may fail in its own way
         raise StartupError(
             f"tensorrt_llm cannot be imported ({root_cause(error)}): run in the container "
@@ -75,6 +79,7 @@ def installed() -> Package:
         tensorrt_llm.LLM,
         tensorrt_llm.SamplingParams,
         GuidedDecodingParams,
+        SchedulingParams,
         TorchLlmArgs.model_fields,
     )
 
@@ -107,7 +112,11 @@ class TrtLlmEngine:
         self._now_ns = now_ns
         self._limits = engine_limits(arguments)
         self._on: Running | None = None
-        self._requests: dict[Request, None] = {}
+        ranks = attention_ranks(arguments)
+        self._ranks = Ranks(ranks) if ranks > 1 else None
+        self._takes_bans = True
+        self._requests: dict[Request, int] = {}
+        """Each with its rank."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._liveness = Liveness(
             self._patience,
@@ -189,14 +198,22 @@ class TrtLlmEngine:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
             return request
         package, supported, llm = self._on
+        rank, scheduling = 0, None
         try:
-            sampling = sampling_arguments(options, left, package, metrics=bool(self._on_timings))
+            sampling = sampling_arguments(
+                options, left, package, metrics=bool(self._on_timings), bans=self._takes_bans
+            )
             params = package.sampling_params(**supported.sampling(sampling))
-            call = supported.call(call_arguments(options, params))
+            if self._ranks is not None:
+                rank = self._ranks.choose(prompt_ids)
+                scheduling = package.scheduling_params(**scheduling_arguments(rank))
+            call = supported.call(call_arguments(options, params, scheduling))
             result = llm.generate_async(list(prompt_ids), **call)
         except Exception as error:  # of any class: a dead worker's comes out of anybody's call
             raise self._refusal(error) from None
-        self._requests[request] = None
+        self._requests[request] = rank
+        if self._ranks is not None:
+            self._ranks.running[rank] += 1
         task = request.follow(result)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -224,7 +241,9 @@ class TrtLlmEngine:
     def _over(self, request: Request) -> None:
         if request not in self._requests:  # it never ran
             return
-        del self._requests[request]
+        rank = self._requests.pop(request)
+        if self._ranks is not None:
+            self._ranks.running[rank] -= 1
         self._liveness.progress(request.last_step_ns)
         if request.answered:
             self._liveness.answered()
@@ -262,6 +281,7 @@ class TrtLlmEngine:
         """A new engine answers; if it should guide, it does, or has no guides; and what it does
         nothing with is known."""
         limits, deadline_s = self._limits, self._patience.first_answer_s
+        self._takes_bans = self._asked_for_a_ban()
         if limits.guides:
             end = await last_chunk(
                 lambda sink: self._begin(PROBE_IDS, CANARY, CANARY.max_tokens, sink), deadline_s
@@ -274,9 +294,23 @@ class TrtLlmEngine:
                 self._limits = replace(limits, guides={})
         if not self._limits.guides and (why := await self._probe(deadline_s)):
             raise StartupError(f"TensorRT-LLM loaded the model and failed: {why}")
-        if ignored := await self._find_ignored(self._answer):
+        ignored = await self._find_ignored(self._answer)
+        if not self._takes_bans:
+            ignored |= {"banned_ids"}
+        if ignored:
             logger.warning("This engine does nothing with %s.", ", ".join(sorted(ignored)))
             self._limits = replace(self._limits, ignores=ignored)
+
+    def _asked_for_a_ban(self) -> bool:
+        """Whether a request with one is taken: beside a draft model, newer versions refuse it."""
+        if not self._arguments.get("speculative_config"):
+            return True
+        self._takes_bans = True
+        try:
+            self._begin(PROBE_IDS, replace(PROBE, banned_ids=(0,)), 1, Gathered()).abort()
+        except InvalidRequest:
+            return False
+        return True
 
     async def _answer(self, prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
         sink = Gathered()

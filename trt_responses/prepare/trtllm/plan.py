@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
 from dataclasses import field
+from pathlib import Path  # noqa: TC003  # likewise
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.frozen import dataclass
@@ -15,11 +16,18 @@ from trt_responses.prepare.files import ARGUMENTS, CHECKPOINT, json_or_nothing
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.caches import caches_of, set_aside
 from trt_responses.prepare.trtllm.preflight import gpu_class_of
-from trt_responses.prepare.trtllm.profiles import ProfileName, arguments_for, class_named, class_of
+from trt_responses.prepare.trtllm.profiles import (
+    DRAFT_CLASS,
+    DRAFT_PROFILE,
+    DRAFTED,
+    ProfileName,
+    arguments_for,
+    class_named,
+    class_of,
+    with_draft,
+)
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trt_responses.prepare.card import Card, Status
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.hardware import Hardware
@@ -40,6 +48,8 @@ class TrtLlmOptions:
     nodes: int = 1
     gpu_class: str | None = None
     context_tokens: int | None = None
+    draft: Path | None = None
+    """The directory of an Eagle3 draft for gpt-oss-120b."""
     overrides: Mapping[str, object] = field(default_factory=dict)
     """Arguments that replace the profile's own."""
     rewarm: bool = False
@@ -64,9 +74,29 @@ def chosen_arguments(
     context = options.context_tokens or checkpoint.architecture.context
     if context > checkpoint.architecture.context:
         raise refusal("context", context, f"at most {checkpoint.architecture.context}")
-    usual = arguments_for(options.profile, chosen_class(options, hardware), gpus, context)
+    gpu_class = chosen_class(options, hardware)
+    usual = arguments_for(options.profile, gpu_class, gpus, context)
+    if options.draft is not None:
+        _check_draft(options.draft, options.profile, gpu_class, checkpoint)
+        usual = with_draft(usual, str(options.draft.absolute()))
     _check_overrides(options.overrides, usual)
     return {**usual, **options.overrides}
+
+
+def _check_draft(
+    draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpoint: Checkpoint
+) -> None:
+    """Only what NVIDIA has published is taken."""
+    model = (checkpoint.architecture.layers, checkpoint.architecture.experts)
+    for what, found, expected in (
+        ("profile", profile, DRAFT_PROFILE),
+        ("GPU class", gpu_class.name, DRAFT_CLASS),
+        ("layers and experts", model, DRAFTED),
+    ):
+        if found != expected:
+            raise refusal(f"draft, {what}", found, f"{expected}: an Eagle3 draft is published so")
+    if not (draft / "config.json").is_file():
+        raise refusal("draft", draft, "a directory with a config.json")
 
 
 def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:

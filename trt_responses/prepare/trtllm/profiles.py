@@ -69,6 +69,15 @@ GUIDES = "llguidance"
 """The family of the other engines' guides: xgrammar leaves bounds of numbers out."""
 
 
+DRAFT_CLASS, DRAFT_PROFILE = "blackwell", "latency"
+DRAFT_BATCH = 10
+DRAFT_KV_FRACTION = 0.8
+DRAFT_TOKENS = 3
+DRAFTED = (36, 128)
+"""Layers and experts of gpt-oss-120b: NVIDIA publishes an Eagle3 draft, and how to run it, for that
+model on GB200 and B200 alone."""
+
+
 def class_of(sm: int) -> GpuClass:
     for found in CLASSES:
         if sm in found.sms:
@@ -119,6 +128,26 @@ def arguments_for(
     if attention_dp:
         found["attention_dp_config"] = dict(ATTENTION_DP)
     return found
+
+
+def with_draft(arguments: Arguments, draft: str) -> Arguments:
+    """The same with an Eagle3 draft beside the model, as NVIDIA's guide for gpt-oss-120b has it:
+    few requests at once, and no prefix reused."""
+    return {
+        **arguments,
+        "max_batch_size": DRAFT_BATCH,
+        "cuda_graph_config": {"max_batch_size": DRAFT_BATCH, "enable_padding": True},
+        "kv_cache_config": {
+            "enable_block_reuse": False,
+            "free_gpu_memory_fraction": DRAFT_KV_FRACTION,
+            "dtype": "auto",
+        },
+        "speculative_config": {
+            "decoding_type": "Eagle",
+            "max_draft_len": DRAFT_TOKENS,
+            "speculative_model_dir": draft,
+        },
+    }
 
 
 def parallel_fault(

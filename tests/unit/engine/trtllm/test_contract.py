@@ -5,10 +5,12 @@ Budget: 2 s on one core.
 
 from __future__ import annotations
 
+import array
 import ast
 import asyncio
 import builtins
 import collections.abc
+import hashlib
 import inspect
 import itertools
 import logging
@@ -44,6 +46,7 @@ LIBRARY = (
     *(asyncio, builtins, inspect, itertools, logging, os, threading, time, collections.abc),
     *(asyncio.Task, asyncio.Future, asyncio.Event, asyncio.AbstractEventLoop, logging.Logger),
     *(threading.Thread, inspect.Parameter, inspect.Signature, collections.abc.MutableMapping),
+    *(array.array, collections.OrderedDict, hashlib, hashlib.blake2b()),
     *(str, list, dict, set, frozenset, tuple, type, BaseException),
 )
 ENVIRONMENT = {"TRTLLM_NO_USAGE_STATS", "TELEMETRY_DISABLED", "DO_NOT_TRACK"}
@@ -57,11 +60,13 @@ def in_contract(version: Version = "main") -> frozenset[str]:
         names.checked_arguments(version),
         names.sampling_fields(version),
         names.guide_fields(),
+        names.scheduling_fields(),
         names.call_parameters(version),
         names.result_names(),
         names.output_names(),
         names.method_names(),
         {"LLM", "SamplingParams", "GuidedDecodingParams", "TorchLlmArgs", "__version__"},
+        {"SchedulingParams"},
         {"logprob", "rank", "model_fields", "annotation"},
         *nested,
     )
@@ -114,6 +119,7 @@ def strangers(source: str) -> set[str]:
     )  # it spells theirs, so it vouches for nothing
     ours = set().union(*(defined(p.read_text("utf-8")) for p in OURS if p != api_file))
     ours |= {"version", "llm", "sampling_params", "guided_decoding_params", "argument_fields"}
+    ours |= {"scheduling_params"}
     library = set().union(*(dir(thing) for thing in LIBRARY))
     return attributes(source) - ours - library - in_contract()
 
@@ -137,6 +143,8 @@ def test_every_keyword_the_adapter_says_is_in_the_contract(path: Path) -> None:
 def test_each_kind_of_word_is_in_its_own_part_of_the_contract() -> None:
     assert api.SamplingArguments.__annotations__.keys() <= names.sampling_fields("1.2.1").keys()
     assert api.GuideArguments.__annotations__.keys() <= names.guide_fields().keys()
+    scheduling = api.SchedulingArguments.__annotations__.keys()
+    assert scheduling <= names.scheduling_fields().keys()
     call = api.CallArguments.__annotations__.keys()
     assert call <= names.call_parameters("main").keys()
     assert call - names.call_parameters("1.2.1").keys() == {"priority"}

@@ -12,7 +12,7 @@ import threading
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -21,8 +21,10 @@ from tests.support.double.results import Fail, Hang, Script
 from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.ask import CANARY
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Logprob
+from trt_responses.engine.trtllm.arguments import SupportedArguments
 from trt_responses.engine.trtllm.engine import TrtLlmEngine, installed
 from trt_responses.engine.trtllm.liveness import Patience
+from trt_responses.engine.trtllm.ranks import Ranks
 from trt_responses.engine.trtllm.request import UNLIKELY
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
@@ -430,6 +432,85 @@ def test_what_the_adapter_rests_on_overrides_the_arguments() -> None:
 def test_an_argument_that_the_limits_need_must_be_there(name: str) -> None:
     with pytest.raises(StartupError, match=name):
         engine_of(plan(), {k: v for k, v in ARGUMENTS.items() if k != name})
+
+
+START = CONTROL.start
+SHARED = (START, 1, 2, 3)
+
+
+def turn(*messages: int) -> tuple[int, ...]:
+    """A prompt: instructions that all share, one message for each number, and the next header."""
+    return (*SHARED, *(word for message in messages for word in (START, message)), START, 9)
+
+
+def test_a_conversation_stays_with_its_rank_and_a_new_one_goes_where_the_fewest_run() -> None:
+    double = plan((1,), Hang())
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        assert engine.limits().max_batch == 4 * 3  # each rank has a batch of its own
+        handles = [begin(engine, turn(n), options())[1] for n in (10, 11, 12)]
+        again = [turn(n, 50, n) for n in (12, 10, 11)]
+        handles += [begin(engine, prompt, options())[1] for prompt in again]
+        chosen = [request.scheduling_params for request in double.requests[-6:]]
+        assert [params and params.attention_dp_rank for params in chosen] == [0, 1, 2, 2, 0, 1]
+        assert all(params and params.attention_dp_relax for params in chosen)
+        handles[1].abort()
+        begin(engine, turn(13), options())
+        assert double.requests[-1].scheduling_params is not None
+        assert double.requests[-1].scheduling_params.attention_dp_rank == 1
+
+    spread = {**ARGUMENTS, "enable_attention_dp": True, "tensor_parallel_size": 3}
+    double.gpus = 3
+    with_engine(engine_of(double, spread), claim)
+    told_by(alone := plan((1,)))
+    assert alone.requests[-1].scheduling_params is None
+
+
+def test_ranks_remember_so_many_prompts_and_no_more() -> None:
+    ranks = Ranks(2, kept=2)
+    assert ranks.choose(turn(10)) == 0
+    ranks.running[0] = 1
+    assert [ranks.choose(turn(n)) for n in (11, 12)] == [1, 1]
+    assert ranks.choose(turn(10, 50)) == 1  # forgotten: it goes where the fewest run
+    assert ranks.choose((START,)) == 1  # nothing stands before its last message
+
+
+class Eagle:
+    model_fields: ClassVar = {"decoding_type": None, "max_draft_len": None}
+
+
+class NGram:
+    model_fields: ClassVar = {"decoding_type": None, "max_matching_ngram_size": None}
+
+
+class Either:
+    annotation = Eagle | NGram | None
+
+
+def test_a_configuration_that_may_be_of_several_classes_arrives_whole() -> None:
+    double = plan((1,))
+    package = double.package()
+    fields = {**package.argument_fields, "speculative_config": Either}
+    supported = SupportedArguments(replace(package, argument_fields=fields))
+    draft = {"decoding_type": "Eagle", "max_draft_len": 3, "speculative_model_dir": "/draft"}
+    assert supported.arguments({"speculative_config": draft}) == {"speculative_config": draft}
+
+
+def test_where_bans_are_refused_beside_a_draft_model_they_are_left_out_and_named() -> None:
+    double = plan((1,), version="main")
+    drafted = {**GUIDED, "speculative_config": {"decoding_type": "Eagle", "max_draft_len": 3}}
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        assert engine.limits().ignores == {"banned_ids"}
+        assert engine.limits().guides
+        told = await generated(engine, PROMPT, options(banned_ids=(5,)))
+        assert told.end.finish == "stop"
+        assert sent(double).bad_token_ids is None
+
+    with_engine(engine_of(double, drafted), claim)
+    old = plan((1,))
+    told_by(old, options(banned_ids=(5,)), drafted)
+    assert sent(old).bad_token_ids == [5]
 
 
 # --- guides and logprobs ------------------------------------------------------------------------

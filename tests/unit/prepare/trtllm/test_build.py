@@ -31,7 +31,7 @@ from trt_responses.prepare.hardware import Gpu, Hardware, gpu_facts, visible_gpu
 from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.trtllm.arguments import read_arguments, text_of, write_arguments
 from trt_responses.prepare.trtllm.caches import caches_of
-from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions, served
+from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions, chosen_arguments, served
 from trt_responses.prepare.trtllm.preflight import machine_faults
 from trt_responses.prepare.trtllm.profiles import (
     CLASSES,
@@ -420,6 +420,33 @@ def test_a_wish_that_cannot_be_met_is_refused(
 ) -> None:
     with pytest.raises(PrepareError, match=sentence):
         Lab(vocabulary).prepare(checkpoint, tmp_path, "tiny", wish)
+
+
+def test_an_eagle3_draft_is_an_option_of_one_profile_for_the_model_it_is_published_for(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    found = open_checkpoint(checkpoint)
+    large = replace(found, architecture=replace(found.architecture, layers=36, experts=128))
+    wish = TrtLlmOptions("latency", gpus=8, gpu_class="blackwell", draft=tmp_path)
+    with pytest.raises(PrepareError, match=r"expected a directory with a config\.json"):
+        chosen_arguments(wish, LAPTOP, large)
+    (tmp_path / "config.json").write_text("{}")
+    arguments = chosen_arguments(wish, LAPTOP, large)
+    names.check_all(arguments, names.checked_arguments("1.2.1"))
+    assert arguments["speculative_config"] == {
+        "decoding_type": "Eagle",
+        "max_draft_len": 3,
+        "speculative_model_dir": str(tmp_path),
+    }
+    assert arguments["max_batch_size"] == 10
+    for other, sentence in (
+        (replace(wish, profile="throughput"), "draft, profile: found throughput"),
+        (replace(wish, gpu_class="hopper"), "draft, GPU class: found hopper"),
+    ):
+        with pytest.raises(PrepareError, match=sentence):
+            chosen_arguments(other, LAPTOP, large)
+    with pytest.raises(PrepareError, match=r"layers and experts: found \(1, 4\)"):
+        chosen_arguments(wish, LAPTOP, found)
 
 
 # --- profiles -----------------------------------------------------------------------------------
