@@ -484,13 +484,13 @@ class NGram:
 
 
 class Either:
-    annotation = Eagle | NGram | None
+    annotation: object = Eagle | NGram | None
 
 
 def test_a_configuration_that_may_be_of_several_classes_arrives_whole() -> None:
     double = plan((1,))
     package = double.package()
-    fields = {**package.argument_fields, "speculative_config": Either}
+    fields = {**package.argument_fields, "speculative_config": Either()}
     supported = SupportedArguments(replace(package, argument_fields=fields))
     draft = {"decoding_type": "Eagle", "max_draft_len": 3, "speculative_model_dir": "/draft"}
     assert supported.arguments({"speculative_config": draft}) == {"speculative_config": draft}
