@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test live doctor engine serve docs-check views bench fuzz faults rollout demo-train demo-eval clean
+.PHONY: help install fmt check test live doctor engine serve docs-check views bench fuzz faults rollout aiperf demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -72,9 +72,12 @@ faults: $(DEV) ## Servers that are stopped, killed and stalled under load; what 
 	$(BIN)/python -m scripts.engine_deaths
 	$(BIN)/python -m scripts.faults
 
-rollout: $(DEV) ## Replace servers behind HAProxy and Envoy under load: what clients noticed (8 minutes)
+rollout: $(DEV) ## Replace servers, and versions of the engine, behind HAProxy and Envoy under load: what clients noticed (10 minutes) [ONLY=haproxy|envoy|versions]
 	$(PIP) --group rollout
-	$(BIN)/python -m scripts.rollout
+	$(BIN)/python -m scripts.rollout $(if $(ONLY),--only $(ONLY))
+
+aiperf: $(DEV) ## NVIDIA's aiperf against the server, one request in ten cut off: AIPERF=program, from an environment of its own
+	$(BIN)/python -m scripts.load_judge $(if $(AIPERF),--aiperf $(AIPERF))
 
 demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 15 minutes)
 	$(PIP) --editable '.[demo-train]'

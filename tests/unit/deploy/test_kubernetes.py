@@ -3,10 +3,12 @@ on a cluster."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import shutil
 import subprocess
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
@@ -15,6 +17,7 @@ import yaml  # type: ignore[import-untyped]  # ships no types
 from jsonschema import Draft202012Validator
 
 from tests.support.imports import ROOT
+from tests.support.served import ANSWER, served
 from trt_responses.app import ENGINE_STOP_S, create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.prepare.trtllm.preflight import IMAGE
@@ -28,7 +31,7 @@ Json = dict[str, Any]
 
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ("cpu", "gpu", "inference-gateway")
-VERSIONS = ("1.31", "1.34", "1.37")
+VERSIONS = tuple(f"1.{minor}" for minor in range(31, 38))
 KUSTOMIZE = shutil.which("kustomize") or shutil.which("kustomize-linux-x64")
 
 
@@ -40,6 +43,7 @@ def documents() -> Iterator[tuple[str, Json]]:
                 yield f"{path.relative_to(MANIFESTS)}:{number}", found
 
 
+@cache
 def custom_schemas() -> dict[str, Json]:
     """The schemas of kinds that are no part of Kubernetes, by `apiVersion/kind`."""
     schemas = {}
@@ -136,15 +140,60 @@ def test_no_service_of_a_cluster_changes_a_setting() -> None:
             assert pod["enableServiceLinks"] is False, place
 
 
+def environment(place: str, container: Json) -> dict[str, str]:
+    """The settings of a container, those of the base's ConfigMap and of every overlay's over it."""
+    given = {entry["name"]: entry["value"] for entry in container.get("env", ())}
+    if "kserve" in place:
+        return given
+    for path in sorted(MANIFESTS.rglob("kustomization.yaml")):
+        for maps in yaml.safe_load(path.read_text("utf-8")).get("configMapGenerator", ()):
+            given |= dict(literal.split("=", 1) for literal in maps["literals"])
+    return given
+
+
+def longest_stop_s(given: dict[str, str]) -> float:
+    settings = Settings.from_environment(given)
+    return settings.linger_s + settings.drain_s + CLOSING_S + ENGINE_STOP_S
+
+
 def test_a_stop_fits_into_the_time_that_is_granted() -> None:
-    settings = Settings()
     found = list(servers())
     assert len(found) == 2
     for place, pod, container in found:
         before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-        longest = settings.linger_s + settings.drain_s + CLOSING_S + ENGINE_STOP_S
+        longest = longest_stop_s(environment(place, container))
         grace = pod["terminationGracePeriodSeconds"]
         assert before + longest + 5 <= grace, place
+
+
+def test_a_stop_fits_without_a_cluster_too() -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text("utf-8"))
+    granted = compose["services"]["server"]["stop_grace_period"]
+    assert longest_stop_s({}) <= float(granted.removesuffix("s"))
+    unit = (ROOT / "deploy" / "systemd" / "trt-responses.service").read_text("utf-8")
+    lines = [line.split("=", 1) for line in unit.splitlines() if "=" in line]
+    given = dict(value.split("=", 1) for name, value in lines if name == "Environment")
+    [granted_s] = [float(value) for name, value in lines if name == "TimeoutStopSec"]
+    assert longest_stop_s(given) <= granted_s
+
+
+def test_the_kserve_service_answers_to_both_of_its_names() -> None:
+    """KServe's route asks for the model by its own name and by its publisher's."""
+    [(_, found)] = [(p, f) for p, f in documents() if f["kind"] == "LLMInferenceService"]
+    own = found["spec"]["model"]["name"]
+    publishers = f"publishers/{found['metadata']['namespace']}/models/{own}"
+    [container] = found["spec"]["template"]["containers"]
+    given = environment("kserve", container)
+    settings = Settings.from_environment(given)
+    assert settings.engine == own
+
+    async def story() -> None:
+        async with served(ANSWER, model=settings.engine, model_aliases=settings.model_aliases) as s:
+            for name in (own, publishers):
+                reply = await s.client.create(model=name)
+                assert (reply.status, reply.json()["model"]) == (200, own)
+
+    asyncio.run(story())
 
 
 def test_probes_ask_what_the_server_answers() -> None:
