@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from trt_responses.access.counts import Counts
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
@@ -47,18 +48,18 @@ def create_app(
     store: Store | None = None,
     tools: Sequence[Tool] | None = None,
     engine_of: Callable[[Selection, Settings], Engine] = backends.engine_of,
-    elsewhere: Callable[[int], int] | None = None,
+    counts: Counts | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
     """The server as an ASGI app. An engine, a store and tools that are passed in are started and
     stopped with it, as those named in the settings are. `speaks` is what the model of such an
-    engine speaks, if not Harmony. `engine_of` makes the engine that the settings name. `elsewhere`
-    notes how many responses the engine makes for this app, and says how many it makes for others;
-    `sleep` is awaited for every wait of its own. With an engine as a `Loaded` one goes its version,
-    and `builds` are the versions that may take its place."""
+    engine speaks, if not Harmony. `engine_of` makes the engine that the settings name. In `counts`
+    stand the responses of each owner, where several apps over one engine count together; `sleep` is
+    awaited for every wait of its own. With an engine as a `Loaded` one goes its version, and
+    `builds` are the versions that may take its place."""
     settings = settings or Settings.from_environment()
     given = Given(engine, builds, speaks)
-    server = server_parts(settings, given, store, tools, engine_of, elsewhere, sleep)
+    server = server_parts(settings, given, store, tools, engine_of, counts, sleep)
     app = App(
         title="trt_responses",
         version=__version__,

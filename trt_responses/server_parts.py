@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trt_responses import __version__, backends
 from trt_responses.access.admission import Admission, Bounds
 from trt_responses.access.audit import Audit
+from trt_responses.access.counts import LocalCounts
 from trt_responses.access.key_file import WatchedKeys
 from trt_responses.access.keys import KeyFault, KeyRing, OwnerLimits
 from trt_responses.builds import builds_of, gate_prompts, loaded
@@ -44,6 +45,7 @@ from trt_responses.web.stream.keepalive import KeepAlive
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from trt_responses.access.counts import Counts
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
@@ -146,7 +148,7 @@ def server_parts(
     store: Store | None,
     tools: Sequence[Tool] | None,
     engine_of: Callable[[Selection, Settings], Engine],
-    elsewhere: Callable[[int], int] | None,
+    counts: Counts | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> ServerParts:
     served = _served(settings, given, engine_of)
@@ -182,7 +184,8 @@ def server_parts(
     ]
     if settings.explain != "off" and settings.explain_bytes:
         listeners.append(explanations)
-    admission = _admission(settings, versions, keys, elsewhere)
+    counts = counts or LocalCounts()
+    admission = _admission(settings, versions, keys, counts)
     recovery = Recovery(
         versions, wait_s=settings.engine_pause_s, clock_s=time.monotonic, sleep=sleep
     )
@@ -231,6 +234,7 @@ def server_parts(
         background=Background(
             runs,
             store,
+            count=admission.count_background,
             max_per_owner=settings.max_background,
             model=f"{model} {dialect.vocabulary}".rstrip(),  # whose ids a job's are
             sleep=sleep,
@@ -386,7 +390,7 @@ def _admission(
     settings: Settings,
     engine: Engine,
     keys: KeyRing,
-    elsewhere: Callable[[int], int] | None,
+    counts: Counts,
 ) -> Admission:
     def places() -> int:
         """Of the engine, now; nobody is sent to one that is mending itself."""
@@ -400,7 +404,7 @@ def _admission(
         Bounds(waiting=settings.max_waiting, waiting_tokens=settings.max_waiting_tokens),
         limits_of=keys.limits_of,
         clock_s=time.monotonic,
-        elsewhere=elsewhere,
+        counts=counts,
     )
 
 

@@ -1,6 +1,6 @@
 """Two front ends over one engine process, as `serve --frontends 2` makes them.
 
-Budget: 25 s on one core, most of it processes that load.
+Budget: 30 s on one core, most of it processes that load.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import asyncio
 import os
 import re
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FRONT_END, ENGINE = "trt_responses.serve.front_end", "trt_responses.serve.engine_process"
+A_MINUTE = 8
+"""Requests that an owner may make."""
+USED = 4
+"""Those that the test makes before it tries the limit."""
 WISH = {"model": "tiny", "input": "Hello!", "max_output_tokens": 16}
 
 
@@ -49,6 +55,36 @@ async def ask(address: Address, method: str, path: str, **body: object) -> tuple
     return status, orjson.loads(said)
 
 
+async def ask_when_up(address: Address) -> tuple[int, object]:
+    """Nobody listens, or is ready, until a front end has begun again."""
+    async with asyncio.timeout(300):
+        while True:
+            with suppress(ConnectionRefusedError):
+                answer = await ask(address, "POST", "/v1/responses", **WISH)
+                if answer[0] != 503:
+                    return answer
+            await asyncio.sleep(0.05)
+
+
+async def killed_with_the_only_place(server: Child, address: Address) -> None:
+    """All front ends are killed while one of them holds the engine's one place."""
+    (engine,) = running(server, ENGINE)
+    os.kill(engine, signal.SIGSTOP)
+    holds = asyncio.create_task(ask(address, "POST", "/v1/responses", **WISH))
+    async with asyncio.timeout(300):
+        page = b""
+        while b"trt_responses_responses_running 1\n" not in page:
+            _, page = await asyncio.to_thread(asked, address.port, "GET", "/metrics")
+    fronts = running(server, FRONT_END)
+    for front in fronts:
+        os.kill(front, signal.SIGKILL)
+    with pytest.raises(ConnectionError):
+        await holds
+    await until(lambda: not set(fronts) & set(server.children()))
+    os.kill(engine, signal.SIGCONT)
+    await until(lambda: len(running(server, FRONT_END)) == 2)
+
+
 @pytest.mark.xdist_group("embedded")
 def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
     engines_dir: Path, tmp_path: Path
@@ -59,9 +95,13 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
         "TRT_RESPONSES_DATA_DIR": str(tmp_path),
         "TRT_RESPONSES_LINGER_S": "0",
         "TRT_RESPONSES_CONTEXT_TOKENS": "512",
+        "TRT_RESPONSES_MAX_RUNNING": "1",
+        "TRT_RESPONSES_ENGINE_SILENCE_S": "600",
+        "TRT_RESPONSES_OWNER_REQUESTS_PER_MINUTE": str(A_MINUTE),
     }
 
     async def run() -> None:
+        started_s = time.monotonic()
         async with child(*arguments, environment=settings) as server:
             address = await server.ready()
             fronts, engines = running(server, FRONT_END), running(server, ENGINE)
@@ -78,7 +118,13 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
             await until(lambda: fronts[0] not in server.children())
             assert (await ask(address, "POST", "/v1/responses", **WISH))[0] == 200
             await until(lambda: len(running(server, FRONT_END)) == 2)
+            await killed_with_the_only_place(server, address)
+            assert (await ask_when_up(address))[0] == 200
             assert running(server, ENGINE) == engines
+            many = [ask(address, "POST", "/v1/responses", **WISH) for _ in range(3 * A_MINUTE)]
+            let_in = [status for status, _ in await asyncio.gather(*many)].count(200)
+            filled = (time.monotonic() - started_s) * A_MINUTE / 60
+            assert A_MINUTE - USED <= let_in <= A_MINUTE - USED + filled
             children = server.children()
             server.signal(signal.SIGTERM)
             status, _, said = await server.ended()

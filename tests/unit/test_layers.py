@@ -95,14 +95,15 @@ MAY_IMPORT = {
     "server_parts": f"{SEAMS} settings builds prepare tokens wire language response.* telemetry"
     " access web.* backends",
     "routes": f"{SEAMS} settings server_parts wire language response.* access web.*",
-    "app": f"{SEAMS} settings prepare language response response.run response.versions backends"
+    "app": f"{SEAMS} settings access prepare language response response.run response.versions"
+    " backends"
     " server_parts routes web.*",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
-    "serve": f"{SEAMS} settings response response.run app server_parts backends engine.remote"
-    " engine.triton engine.trtllm prepare prepare.trtllm serve.protocol serve.silence"
-    " serve.websocket telemetry",
+    "serve": f"{SEAMS} settings access response response.run app server_parts backends"
+    " engine.remote engine.triton engine.trtllm prepare prepare.trtllm serve.protocol"
+    " serve.silence serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
     "__main__": "cli",

@@ -3,18 +3,20 @@
 A response has its place in the engine for all of its segments, so that a run that has begun never
 waits behind a new one. Places go to the owner who has fewest, and among equals to the one whose
 last turn is longest ago: an owner who floods the server waits behind its own requests. Within an
-owner, who came first goes first. Knows owners, counts and a clock; knows no HTTP and no engine.
+owner, who came first goes first. Several front ends of one engine have a line each, and count
+together: a place goes to whoever is first in all their lines. Knows owners, counts and a clock;
+knows no HTTP and no engine.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import random
 from collections import deque
 from typing import TYPE_CHECKING, Literal
 
+from trt_responses.access.counts import LocalCounts
 from trt_responses.access.keys import NO_LIMITS
 from trt_responses.access.rates import Bucket
 from trt_responses.errors import RETRY_AFTER_S, Overloaded, ServerBusy
@@ -23,11 +25,12 @@ from trt_responses.frozen import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trt_responses.access.counts import Counts, Level, OwnerCounts, Rank
     from trt_responses.access.keys import OwnerLimits
 
 
-LOOK_S = 0.02
-"""So often one who waits looks for a place that others have left."""
+LOOK_S = 0.005
+"""So often a line looks for a place that other front ends have left, for nobody tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,112 +52,145 @@ class Admission:
         *,
         limits_of: Callable[[str], OwnerLimits] = lambda owner: NO_LIMITS,
         clock_s: Callable[[], float],
-        elsewhere: Callable[[int], int] | None = None,
+        counts: Counts | None = None,
     ) -> None:
-        """`places` are those of the engine, now; `limits_of` are an owner's own. `elsewhere` is
-        told how many run here, and says how many of the places others have."""
+        """`places` are those of the engine, now; `limits_of` are an owner's own. What it counts
+        stands in `counts`, where other front ends may count, too."""
         self._places = places
         self._bounds = bounds or Bounds()
         self._limits_of = limits_of
         self._clock_s = clock_s
-        self._elsewhere = elsewhere
+        self._counts: Counts = counts or LocalCounts()
         self._looking: asyncio.TimerHandle | None = None
         self._owners: dict[str, _Owner] = {}
-        self._turns = itertools.count(1)
         self.running = 0
+        """Of this front end, as all that follow."""
         self.waiting = 0
         """Those in line, and those whose prompt is still being read."""
         self.waiting_tokens = 0
 
     def enter(self, owner: str) -> Place:
         """A place for one response, or the reason why it has to come again later."""
-        limits = self._limits_of(owner)
-        held = self._owners.get(owner) or self._owners.setdefault(owner, _Owner())
-        held.set_limits(limits, self._clock_s)
-        self._check_owner(held)
-        free = max(0, self._free())
-        if self.waiting >= self._bounds.waiting + free:
-            raise ServerBusy(
-                f"{self.running} responses are being made and {self.waiting} wait, which is all "
-                "this server takes: try again."
-            )
-        if held.requests is not None:
-            held.requests.take(1)
-        held.waiting += 1
-        self.waiting += 1
+        limits, counts = self._limits_of(owner), self._counts
+        with counts.locked():
+            held = self._owners.get(owner)
+            if held is None:
+                held = self._owners[owner] = _Owner(counts.owner(owner))
+            else:
+                held.counts = counts.owner(owner)
+            held.set_limits(limits, self._clock_s)
+            self._check_owner(held)
+            if counts.waiting >= self._bounds.waiting + max(0, self._free()):
+                raise ServerBusy(
+                    f"{counts.running} responses are being made and {counts.waiting} wait, which "
+                    "is all this server takes: try again."
+                )
+            if held.requests is not None:
+                held.requests.take(1)
+            held.counts.add(waiting=1)
+            self._count(waiting=1)
         return Place(self, held)
+
+    def _count(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
+        self.running += running
+        self.waiting += waiting
+        self.waiting_tokens += waiting_tokens
+        self._counts.add(running=running, waiting=waiting, waiting_tokens=waiting_tokens)
 
     def look(self) -> None:
         """Give free places to those who wait. Called when a place may have become free."""
-        while self._free() > 0 and (owner := self._next_owner()) is not None:
+        with self._counts.locked():
+            self._give_places()
+        self._look_later()
+
+    def _give_places(self) -> None:
+        now_s = self._clock_s()
+        others = self._counts.offers(now_s)
+        while (owner := self._next_owner()) is not None and self._free() > 0:
+            if any(other < owner.rank for other in others):
+                break
             self._grant(owner.line.popleft())
-        if self._elsewhere is not None and self.waiting and self._looking is None:
+        if owner is None:
+            self._counts.offer(None, 0.0, now_s)
+        else:
+            self._counts.offer(owner.counts, owner.line[0].since_s, now_s)
+
+    def _look_later(self) -> None:
+        if self._counts.shared and self.waiting and self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
 
     def _look_again(self) -> None:
-        """Nobody tells when a place becomes free elsewhere."""
         self._looking = None
         self.look()
 
     def _free(self) -> int:
-        others = 0 if self._elsewhere is None else self._elsewhere(self.running)
-        return self._places() - self.running - others
+        return self._places() - self._counts.running
 
     def _next_owner(self) -> _Owner | None:
         able = [owner for owner in self._owners.values() if owner.line and owner.may_run]
-        return min(able, key=lambda owner: (owner.running, owner.last_turn), default=None)
+        return min(able, key=lambda owner: owner.rank, default=None)
 
     def _grant(self, place: Place) -> None:
         owner = place.owner
         self._leave_line(place)
-        owner.running += 1
-        self.running += 1
-        owner.last_turn = next(self._turns)
+        owner.counts.add(running=1)
+        self._count(running=1)
+        owner.counts.take_turn()
         place.granted()
 
     def line_up(self, place: Place) -> None:
         """Raises when the tokens that wait would be too many."""
-        owner, others = place.owner, self.waiting_tokens
-        owner.line.append(place)
-        self.waiting_tokens += place.tokens
-        self.look()
-        waits = place.state == "waiting" and others > 0
-        if waits and self.waiting_tokens > self._bounds.waiting_tokens:
-            raise ServerBusy(
-                f"Prompts of {others} tokens wait, and with the {place.tokens} of this one they "
-                f"would be more than the {self._bounds.waiting_tokens} that this server takes: "
-                "try again."
-            )
-        if owner.tokens is not None:
-            owner.tokens.take(place.tokens)
+        with self._counts.locked():
+            owner, others = place.owner, self._counts.waiting_tokens
+            owner.line.append(place)
+            place.since_s = self._clock_s()
+            self._count(waiting_tokens=place.tokens)
+            self._give_places()
+            waits = place.state == "waiting" and others > 0
+            if waits and others + place.tokens > self._bounds.waiting_tokens:
+                raise ServerBusy(
+                    f"Prompts of {others} tokens wait, and with the {place.tokens} of this one "
+                    f"they would be more than the {self._bounds.waiting_tokens} that this server "
+                    "takes: try again."
+                )
+            if owner.tokens is not None:
+                owner.tokens.take(place.tokens)
+        self._look_later()
 
     def left(self, place: Place, generated_tokens: int) -> None:
         owner = place.owner
-        if owner.tokens is not None:
-            owner.tokens.take(generated_tokens)
-        if place.state == "running":
-            owner.running -= 1
-            self.running -= 1
-        else:
-            if place.state == "waiting":
-                owner.line.remove(place)
-            self._leave_line(place)
-        self.look()
+        with self._counts.locked():
+            if owner.tokens is not None:
+                owner.tokens.take(generated_tokens)
+            if place.state == "running":
+                owner.counts.add(running=-1)
+                self._count(running=-1)
+            else:
+                if place.state == "waiting":
+                    owner.line.remove(place)
+                self._leave_line(place)
+            self._give_places()
+        self._look_later()
 
     def _leave_line(self, place: Place) -> None:
-        place.owner.waiting -= 1
-        self.waiting -= 1
-        if place.state == "waiting":
-            self.waiting_tokens -= place.tokens
+        place.owner.counts.add(waiting=-1)
+        self._count(waiting=-1, waiting_tokens=-place.tokens if place.state == "waiting" else 0)
+
+    def count_background(self, owner: str, more: int) -> int:
+        """How many responses an owner has in the background, with so many more or less here."""
+        with self._counts.locked():
+            counts = self._counts.owner(owner)
+            counts.add(background=more)
+            return counts.background
 
     def _check_owner(self, owner: _Owner) -> None:
-        limits = owner.limits
+        limits, counts = owner.limits, owner.counts
         if limits.waiting is not None:
             running = min(limits.running or math.inf, max(1, self._places()))
-            if owner.running + owner.waiting >= running + limits.waiting:
+            if counts.running + counts.waiting >= running + limits.waiting:
                 raise _over(
-                    f"{owner.running} responses of yours are being made and {owner.waiting} wait, "
-                    "which is all that you may have at once",
+                    f"{counts.running} responses of yours are being made and {counts.waiting} "
+                    "wait, which is all that you may have at once",
                     random.randint(*RETRY_AFTER_S),
                     owner,
                 )
@@ -175,6 +211,8 @@ class Place:
     def __init__(self, admission: Admission, owner: _Owner) -> None:
         self.owner = owner
         self.tokens = 0
+        self.since_s = 0.0
+        """When it lined up."""
         self.state: Literal["entered", "waiting", "running", "gone"] = "entered"
         self._admission = admission
         self._turn: asyncio.Future[None] | None = None
@@ -211,40 +249,36 @@ class Place:
 class _Owner:
     """What one owner has at once, and may use in a minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: OwnerCounts) -> None:
         self.limits = NO_LIMITS
+        self.counts = counts
         self.line: deque[Place] = deque()
-        self.running = 0
-        self.waiting = 0
-        self.last_turn = 0
+        """Those who wait in this front end."""
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
 
     @property
     def may_run(self) -> bool:
-        return self.limits.running is None or self.running < self.limits.running
+        return self.limits.running is None or self.counts.running < self.limits.running
+
+    @property
+    def rank(self) -> Rank:
+        """Whose turn it is: the owner with the least has it."""
+        return self.counts.running, self.counts.last_turn, self.line[0].since_s
 
     def set_limits(self, limits: OwnerLimits, clock_s: Callable[[], float]) -> None:
         """They may have changed since the last request."""
-        if limits != self.limits:
-            self.limits = limits
-            self.requests = _bucket(self.requests, limits.requests_per_minute, clock_s)
-            self.tokens = _bucket(self.tokens, limits.tokens_per_minute, clock_s)
+        self.limits = limits
+        self.requests = _bucket(limits.requests_per_minute, clock_s, self.counts.requests)
+        self.tokens = _bucket(limits.tokens_per_minute, clock_s, self.counts.tokens)
 
     def headers(self) -> dict[str, str]:
         requests = self.requests.headers("requests") if self.requests else {}
         return requests | (self.tokens.headers("tokens") if self.tokens else {})
 
 
-def _bucket(
-    old: Bucket | None, per_minute: int | None, clock_s: Callable[[], float]
-) -> Bucket | None:
-    if per_minute is None:
-        return None
-    if old is None:
-        return Bucket(per_minute, clock_s)
-    old.resize(per_minute)
-    return old
+def _bucket(per_minute: int | None, clock_s: Callable[[], float], held: Level) -> Bucket | None:
+    return None if per_minute is None else Bucket(per_minute, clock_s, held)
 
 
 def _over(why: str, wait_s: int, owner: _Owner) -> Overloaded:

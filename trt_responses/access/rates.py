@@ -7,34 +7,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trt_responses.access.counts import Level
+
 MINUTE_S = 60.0
 
 
 class Bucket:
     """Holds what may be used at once, a minute's worth at most. It may be overdrawn, since what a
-    response costs is known at its end; then nothing is given until it has filled again."""
+    response costs is known at its end; then nothing is given until it has filled again.
 
-    def __init__(self, per_minute: int, clock_s: Callable[[], float]) -> None:
+    What it holds stands in `held`, where others may count, too."""
+
+    def __init__(self, per_minute: int, clock_s: Callable[[], float], held: Level) -> None:
         self.per_minute = per_minute
         self._clock_s = clock_s
-        self._level = float(per_minute)
-        self._at_s = clock_s()
+        self._held = held
 
     @property
     def level(self) -> float:
-        now_s = self._clock_s()
-        filled = self._level + (now_s - self._at_s) * self.per_minute / MINUTE_S
-        self._level, self._at_s = min(float(self.per_minute), filled), now_s
-        return self._level
+        return self._now()[0]
 
-    def resize(self, per_minute: int) -> None:
-        """Another limit, from now on."""
-        level = self.level
-        self._level = min(level, float(per_minute))
-        self.per_minute = per_minute
+    def _now(self) -> tuple[float, float]:
+        """Its level, and the time of it."""
+        now_s, (level, at_s) = self._clock_s(), self._held.read()
+        filled = level + (now_s - at_s) * self.per_minute / MINUTE_S
+        return min(float(self.per_minute), filled), now_s
 
     def take(self, amount: float) -> None:
-        self._level = self.level - amount
+        level, now_s = self._now()
+        self._held.write(level - amount, now_s)
 
     def seconds_until(self, level: float) -> float:
         """How long until it holds so much; 0 when it does."""

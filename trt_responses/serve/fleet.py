@@ -14,13 +14,14 @@ import shutil
 import signal
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses import backends
 from trt_responses.errors import StartupError
+from trt_responses.serve.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.serve.engine_process import process_of
-from trt_responses.serve.places import PLACES, SharedPlaces, make_places
 from trt_responses.serve.server import bound, lasting, log_to_stderr
 from trt_responses.serve.systemd import Notifier
 from trt_responses.settings import PREFIX
@@ -69,7 +70,7 @@ class Fleet:
         )
         self._engine = process_of(selection, settings)
         self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
-        self._places = self._folder / PLACES
+        self._counts = self._folder / COUNTS
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._ready: set[int] = set()
         self._stopping = asyncio.Event()
@@ -82,7 +83,7 @@ class Fleet:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         count = self._settings.frontends
-        make_places(self._places, count)
+        make_counts(self._counts, count)
         watching = asyncio.create_task(self._watch_engine())
         await asyncio.sleep(0)  # so that the socket's path is known
         keepers = [asyncio.create_task(self._keep(number)) for number in range(count)]
@@ -136,7 +137,8 @@ class Fleet:
                 self._up(number, hello.decode())
             status = await process.wait()
             del self._running[number]
-            SharedPlaces(self._places, number)(0)  # what it made has ended with it
+            with closing(SharedCounts(self._counts, number)) as counts:
+                counts.clear()  # what it made has ended with it
             if self._stopping.is_set():
                 return
             if status == 0:  # an admin has told it to stop, and means all of them

@@ -17,7 +17,7 @@ from trt_responses.app import create_app
 from trt_responses.engine.remote.child import die_with
 from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.errors import StartupError
-from trt_responses.serve.places import PLACES, SharedPlaces
+from trt_responses.serve.counts import COUNTS, SharedCounts
 from trt_responses.serve.server import bound, log_to_stderr, run_server
 from trt_responses.serve.siblings import Siblings
 from trt_responses.settings import Settings
@@ -42,10 +42,10 @@ def main() -> int:
 
     log_to_stderr(settings)
     folder, number = Path(first["folder"]), first["number"]
-    elsewhere = SharedPlaces(folder / PLACES, number)
+    counts = SharedCounts(folder / COUNTS, number)
     try:
         with bound(settings, shared=True) as address:
-            app = create_app(settings, engine_of=engine_of, elsewhere=elsewhere)
+            app = create_app(settings, engine_of=engine_of, counts=counts)
             join(app, Siblings(folder, number, settings.frontends, app.state.metrics))
             run_server(app, settings, address)
     except StartupError as error:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_responses.access.admission import Admission, Bounds, Place
+from trt_responses.access.counts import LocalLevel
 from trt_responses.access.keys import OwnerLimits
 from trt_responses.access.rates import Bucket, duration
 from trt_responses.errors import Overloaded, ServerBusy
@@ -204,7 +205,7 @@ def test_limits_that_change_hold_from_the_next_request_on() -> None:
 
 def test_a_bucket_never_holds_more_than_a_minute_of_it() -> None:
     clock = Clock()
-    bucket = Bucket(60, clock)
+    bucket = Bucket(60, clock, LocalLevel())
     clock.now_s += 3600
     assert bucket.level == 60
     bucket.take(90)

@@ -14,7 +14,6 @@ import itertools
 import logging
 import time
 from array import array
-from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -55,10 +54,13 @@ class Background:
         runs: Runs,
         store: Store,
         *,
+        count: Callable[[str, int], int],
         max_per_owner: int,
         model: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`count` adds to the background responses that an owner has, and says how many they are,
+        here and in other front ends of this engine."""
         self._runs = runs
         self._store = store
         self._max_per_owner = max_per_owner
@@ -66,12 +68,13 @@ class Background:
         self._sleep = sleep
         self._heartbeat_s = min(HEARTBEAT_S, store.lease_s / HEARTBEATS_PER_LEASE)
         self._kept: dict[str, _Kept] = {}
-        self._owned: Counter[str] = Counter()
+        self._count = count
+        self._running = 0
         self._tasks: asyncio.TaskGroup | None = None
         self._draining = False
 
     def __len__(self) -> int:
-        return self._owned.total()
+        return self._running
 
     @asynccontextmanager
     async def life(self, drain_s: float) -> AsyncIterator[None]:
@@ -115,7 +118,6 @@ class Background:
         if self._tasks is None:
             raise RuntimeError("background runs are started within `life`")
         self._admit(owner)
-        self._owned[owner] += 1
         try:
             run = await self._runs.start(
                 accepted, owner=owner, arrival_ns=arrival_ns, keep=self._finish, dialect=dialect
@@ -175,7 +177,8 @@ class Background:
             await self._store.leave_job(job.id, term=job.term, to_others=False)
             raise
         logger.warning("%s goes on here with %d tokens", job.id, len(job.ids) // 4)
-        self._owned[job.owner] += 1
+        self._count(job.owner, 1)
+        self._running += 1
         self._begin(_Kept(run, job.owner, job), moves=True)
 
     async def _made_again(self, job: Job) -> Run:
@@ -255,17 +258,19 @@ class Background:
             run.cancel()
 
     def _admit(self, owner: str) -> None:
-        if self._owned[owner] >= self._max_per_owner:
+        """Count one more of the owner's, if it may have one more."""
+        self._running += 1
+        if (others := self._count(owner, 1) - 1) >= self._max_per_owner:
+            self._forget(owner)
             raise Overloaded(
-                f"{self._owned[owner]} background responses of yours are being made, which is all "
+                f"{others} background responses of yours are being made, which is all "
                 "this server takes: wait until one has ended, or cancel it.",
                 retry_after_s=5,
             )
 
     def _forget(self, owner: str) -> None:
-        self._owned[owner] -= 1
-        if not self._owned[owner]:
-            del self._owned[owner]
+        self._running -= 1
+        self._count(owner, -1)
 
     async def _make(self, kept: _Kept) -> None:
         heartbeat = asyncio.create_task(self._renew(kept))

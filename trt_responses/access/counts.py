@@ -1,0 +1,162 @@
+"""What admission counts: the responses of each owner, and what it has left of its minute.
+
+One server counts in its own memory; several front ends of one engine count together, by the same
+seam (`serve/counts.py`). Knows numbers; decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+Rank = tuple[int, int, float]
+"""Whose turn it is, the least first: how many responses its owner has running, when the owner had
+its last turn, and since when it waits."""
+
+
+NEVER_USED = (0.0, -math.inf)
+"""The level and time of a bucket that has had all the time there is to fill."""
+
+
+class Level(Protocol):
+    """What a bucket held at some time."""
+
+    def read(self) -> tuple[float, float]:
+        """Its level and the time of that level, which is endlessly long ago before the first
+        `write`."""
+        ...
+
+    def write(self, level: float, at_s: float) -> None: ...
+
+
+class OwnerCounts(Protocol):
+    """What one owner has, over all front ends."""
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def background(self) -> int: ...
+
+    @property
+    def last_turn(self) -> int: ...
+
+    @property
+    def requests(self) -> Level: ...
+
+    @property
+    def tokens(self) -> Level: ...
+
+    def add(self, *, running: int = 0, waiting: int = 0, background: int = 0) -> None:
+        """So many more, or less, in this process."""
+        ...
+
+    def take_turn(self) -> None:
+        """Its last turn is now."""
+        ...
+
+
+class Counts(Protocol):
+    """What all owners have, over all front ends."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether others count here, too, so that what is read may change at any time."""
+        ...
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def waiting_tokens(self) -> int: ...
+
+    def locked(self) -> AbstractContextManager[None]:
+        """While it lasts nobody else reads or changes anything. It cannot be entered twice."""
+        ...
+
+    def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
+        """So many more, or less, in this process."""
+        ...
+
+    def owner(self, name: str) -> OwnerCounts:
+        """Good until the owner has nothing any more. Raises `ServerBusy` when there are too many
+        owners at once."""
+        ...
+
+    def offer(self, owner: OwnerCounts | None, since_s: float, now_s: float) -> None:
+        """Tell the others who is next in this process's line, if anybody is."""
+        ...
+
+    def offers(self, now_s: float) -> list[Rank]:
+        """Who is next in the others' lines."""
+        ...
+
+
+class LocalLevel:
+    """A level in this process's memory."""
+
+    __slots__ = ("_at_s", "_level")
+
+    def __init__(self) -> None:
+        self._level, self._at_s = NEVER_USED
+
+    def read(self) -> tuple[float, float]:
+        return self._level, self._at_s
+
+    def write(self, level: float, at_s: float) -> None:
+        self._level, self._at_s = level, at_s
+
+
+class LocalOwner:
+    """What one owner has in a server that is alone."""
+
+    def __init__(self, counts: LocalCounts) -> None:
+        self.running = self.waiting = self.background = self.last_turn = 0
+        self.requests, self.tokens = LocalLevel(), LocalLevel()
+        self._counts = counts
+
+    def add(self, *, running: int = 0, waiting: int = 0, background: int = 0) -> None:
+        self.running += running
+        self.waiting += waiting
+        self.background += background
+
+    def take_turn(self) -> None:
+        self._counts.turns += 1
+        self.last_turn = self._counts.turns
+
+
+class LocalCounts:
+    """What all owners have in a server that is alone."""
+
+    shared = False
+
+    def __init__(self) -> None:
+        self.running = self.waiting = self.waiting_tokens = self.turns = 0
+        self._owners: dict[str, LocalOwner] = {}
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
+        self.running += running
+        self.waiting += waiting
+        self.waiting_tokens += waiting_tokens
+
+    def owner(self, name: str) -> LocalOwner:
+        return self._owners.get(name) or self._owners.setdefault(name, LocalOwner(self))
+
+    def offer(self, owner: OwnerCounts | None, since_s: float, now_s: float) -> None:
+        pass
+
+    def offers(self, now_s: float) -> list[Rank]:
+        return []
