@@ -137,6 +137,16 @@ def test_pruning_keeps_the_promoted_one_the_one_before_it_and_the_newest(tmp_pat
     assert [e.label for e in shelf.entries(tmp_path)] == ["mine@2", "mine@1"]
 
 
+def test_what_a_server_has_loaded_is_not_pruned(tmp_path: Path) -> None:
+    for version in (ONE, TWO, THREE):
+        build(tmp_path, version)
+    home = tmp_path / "mine"
+    with shelf.held(home / TWO), shelf.held(home / TWO):  # by two servers
+        assert [e.label for e in promotion.prune(tmp_path, "mine", 0)] == ["mine@3"]
+    assert [e.label for e in promotion.prune(tmp_path, "mine", 0)] == ["mine@2"]
+    assert [e.label for e in shelf.entries(tmp_path)] == ["mine@1"]
+
+
 CHILD = """
 import os, signal, sys
 from pathlib import Path
