@@ -179,7 +179,6 @@ def test_a_limit_of_requests_a_minute_is_one_over_processes_that_race(tmp_path: 
             racer.stdin.write(b"\n")
             racer.stdin.flush()
         let_in = [int(racer.stdout.readline()) for racer in racers if racer.stdout]
-        assert min(let_in) > 0
         assert sum(let_in) == 6000
         with closing(SharedCounts(tmp_path / "counts", 0)) as counts:
             assert (counts.waiting, counts.owner("a").waiting) == (6000, 6000)
