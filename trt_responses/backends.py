@@ -41,11 +41,11 @@ from trt_responses.tools.addresses import network
 from trt_responses.tools.box import NoBox as NoBox
 from trt_responses.tools.box import landlock_abi as landlock_abi
 from trt_responses.tools.mcp.servers import place_of, servers_in
-from trt_responses.tools.python.containers import Bounds as ContainerBounds
-from trt_responses.tools.python.containers import Containers
-from trt_responses.tools.python.directories import Usage
-from trt_responses.tools.python.process import Interpreter, readable_paths
-from trt_responses.tools.python.tool import PythonTool
+from trt_responses.tools.code.containers import Bounds as ContainerBounds
+from trt_responses.tools.code.containers import Containers
+from trt_responses.tools.code.directories import Usage
+from trt_responses.tools.code.process import Interpreter, readable_paths
+from trt_responses.tools.code.tool import PythonTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

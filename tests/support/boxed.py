@@ -13,11 +13,13 @@ import pwd
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.tools import box
-from trt_responses.tools.python.process import (
+from trt_responses.tools.code.command import PROGRAMS, Command, Finished, Shell
+from trt_responses.tools.code.process import (
     Ended,
     Interpreter,
     PythonProcess,
@@ -82,8 +84,45 @@ async def ran(directory: Path, how: Interpreter, codes: Sequence[str]) -> list[R
     return found
 
 
-def outsider() -> tuple[str, int] | None:
-    """An ordinary user, and an interpreter that it may run; None where a test cannot become one."""
+def shell(abi: int = box.HIGHEST_ABI, readable: Sequence[str] = (), **changes: Any) -> Shell:
+    """`readable`: what commands may read besides the system's programs."""
+    told: dict[str, Any] = {"memory_bytes": 512 * MIB, "file_bytes": 64 * MIB}
+    return Shell(programs=(*PROGRAMS, *readable), at_most_abi=abi, **told | changes)
+
+
+async def commanded(
+    directory: Path, how: Shell, *cmd: str, deadline_s: float = 120.0, workdir: str = "."
+) -> Finished:
+    """What a command gives."""
+    command = Command(directory, how, cmd, {}, workdir)
+    try:
+        return await command.finished(deadline_s)
+    finally:
+        command.kill()
+
+
+def processes_in(directory: Path) -> list[int]:
+    """Processes that work below a directory."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and str(directory) in str((process / "cwd").readlink()):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+class Outsider(NamedTuple):
+    """An ordinary user, and an interpreter that it may run."""
+
+    executable: str
+    uid: int
+
+
+@cache
+def outsider() -> Outsider | None:
+    """None where a test cannot become another user."""
     system = shutil.which("python3", path="/usr/bin:/bin")
     if os.getuid() != 0 or system is None:
         return None
@@ -101,37 +140,38 @@ def outsider() -> tuple[str, int] | None:
         capture_output=True,
         check=False,
     )
-    return (system, user) if tried.returncode == 0 else None
+    return Outsider(system, user) if tried.returncode == 0 else None
 
 
-def ran_as(
-    user: int,
-    executable: str,
-    directory: Path,
-    abi: int,
-    readable: Sequence[str],
-    codes: Sequence[str],
-) -> list[Ran]:
-    asked = {"directory": str(directory), "abi": abi, "readable": readable, "codes": codes}
+def ran_as(user: Outsider, directory: Path, asked: dict[str, Any]) -> list[list[Any]]:
+    """What a process of that user says to what is asked of it: see `main`."""
     told = subprocess.run(
-        [executable, "-m", "tests.support.boxed"],
+        [user.executable, "-m", "tests.support.boxed"],
         cwd=ROOT,
         env={"PYTHONDONTWRITEBYTECODE": "1", "SERVER_SECRET": "hunter2"},
-        user=user,
-        group=user,
+        user=user.uid,
+        group=user.uid,
         extra_groups=[],
-        input=json.dumps(asked),
+        input=json.dumps({"directory": str(directory), **asked}),
         capture_output=True,
         text=True,
         check=True,
     )
-    return [Ran(*each) for each in json.loads(told.stdout)]
+    found: list[list[Any]] = json.loads(told.stdout)
+    return found
 
 
 def main() -> None:
+    """Run `codes` in one interpreter, or `commands` one after another."""
     asked: dict[str, Any] = json.loads(sys.stdin.read())
-    how = interpreter(sys.executable, asked["abi"], asked["readable"])
-    print(json.dumps(asyncio.run(ran(Path(asked["directory"]), how, asked["codes"]))))
+    directory = Path(asked["directory"])
+    if "codes" in asked:
+        how = interpreter(sys.executable, asked["abi"], asked["readable"])
+        print(json.dumps(asyncio.run(ran(directory, how, asked["codes"]))))
+        return
+    with_shell = shell(asked["abi"], asked["readable"])
+    found = [asyncio.run(commanded(directory, with_shell, *cmd)) for cmd in asked["commands"]]
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "tools": f"{LEAVES} tools.base",
     "tools.browser": f"{LEAVES} tools tools.base",
     "tools.mcp": f"{LEAVES} tools tools.base",
-    "tools.python": f"{LEAVES} tools tools.base",
+    "tools.code": f"{LEAVES} tools tools.base",
     "harmony": HARMONY,
     "harmony.read": HARMONY,
     "harmony.write": f"{HARMONY} harmony",

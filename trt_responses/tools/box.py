@@ -20,13 +20,15 @@ from trt_responses.tools.syscalls import MACHINES, instructions, packed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
-SECCOMP_MODE_FILTER = 2
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+SECCOMP = {"x86_64": 317, "aarch64": 277}
+SET_MODE_FILTER, NEW_LISTENER, WAIT_KILLABLE = 1, 8, 32
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 CAPSET = {"x86_64": 126, "aarch64": 91}
 CAPABILITIES_V3, CAPABILITIES = 0x20080522, 64
 
 EXECUTE, WRITE, READ, READ_DIRECTORY = 1, 2, 4, 8
+READS = READ | READ_DIRECTORY
 REFER, TRUNCATE, IOCTL = 1 << 13, 1 << 14, 1 << 15
 FIRST_ABI = (1 << 13) - 1
 """What the first kernels with Landlock judge: reading, writing, and making and removing entries."""
@@ -39,7 +41,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 
 
 class Limits(NamedTuple):
-    """What one interpreter may take."""
+    """What one process may take."""
 
     memory_bytes: int
     file_bytes: int
@@ -68,6 +70,25 @@ def shut(
 ) -> int:
     """Shut this process in, for ever: it writes in `directory` alone, and reads there and at
     `readable`. The version of Landlock that holds it, or a `NoBox`. `at_most_abi` is for tests."""
+    abi = _confine(directory, readable, READS, limits, at_most_abi)
+    _filter_calls(os.getpid())
+    return abi
+
+
+def shut_tree(
+    directory: str, programs: Sequence[str], limits: Limits, *, at_most_abi: int = HIGHEST_ABI
+) -> int:
+    """The same for this thread, before it runs another program, and for all that it begins then. It
+    reads and runs what is at `programs`, and in `directory`. A descriptor that asks whether a
+    process may begin and a signal be sent: another process must hold it and answer, or both fail.
+    """
+    _confine(directory, programs, READS | EXECUTE, limits, at_most_abi)
+    return _filter_calls(None)
+
+
+def _confine(
+    directory: str, readable: Sequence[str], access: int, limits: Limits, at_most_abi: int
+) -> int:
     abi = min(landlock_abi(), at_most_abi, HIGHEST_ABI)
     for which, most in (
         (resource.RLIMIT_AS, limits.memory_bytes),
@@ -78,8 +99,7 @@ def shut(
         resource.setrlimit(which, (most, most))
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
     _drop_capabilities()
-    _landlock(abi, directory, readable)
-    _filter_calls()
+    _landlock(abi, directory, readable, access)
     return abi
 
 
@@ -90,6 +110,11 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def adopt_orphans() -> None:
+    """Be the parent of whatever descendant loses its own, so that none can be waited for in vain."""
+    _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
+
+
 def _drop_capabilities() -> None:
     for capability in range(CAPABILITIES):  # not for those who have none to drop
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -98,7 +123,7 @@ def _drop_capabilities() -> None:
     _check(_libc.syscall(CAPSET[platform.machine()], head, none), "capset")
 
 
-def _landlock(abi: int, directory: str, readable: Sequence[str]) -> None:
+def _landlock(abi: int, directory: str, readable: Sequence[str], access: int) -> None:
     files = FIRST_ABI
     files |= REFER if abi >= 2 else 0
     files |= TRUNCATE if abi >= 3 else 0
@@ -107,12 +132,11 @@ def _landlock(abi: int, directory: str, readable: Sequence[str]) -> None:
     attributes = struct.pack("=QQQ", files, NETWORK, SCOPES)[:known]
     rules = _libc.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
     _check(rules, "landlock_create_ruleset")
-    reads, devices = READ | READ_DIRECTORY, READ | WRITE
     for path in readable:
-        _allow(rules, path, reads)
+        _allow(rules, path, access)
     for path in DEVICES:
-        _allow(rules, path, devices)
-    _allow(rules, directory, files & ~EXECUTE & ~IOCTL)
+        _allow(rules, path, READ | WRITE)
+    _allow(rules, directory, files & ~IOCTL & (access | ~EXECUTE))
     _check(_libc.syscall(LANDLOCK_RESTRICT, rules, 0), "landlock_restrict_self")
     os.close(rules)
 
@@ -129,11 +153,19 @@ def _allow(rules: int, path: str, access: int) -> None:
     os.close(place)
 
 
-def _filter_calls() -> None:
-    program = packed(instructions(platform.machine(), os.getpid()))
+def _filter_calls(pid: int | None) -> int:
+    """The filter of one process, or of a tree; of a tree, the descriptor to listen at."""
+    machine = platform.machine()
+    program = packed(instructions(machine, pid))
     held = ctypes.create_string_buffer(program, len(program))
     bpf = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
-    _check(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, bpf, 0, 0), "seccomp")
+    made = -1
+    # before Linux 5.19 a signal that comes meanwhile has a call asked for twice
+    for flags in (0,) if pid is not None else (NEW_LISTENER | WAIT_KILLABLE, NEW_LISTENER):
+        if made < 0:
+            made = _libc.syscall(SECCOMP[machine], SET_MODE_FILTER, ctypes.c_uint(flags), bpf)
+    _check(made, "seccomp")
+    return int(made)
 
 
 def _check(result: int, what: str) -> None:

@@ -17,7 +17,7 @@ ALLOWED = """
     rt_sigprocmask:14:135 rt_sigreturn:15:139 rt_sigpending:127:136 rt_sigtimedwait:128:137
     rt_sigsuspend:130:133 sigaltstack:131:132 pread64:17:67 pwrite64:18:68 readv:19:65
     writev:20:66 preadv:295:69 pwritev:296:70 preadv2:327:286 pwritev2:328:287 access:21:-
-    faccessat:269:48 faccessat2:439:439 pipe:22:- pipe2:293:59 select:23:- pselect6:270:72
+    faccessat:269:48 faccessat2:439:439 creat:85:- pipe:22:- pipe2:293:59 select:23:- pselect6:270:72
     poll:7:- ppoll:271:73 sched_yield:24:124 dup:32:23 dup2:33:- dup3:292:24
     nanosleep:35:101 clock_nanosleep:230:115 getitimer:36:102 setitimer:38:103 alarm:37:-
     pause:34:- getpid:39:172 gettid:186:178 getppid:110:173 getuid:102:174 geteuid:107:175
@@ -59,10 +59,17 @@ UNSUPPORTED = """
 """
 ABSENT = "clone3:435:435 openat2:437:437"
 """For these the C library has an older call, whose arguments a filter can read."""
+IN_TREES = """
+    execve:59:221 timer_create:222:107 timer_settime:223:110 timer_gettime:224:108
+    timer_getoverrun:225:109 timer_delete:226:111
+"""
+"""What processes that may begin others may do besides: a new program keeps the filter, and a timer
+signals its own process alone."""
 
 JUMP_EQUAL, JUMP_LEAST, JUMP_ANY, AND, LOAD, RETURN = 0x15, 0x35, 0x45, 0x54, 0x20, 0x06
 AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENTS = 0, 4, 16
-ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+ALLOW, ERRNO, KILL, ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
+"""`ASK` leaves it to the process that listens at the filter."""
 X32 = 0x40000000
 
 CLONE_THREAD, CLONE_NEW = 0x00010000, 0x7E020000
@@ -105,9 +112,12 @@ def _allow() -> Instruction:
     return (RETURN, 0, 0, ALLOW)
 
 
-def _guarded(pid: int) -> list[tuple[str, list[Instruction]]]:
-    """Calls that are judged by their arguments; each block ends with a return."""
-    no_truncation = [(AND, 0, 0, O_ACCMODE_TRUNC), (JUMP_EQUAL, 0, 1, O_TRUNC), _deny(), _allow()]
+def _ask() -> Instruction:
+    return (RETURN, 0, 0, ASK)
+
+
+def _of_one_process(pid: int) -> list[tuple[str, list[Instruction]]]:
+    """It begins threads and no processes, and signals itself alone."""
     new_thread = [
         _load(0),
         (JUMP_ANY, 0, 1, CLONE_NEW),
@@ -116,6 +126,28 @@ def _guarded(pid: int) -> list[tuple[str, list[Instruction]]]:
         _deny(),
         _allow(),
     ]
+    return [
+        ("clone:56:220", new_thread),
+        ("kill:62:129", _one_of(0, (pid,))),
+        ("tkill:200:130", _one_of(0, (pid,))),
+        ("tgkill:234:131", _one_of(0, (pid,))),
+        ("prlimit64:302:261", _one_of(0, (0, pid))),
+    ]
+
+
+def _of_a_tree() -> list[tuple[str, list[Instruction]]]:
+    """Whoever listens counts what is begun, and sees whom a signal is for. None can leave the
+    process group, so that one signal to it reaches all of them."""
+    return [
+        ("clone:56:220", [_load(0), (JUMP_ANY, 0, 1, CLONE_NEW), _deny(), _ask()]),
+        *((row, [_ask()]) for row in ("fork:57:-", "vfork:58:-", "kill:62:129", "tgkill:234:131")),
+        ("prlimit64:302:261", _one_of(0, (0,))),
+    ]
+
+
+def _guarded(pid: int | None) -> list[tuple[str, list[Instruction]]]:
+    """Calls that are judged by their arguments; each block ends with a return."""
+    no_truncation = [(AND, 0, 0, O_ACCMODE_TRUNC), (JUMP_EQUAL, 0, 1, O_TRUNC), _deny(), _allow()]
     stream_pair = [
         _load(0),
         (JUMP_EQUAL, 1, 0, AF_UNIX),
@@ -136,23 +168,20 @@ def _guarded(pid: int) -> list[tuple[str, list[Instruction]]]:
         _allow(),
     ]
     return [
-        ("clone:56:220", new_thread),
+        *(_of_a_tree() if pid is None else _of_one_process(pid)),
         ("open:2:-", [_load(1), *no_truncation]),
         ("openat:257:56", [_load(2), *no_truncation]),
         ("socketpair:53:199", stream_pair),
         ("sendto:44:206", no_address),
-        ("kill:62:129", _one_of(0, (pid,))),
-        ("tkill:200:130", _one_of(0, (pid,))),
-        ("tgkill:234:131", _one_of(0, (pid,))),
-        ("prlimit64:302:261", _one_of(0, (0, pid))),
         ("prctl:157:167", _one_of(0, (PR_SET_NAME,))),
         ("fcntl:72:25", _one_of(1, FCNTL)),
         ("ioctl:16:29", _one_of(1, IOCTL)),
     ]
 
 
-def instructions(machine: str, pid: int) -> list[Instruction]:
-    """The filter for one process: it may signal itself alone, and begins threads, no processes."""
+def instructions(machine: str, pid: int | None) -> list[Instruction]:
+    """The filter for one process, or, without its number, for a tree of processes, of which
+    somebody listens to what the filter asks."""
     column, audit = MACHINES[machine]
     program: list[Instruction] = [
         (LOAD, 0, 0, AT_ARCHITECTURE),
@@ -166,6 +195,7 @@ def instructions(machine: str, pid: int) -> list[Instruction]:
         program += _block(row, column, block)
     for table, answer in (
         (ALLOWED, _allow()),
+        ("" if pid is not None else IN_TREES, _allow()),
         (PRETENDED, _deny(0)),
         (UNSUPPORTED, _deny(errno.ENOTSUP)),
         (ABSENT, _deny(errno.ENOSYS)),

@@ -119,12 +119,16 @@ class PythonProcess:
         return self._process.pid
 
     @property
+    def pids(self) -> list[int]:
+        return [self.pid]
+
+    @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
     async def shut_in(self) -> None:
         """Until it says that it is in its box. Raises `Ended` with the reason why it is not."""
-        head = _Bounded()
+        head = Bounded()
         async with asyncio.timeout(START_S):
             told = await self._answer(lambda told: "box" in told, head)
         if told["why"] is not None:
@@ -134,8 +138,8 @@ class PythonProcess:
 
     async def call(self, code: str) -> Output:
         """Run code to its end. Raises `Ended` with what it wrote when the process ends instead."""
-        number, output = secrets.token_hex(16), _Bounded()
-        self._drain(_Bounded())
+        number, output = secrets.token_hex(16), Bounded()
+        self._drain(Bounded())
         self._signal(signal.SIGCONT)
         sending = asyncio.create_task(self._send(json.dumps({"call": number, "code": code})))
         try:
@@ -166,7 +170,7 @@ class PythonProcess:
     # --- pipes --------------------------------------------------------------------------------
 
     async def _answer(
-        self, wanted: Callable[[dict[str, Any]], bool], output: _Bounded
+        self, wanted: Callable[[dict[str, Any]], bool], output: Bounded
     ) -> dict[str, Any]:
         """The line of the pipe of answers that is wanted; meanwhile the output is read."""
         loop, found = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
@@ -205,7 +209,7 @@ class PythonProcess:
                 told.append(json.loads(line))
         return [each for each in told if isinstance(each, dict)]
 
-    def _drain(self, output: _Bounded, *, at_most: int = 1 << 30) -> None:
+    def _drain(self, output: Bounded, *, at_most: int = 1 << 30) -> None:
         """What has been written by now."""
         for _ in range(at_most):
             try:
@@ -237,14 +241,14 @@ class PythonProcess:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
-    def _how(self, output: _Bounded) -> str:
+    def _how(self, output: Bounded) -> str:
         self._drain(output)
         status = self._process.wait()
         how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
         return f"{output.text()}\nThe interpreter ended {how}.".lstrip()
 
 
-class _Bounded:
+class Bounded:
     """The beginning and the end of a text of any length."""
 
     def __init__(self) -> None:
@@ -278,7 +282,7 @@ ENVIRONMENT = {
 def _begin() -> str:
     return (
         f"import sys; sys.path.insert(0, {str(SOURCE)!r}); "
-        "from trt_responses.tools.python.interpreter import main; main()"
+        "from trt_responses.tools.code.interpreter import main; main()"
     )
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.tools.base import Recipient, ToolAnswer
-from trt_responses.tools.python.process import Ended
+from trt_responses.tools.code.process import Ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.tools.base import Opening, ToolCall
-    from trt_responses.tools.python.containers import Container, Containers
+    from trt_responses.tools.code.containers import Container, Containers
 
 logger = logging.getLogger(__name__)
 
@@ -70,18 +70,14 @@ class PythonTool:
     async def open(self, opening: Opening) -> PythonSession:
         """In the container that is asked for, or in the living one that comes last among those that
         the conversation has used, or in a new one."""
-        containers, asked = self.containers, opening.options.get("container")
-        if isinstance(asked, str):
-            try:
-                return PythonSession(containers.get(opening.owner, asked), containers)
-            except InvalidRequest as error:
-                error.param = f"{opening.place}.container"
-                raise
-        for item in reversed(opening.items):
-            used = item.get("container_id")
-            if isinstance(used, str) and (living := containers.find(opening.owner, used)):
-                return PythonSession(living, containers)
-        return PythonSession(containers.fresh(opening.owner), containers)
+        asked = opening.options.get("container")
+        container = self.containers.of_conversation(
+            opening.owner,
+            asked if isinstance(asked, str) else None,
+            [item.get("container_id") for item in opening.items],
+            f"{opening.place}.container",
+        )
+        return PythonSession(container, self.containers)
 
 
 class PythonSession:

@@ -9,19 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.tools.base import ContainerFacts, ToolAnswer
-from trt_responses.tools.python.directories import ServerDirectory, Usage, remove_tree, usage
-from trt_responses.tools.python.process import Ended, PythonProcess
+from trt_responses.tools.code.command import Command
+from trt_responses.tools.code.directories import (
+    ServerDirectory,
+    Usage,
+    remove_tree,
+    unlinked_bytes,
+    usage,
+)
+from trt_responses.tools.code.process import Ended, PythonProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from trt_responses.tools.python.process import Interpreter
+    from trt_responses.tools.code.command import Finished, Shell
+    from trt_responses.tools.code.process import Interpreter
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +51,10 @@ class Bounds:
     most_per_owner: int
 
 
+class Full(Exception):
+    """There were too many files, or too large ones; the message is for the model."""
+
+
 class Container:
     """One container. Nothing of it exists before its first call."""
 
@@ -53,6 +66,8 @@ class Container:
         self.idle_s = idle_s
         self.directory = parent / self.id
         self.process: PythonProcess | None = None
+        self.command: Command | None = None
+        """The one that runs."""
         self.deleted = False
         self.busy = asyncio.Lock()
         """One call at a time."""
@@ -69,34 +84,51 @@ class Container:
         try:
             async with asyncio.timeout(bounds.deadline_s):
                 process = await self.begun(how)
-                watching = asyncio.create_task(self._watch(process, bounds.disk))
-                try:
+                async with self._watched(process, bounds.disk):
                     output = await process.call(code)
-                finally:
-                    watching.cancel()
-                    await asyncio.wait((watching,))
+            await self._look(bounds.disk)
             whole = True
             return ToolAnswer(output.text)
         except TimeoutError:
             text = f"The code ran longer than {bounds.deadline_s:g} seconds and was ended. {LOST}"
+        except Full as full:
+            text = str(full)
         except Ended as ended:
             text = f"{ended} {LOST}"
-            if self._too_much(bounds.disk):
-                await asyncio.to_thread(self._empty)
-                text = (
-                    f"The files took more than {bounds.disk.size_bytes // 2**20} MiB, or were more "
-                    f"than {bounds.disk.entries}: the code was ended, and its variables and files "
-                    "are lost."
-                )
         finally:
             if not whole:
                 self.end_process()
         return ToolAnswer(text, failed=True)
 
+    async def run_command(
+        self,
+        cmd: Sequence[str],
+        env: Mapping[str, str],
+        workdir: str,
+        deadline_s: float,
+        how: Shell,
+        disk: Usage,
+    ) -> Finished:
+        """Run a command in it, to its end or to its deadline; nothing of it is left then. Raises
+        `Ended`, or a `Full` and there are no files any more."""
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        command = self.command = Command(self.directory, how, cmd, env, workdir)
+        try:
+            async with self._watched(command, disk):
+                finished = await command.finished(deadline_s)
+        finally:
+            self.command = None
+            command.kill()
+        await self._look(disk)
+        return finished
+
     def end_process(self) -> None:
+        """End whatever runs in it."""
         process, self.process = self.process, None
-        if process is not None:
-            process.kill()
+        command, self.command = self.command, None
+        for one in (process, command):
+            if one is not None:
+                one.kill()
 
     def remove(self) -> None:
         self.end_process()
@@ -111,20 +143,43 @@ class Container:
             await self.process.shut_in()
         return self.process
 
-    async def _watch(self, process: PythonProcess, most: Usage) -> None:
-        """End a call that fills the disk: no limit of the kernel's counts a directory."""
+    @asynccontextmanager
+    async def _watched(self, running: PythonProcess | Command, disk: Usage) -> AsyncIterator[None]:
+        """Ends what runs if it fills the disk; raises `Full` then."""
+        watching = asyncio.create_task(self._watch(running, disk))
+        try:
+            yield
+        except Ended:
+            await self._look(disk)
+            raise
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+
+    async def _watch(self, running: PythonProcess | Command, disk: Usage) -> None:
+        """No limit of the kernel's counts a directory."""
         while True:
             await asyncio.sleep(LOOK_S)
-            if await asyncio.to_thread(self._too_much, most):
-                process.kill_group()
+            if await asyncio.to_thread(self._too_much, disk):
+                running.kill_group()
                 return
+
+    async def _look(self, disk: Usage) -> None:
+        if await asyncio.to_thread(self._too_much, disk):
+            self.end_process()
+            await asyncio.to_thread(remove_tree, self.directory)
+            raise Full(
+                f"The files took more than {disk.size_bytes // 2**20} MiB, or were more than "
+                f"{disk.entries}: what ran was ended, and variables and files are lost."
+            )
 
     def _too_much(self, most: Usage) -> bool:
         used = usage(self.directory, most)
-        return used.size_bytes > most.size_bytes or used.entries > most.entries
-
-    def _empty(self) -> None:
-        remove_tree(self.directory)
+        if used.size_bytes > most.size_bytes or used.entries > most.entries:
+            return True
+        pids = [pid for one in (self.process, self.command) if one is not None for pid in one.pids]
+        nameless = unlinked_bytes(pids, self.directory, most.size_bytes)
+        return used.size_bytes + nameless > most.size_bytes
 
 
 class Containers:
@@ -147,9 +202,14 @@ class Containers:
         self._held: dict[str, Container] = {}
         """By id, the one that was used last at the end."""
         self._server: ServerDirectory | None = None
+        self._tools = 0
         self._expiring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        """For each tool that runs code in them; the last that stops ends them all."""
+        self._tools += 1
+        if self._tools > 1:
+            return
         self._server = await asyncio.to_thread(ServerDirectory, self._parent)
         self._expiring = asyncio.create_task(self._expire())
 
@@ -163,6 +223,9 @@ class Containers:
             await asyncio.to_thread(container.remove)
 
     async def stop(self) -> None:
+        self._tools -= 1
+        if self._tools:
+            return
         if self._expiring is not None:
             self._expiring.cancel()
             await asyncio.wait((self._expiring,))
@@ -211,6 +274,22 @@ class Containers:
         if container is None:
             raise _not_found(container_id)
         return container
+
+    def of_conversation(
+        self, owner: str, asked: str | None, used: Sequence[object], place: str
+    ) -> Container:
+        """The container that is asked for, or the living one that comes last among those that were
+        used, or a new one."""
+        if asked is not None:
+            try:
+                return self.get(owner, asked)
+            except InvalidRequest as error:
+                error.param = place
+                raise
+        for one in reversed(used):
+            if isinstance(one, str) and (living := self.find(owner, one)):
+                return living
+        return self.fresh(owner)
 
     async def create(self, owner: str, name: str, idle_s: float | None) -> ContainerFacts:
         """A container that its owner finds from now on. Its interpreter begins with a call."""

@@ -14,10 +14,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 LOCK = "lock"
+BLOCK = 512
+"""Bytes of a block, as `stat` counts."""
 
 
 class Usage(NamedTuple):
@@ -61,16 +63,15 @@ def sweep(parent: Path) -> None:
 
 def usage(directory: Path, most: Usage) -> Usage:
     """How much is in a directory; no more is looked at than is needed to see that it is too much.
-    A directory that cannot be read counts as too much."""
+    What vanishes meanwhile is passed over. A directory that cannot be read counts as too much."""
     size = entries = 0
     try:
         for entry in _entries(directory):
             entries += 1
-            size += entry.stat(follow_symlinks=False).st_blocks * 512
+            with suppress(FileNotFoundError):
+                size += entry.stat(follow_symlinks=False).st_blocks * BLOCK
             if size > most.size_bytes or entries > most.entries:
                 break
-    except FileNotFoundError:  # it has just been removed
-        pass
     except OSError:
         return Usage(most.size_bytes + 1, entries)
     return Usage(size, entries)
@@ -79,11 +80,33 @@ def usage(directory: Path, most: Usage) -> Usage:
 def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
     left = [str(directory)]
     while left:
-        with os.scandir(left.pop()) as found:
+        try:
+            found = os.scandir(left.pop())
+        except FileNotFoundError:
+            continue
+        with found:
             for entry in found:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):
                     left.append(entry.path)
+
+
+def unlinked_bytes(pids: Iterable[int], directory: Path, file_bytes: int) -> int:
+    """What processes hold of a directory's files that have no name any more, and so stand in no
+    directory. One that is mapped and not open counts as the largest that there may be."""
+    sizes: dict[int, int] = {}
+    for pid in pids:
+        with suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    found = os.stat(f"/proc/{pid}/fd/{descriptor}")
+                    if stat.S_ISREG(found.st_mode) and not found.st_nlink:
+                        sizes[found.st_ino] = found.st_blocks * BLOCK
+            with open(f"/proc/{pid}/maps", errors="replace") as maps:
+                for line in maps:
+                    if line.endswith(" (deleted)\n") and str(directory) in line:
+                        sizes.setdefault(int(line.split()[4]), file_bytes)
+    return sum(sizes.values())
 
 
 def remove_tree(top: Path) -> None:

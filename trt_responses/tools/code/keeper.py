@@ -1,0 +1,277 @@
+"""The process that runs one command of the model's in a box, and keeps all that the command begins.
+
+The command and its descendants are one process group, which their filter lets none of them leave: a
+signal to the group reaches them all, and none can begin while it is on its way. This process stands
+outside, adopts orphans, and answers what the filter asks: whether one more process may begin, and
+whom a signal is for. It ends the group when the command ends, when it takes too much memory, and
+when the server closes its pipe or dies; it says how the command ended when nothing of it is left.
+
+Runs under the server's own interpreter, before any of the model's words: the standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
+
+from trt_responses.tools import box
+
+LOOK_MS = 100
+"""Between two looks at how much memory the tree holds."""
+NICE = 10
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+RECEIVE, SEND, STILL_ASKED = 0xC0502100, 0xC0182101, 0x40082102
+"""Requests to a listener, as `linux/seccomp.h` has them."""
+QUESTION, ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+CONTINUE = 1
+SIGNALS = {"x86_64": (62, 234), "aarch64": (129, 131)}
+"""The numbers of `kill` and `tgkill`; whatever else is asked begins a process or a thread."""
+
+
+class Member(NamedTuple):
+    """A process of the group."""
+
+    pid: int
+    tasks: int
+    resident_bytes: int
+
+
+def main() -> None:
+    """Run the command that the server writes, and say how it ended. The argument is one object."""
+    results = int(sys.argv[1])
+    asked = json.loads(_line(0))
+    box.adopt_orphans()
+    ours, theirs = socket.socketpair()
+    group = os.fork()
+    if not group:
+        os.close(results)
+        ours.close()
+        _become(asked, theirs)
+    theirs.close()
+    _forget_output()
+    why, listeners, _, _ = socket.recv_fds(ours, 4096, 1)
+    if not listeners:
+        os.waitpid(group, 0)
+        _tell(results, {"why": why.decode() or "the box could not be made"})
+        return
+    _tell(results, {"group": group})
+    tree = Tree(group, listeners[0], asked["processes"])
+    ours.send(b"go")
+    ended_for = watched(tree, asked["memory_bytes"])
+    _tell(results, {"status": tree.end(), "ended_for": ended_for})
+
+
+def watched(tree: Tree, memory_bytes: int) -> str | None:
+    """Until the command ends (None), or why it is to be ended."""
+    leader = os.pidfd_open(tree.group)
+    poll = select.poll()
+    for descriptor in (0, tree.listener, leader):
+        poll.register(descriptor, select.POLLIN)
+    looked_s = time.monotonic()
+    while True:
+        ready = dict(poll.poll(LOOK_MS))
+        if 0 in ready and not os.read(0, 4096):
+            return "server"
+        if leader in ready:
+            return None
+        if ready.get(tree.listener, 0) & select.POLLIN:
+            tree.answer()
+        if time.monotonic() - looked_s > LOOK_MS / 1000:
+            looked_s = time.monotonic()
+            if sum(each.resident_bytes for each in members(tree.group)) > memory_bytes:
+                return "memory"
+
+
+class Tree:
+    """The command and all that it has begun."""
+
+    def __init__(self, group: int, listener: int, most: int) -> None:
+        self.group = group
+        self.listener = listener
+        self._most = most
+        self._counted = self._granted = 0
+
+    def answer(self) -> None:
+        """Answer one question of the filter."""
+        question = bytearray(QUESTION.size)
+        try:
+            fcntl.ioctl(self.listener, RECEIVE, question)
+        except OSError:  # who asked has ended
+            return
+        number, asking, _, call, _, _, *arguments = QUESTION.unpack(question)
+        kill, tgkill = SIGNALS[os.uname().machine]
+        if call == kill:
+            verdict = self._signal(_signed(arguments[0]), _signed(arguments[1]))
+        elif call == tgkill:
+            verdict = self._own(asking, arguments[0], number)
+        else:
+            verdict = None if self._may_begin() else errno.EAGAIN
+        answer = (number, 0, -(verdict or 0), CONTINUE if verdict is None else 0)
+        with suppress(OSError):  # who asked has ended
+            fcntl.ioctl(self.listener, SEND, ANSWER.pack(*answer))
+
+    def end(self) -> int:
+        """Kill them all, and wait until nothing is left. How the command ended."""
+        os.close(self.listener)
+        os.killpg(self.group, signal.SIGKILL)  # not waited for yet, its number is nobody else's
+        ended = 0
+        while True:
+            try:
+                pid, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                return ended
+            if pid == self.group:
+                ended = os.waitstatus_to_exitcode(status)
+
+    def _may_begin(self) -> bool:
+        """Counted anew only when it might be too many: a look at all processes takes a while."""
+        if self._counted + self._granted >= self._most:
+            self._counted = sum(each.tasks for each in members(self.group))
+            self._granted = 0
+        self._granted += 1
+        return self._counted + self._granted <= self._most
+
+    def _signal(self, target: int, number: int) -> int | None:
+        """Send a signal to a process of the group: an error number, 0, or None to let it be sent,
+        which is only for the group itself, since a process may end and its number be another's."""
+        if target in (0, -self.group):
+            return None
+        if target < 0:
+            return errno.EPERM
+        try:
+            process = os.pidfd_open(target)
+        except OSError:
+            return errno.ESRCH
+        try:
+            if _group_of(target) != self.group:
+                return errno.EPERM
+            signal.pidfd_send_signal(process, number)
+        except OSError as fault:
+            return fault.errno or errno.EPERM
+        finally:
+            os.close(process)
+        return 0
+
+    def _own(self, asking: int, target: int, number: int) -> int | None:
+        """A signal to a thread: of the process that asks, which lives as long as it asks."""
+        try:
+            with open(f"/proc/{asking}/status") as status:
+                mine = next(line.split()[1] for line in status if line.startswith("Tgid:"))
+            fcntl.ioctl(self.listener, STILL_ASKED, struct.pack("=Q", number))
+        except OSError:
+            return errno.ESRCH
+        return None if int(mine) == target else errno.EPERM
+
+
+def members(group: int) -> list[Member]:
+    """The processes of a group."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (facts := _facts(name)) is not None and int(facts[2]) == group:
+            found.append(Member(int(name), int(facts[17]), int(facts[21]) * PAGE_BYTES))
+    return found
+
+
+def _group_of(pid: int) -> int | None:
+    facts = _facts(str(pid))
+    return None if facts is None else int(facts[2])
+
+
+def _facts(pid: str) -> list[str] | None:
+    """What stands in `/proc/PID/stat` behind the name."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _become(asked: dict[str, Any], keeper: socket.socket) -> NoReturn:
+    """Be shut in, and then be the command, once the keeper says so."""
+    try:
+        box.die_with(os.getppid())
+        os.setsid()
+        os.nice(NICE)
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")  # where memory runs out, this goes before anything else
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            signal.signal(number, signal.SIG_DFL)
+        _shut_in(asked, keeper)
+        keeper.recv(2)
+        os.chdir(asked["workdir"])
+        os.execvpe(asked["cmd"][0], asked["cmd"], asked["env"])
+    except box.NoBox as fault:
+        keeper.send(str(fault).encode())
+    except (OSError, ValueError) as fault:
+        os.write(2, f"{asked['cmd'][0]}: {fault}\n".encode(errors="replace"))
+        os._exit(127 if isinstance(fault, FileNotFoundError) else 126)
+    finally:
+        os._exit(125)
+
+
+def _shut_in(asked: dict[str, Any], keeper: socket.socket) -> None:
+    """The filter holds this thread from its first moment on, and lets no descriptor be sent: a
+    thread that it does not hold sends the listener's."""
+    made: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+
+    def send() -> None:
+        if (listener := made.get()) is not None:
+            socket.send_fds(keeper, [b"listener"], [listener])
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    limits = box.Limits(asked["address_bytes"], asked["file_bytes"], asked["open_files"])
+    listener = None
+    try:
+        listener = box.shut_tree(
+            asked["directory"], asked["programs"], limits, at_most_abi=asked["abi"]
+        )
+    finally:
+        made.put(listener)
+        sending.join()
+    os.close(listener)
+
+
+def _line(pipe: int) -> bytes:
+    """The first line of a pipe, read without what may stand behind it."""
+    read = bytearray()
+    while not read.endswith(b"\n"):
+        part = os.read(pipe, 65536)
+        if not part:
+            sys.exit()
+        read += part
+    return bytes(read)
+
+
+def _forget_output() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+
+
+def _signed(argument: int) -> int:
+    """An argument of 64 bits as the `int` that a call takes."""
+    return int(struct.unpack("=i", struct.pack("=I", argument & 0xFFFFFFFF))[0])
+
+
+def _tell(results: int, value: object) -> None:
+    with suppress(BrokenPipeError):
+        os.write(results, json.dumps(value).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
