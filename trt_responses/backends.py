@@ -40,12 +40,14 @@ from trt_responses.tokens.stand_ins import StandIns
 from trt_responses.tools.addresses import network
 from trt_responses.tools.box import NoBox as NoBox
 from trt_responses.tools.box import landlock_abi as landlock_abi
-from trt_responses.tools.mcp.servers import place_of, servers_in
+from trt_responses.tools.code.command import PROGRAMS, Shell
 from trt_responses.tools.code.containers import Bounds as ContainerBounds
 from trt_responses.tools.code.containers import Containers
 from trt_responses.tools.code.directories import Usage
 from trt_responses.tools.code.process import Interpreter, readable_paths
+from trt_responses.tools.code.shell import ShellTool
 from trt_responses.tools.code.tool import PythonTool
+from trt_responses.tools.mcp.servers import place_of, servers_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -250,8 +252,10 @@ def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
 def tools_of(settings: Settings) -> list[Tool]:
     """The tools that the settings switch on."""
     tools: list[Tool] = []
-    if settings.python != "off":
-        tools.append(python_tool(settings))
+    if settings.python != "off" or settings.shell != "off":
+        held = containers(settings)
+        tools += [PythonTool(held)] if settings.python != "off" else []
+        tools += [ShellTool(held, commands(settings))] if settings.shell != "off" else []
     if settings.browser != "off":
         tools.append(browser_tool(settings))
     if settings.mcp_servers is not None or settings.mcp_urls:
@@ -347,35 +351,40 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
     return servers, places
 
 
-def python_tool(settings: Settings) -> PythonTool:
-    """`code_interpreter`. What code may read must not hold what the server keeps to itself."""
+def commands(settings: Settings) -> Shell:
+    """How the commands of `shell` are run."""
+    return Shell(settings.python_bytes, settings.container_bytes)
+
+
+def containers(settings: Settings) -> Containers:
+    """Where code and commands run. What they may read must not hold what the server keeps to
+    itself."""
     executable = str(settings.python_executable or sys.executable)
     readable = readable_paths(executable)
     kept = settings.data_dir.resolve()
-    for path in map(Path, readable):
+    programs = PROGRAMS if settings.shell != "off" else ()
+    for path in map(Path, (*readable, *programs)):
         if kept.is_relative_to(path.resolve()):
             raise StartupError(
                 f"{PREFIX}DATA_DIR: {kept} stands in {path}, which the model's code may read: "
                 "choose another directory."
             )
     disk = Usage(settings.container_bytes, settings.container_files)
-    return PythonTool(
-        Containers(
-            settings.data_dir / "containers",
-            Interpreter(
-                executable,
-                readable,
-                memory_bytes=settings.python_bytes,
-                file_bytes=settings.container_bytes,
-                boxed=settings.python == "boxed",
-            ),
-            ContainerBounds(
-                settings.python_s,
-                disk,
-                settings.container_idle_s,
-                settings.containers,
-                settings.containers_per_owner,
-            ),
-            clock_s=time.time,
-        )
+    return Containers(
+        settings.data_dir / "containers",
+        Interpreter(
+            executable,
+            readable,
+            memory_bytes=settings.python_bytes,
+            file_bytes=settings.container_bytes,
+            boxed=settings.python != "unboxed",
+        ),
+        ContainerBounds(
+            settings.python_s,
+            disk,
+            settings.container_idle_s,
+            settings.containers,
+            settings.containers_per_owner,
+        ),
+        clock_s=time.time,
     )

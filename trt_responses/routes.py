@@ -118,10 +118,10 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
     app.state.sockets = _sockets(server, guard, headers) if settings.websockets else None
     if app.state.sockets is not None:
         app.router.routes.append(WebSocketRoute(Sockets.path, app.state.sockets))
-    for tool in server.tools:
-        if tool.containers is not None:
-            routes = ContainerRoutes(tool.containers, headers, _limits(settings))
-            app.include_router(routes.router())
+    stores = [tool.containers for tool in server.tools if tool.containers is not None]
+    for containers in stores[:1]:  # those of all tools are the same
+        routes = ContainerRoutes(containers, headers, _limits(settings))
+        app.include_router(routes.router())
     for cold in (
         stored,
         Explain(server.explanations, _explainer(server), headers=headers),

@@ -214,6 +214,11 @@ class Settings(BaseModel):
         description="Whether `code_interpreter` runs here: shut in a box, or, for who insists, "
         "with all rights of the server.",
     )
+    shell: Literal["off", "boxed"] = Field(
+        "off",
+        description="Whether `shell` with a container runs here: shut in a box. Its commands take "
+        "what is set for code: seconds, memory, containers.",
+    )
     python_executable: Path | None = Field(
         None, description="Interpreter for the model's code, 3.11 or newer; none: the server's own."
     )

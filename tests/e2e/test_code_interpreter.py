@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.support.asgi import until
-from tests.support.boxed import no_box
+from tests.support.boxed import no_box, processes_in
 from tests.support.code_server import ENDLESS, begun
 from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
@@ -25,6 +25,10 @@ pytestmark = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_
 
 ROOT = Path(__file__).parents[2]
 TOOL: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
+TOOLS: Any = {
+    "python": TOOL,
+    "shell": {"type": "shell", "environment": {"type": "container_auto"}},
+}
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 
 
@@ -78,9 +82,11 @@ async def test_the_model_is_told_the_truth_of_its_box(tmp_path: Path) -> None:
     assert counted.input_tokens == len(engine.requests[0].prompt_ids)
 
 
-async def asked_of(port: int, *, stream: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def asked_of(
+    port: int, *, stream: bool, tool: Any = TOOL
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = orjson.dumps({"model": "demo", "input": "Hi", "stream": stream, "tools": [TOOL]})
+    body = orjson.dumps({"model": "demo", "input": "Hi", "stream": stream, "tools": [tool]})
     head = f"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
     writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
     return reader, writer
@@ -94,30 +100,41 @@ async def test_a_client_that_hangs_up_ends_endless_code(tmp_path: Path) -> None:
         await reader.readuntil(b"interpreting")
         await until(lambda: bool(begun(tmp_path)))
         writer.close()
-        await until(lambda: not _interpreters(tmp_path))
+        await until(lambda: not processes_in(tmp_path))
     assert not list((tmp_path / "containers").iterdir())
 
 
-def _interpreters(data_dir: Path) -> list[int]:
-    """Processes that work in a container of this directory."""
-    found = []
-    for process in Path("/proc").iterdir():
-        try:
-            if process.name.isdigit() and str(data_dir) in str((process / "cwd").readlink()):
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found
+@pytest.mark.parametrize("end", ["cancel", "drain"])
+@story
+async def test_a_cancel_and_a_drain_end_endless_code(tmp_path: Path, end: str) -> None:
+    engine = ScriptedEngine([script(ENDLESS)])
+    async with (
+        listening(engine, python="boxed", data_dir=tmp_path, drain_s=0.1) as address,
+        client_of(address) as client,
+    ):
+        running = await client.responses.create(
+            model="demo", input="Hi", tools=[TOOL], background=True
+        )
+        await until(lambda: bool(begun(tmp_path)))
+        assert len(processes_in(tmp_path)) == 1
+        if end == "cancel":
+            cancelled = await client.responses.cancel(running.id)
+            assert cancelled.status == "cancelled"
+            await until(lambda: not processes_in(tmp_path))
+    assert not processes_in(tmp_path)
+    assert not list((tmp_path / "containers").iterdir())
 
 
+@pytest.mark.parametrize(("tool", "processes"), [("python", 1), ("shell", 3)])
 @story
 async def test_a_server_that_is_killed_leaves_no_process_and_the_next_no_directory(
-    tmp_path: Path,
+    tmp_path: Path, tool: str, processes: int
 ) -> None:
+    """Of a shell: its keeper, the command, and what the command began."""
     for number in range(2):
         server = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "tests.support.code_server", str(tmp_path)),
+            *("-m", "tests.support.code_server", str(tmp_path), tool),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -128,17 +145,17 @@ async def test_a_server_that_is_killed_leaves_no_process_and_the_next_no_directo
             assert len(left) == 1, "what the last one left is swept"
             assert not begun(tmp_path)
             async with asyncio.timeout(300):
-                asking = asyncio.create_task(_ask(port))
+                asking = asyncio.create_task(_ask(port, TOOLS[tool]))
                 await until(lambda: bool(begun(tmp_path)))
-                assert len(_interpreters(tmp_path)) == 1, number
+                assert len(processes_in(tmp_path)) == processes, number
         finally:
             server.kill()
             await server.communicate()
-        await until(lambda: not _interpreters(tmp_path))
+        await until(lambda: not processes_in(tmp_path))
         await asyncio.wait((asking,))
 
 
-async def _ask(port: int) -> None:
-    reader, writer = await asked_of(port, stream=False)
+async def _ask(port: int, tool: Any) -> None:
+    reader, writer = await asked_of(port, stream=False, tool=tool)
     await reader.read()
     writer.close()

@@ -1,5 +1,6 @@
 """A server that runs code, to be killed: `python -m tests.support.code_server DIRECTORY` says its
-port. Its engine writes a call of code that never ends."""
+port. Its engine writes a call of code that never ends, or, with `shell` behind the directory, of
+a command that never ends and has begun another."""
 
 from __future__ import annotations
 
@@ -20,11 +21,16 @@ ENDLESS = (
     "<|channel|>analysis to=python code<|message|>open('begun', 'w').close()\n"
     "while True: pass<|call|>"
 )
+ENDLESS_COMMAND = (
+    "<|channel|>commentary to=container.exec <|constrain|>json<|message|>"
+    '{"cmd": ["bash", "-c", "(while :; do :; done) & echo > begun; while :; do :; done"]}<|call|>'
+)
 
 
-async def main(directory: str) -> None:
-    settings = Settings(**SETTINGS, python="boxed", data_dir=directory)
-    async with serving(create_app(settings, engine=ScriptedEngine([script(ENDLESS)]))) as address:
+async def main(directory: str, tool: str) -> None:
+    settings = Settings(**SETTINGS, data_dir=directory, **{tool: "boxed"})
+    written = script(ENDLESS if tool == "python" else ENDLESS_COMMAND)
+    async with serving(create_app(settings, engine=ScriptedEngine([written]))) as address:
         print(address.port, flush=True)
         await asyncio.Event().wait()
 
@@ -35,4 +41,4 @@ def begun(data_dir: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

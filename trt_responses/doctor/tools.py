@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from trt_responses.doctor.check import State
     from trt_responses.settings import Settings
 
-NAME = "code_interpreter"
+NAME, SHELL = "code_interpreter", "shell"
 MCP = "mcp"
 REACH = "code reads its interpreter's libraries, writes its own directory, and has no network"
+
+COMMANDS_REACH = (
+    "commands run the system's programs, write their own directory, and have no network"
+)
+REMEDY = "Linux 5.13 or newer with Landlock, on x86_64 or aarch64"
 
 
 def python_tool_check(
@@ -34,9 +39,20 @@ def python_tool_check(
         abi = landlock_abi()
     except backends.NoBox as fault:
         state: State = "fault" if settings.python == "boxed" else "note"
-        remedy = "Linux 5.13 or newer with Landlock, on x86_64 or aarch64"
-        return Check(NAME, state, f"{switched}; code cannot be shut in: {fault}", remedy)
+        return Check(NAME, state, f"{switched}; code cannot be shut in: {fault}", REMEDY)
     return Check(NAME, "ok", f"{switched}; Landlock {abi} and seccomp: {REACH}")
+
+
+def shell_tool_check(
+    settings: Settings, landlock_abi: Callable[[], int] = backends.landlock_abi
+) -> Check:
+    switched = f"switched {settings.shell.replace('boxed', 'on')}"
+    try:
+        abi = landlock_abi()
+    except backends.NoBox as fault:
+        state: State = "fault" if settings.shell == "boxed" else "note"
+        return Check(SHELL, state, f"{switched}; commands cannot be shut in: {fault}", REMEDY)
+    return Check(SHELL, "ok", f"{switched}; Landlock {abi} and seccomp: {COMMANDS_REACH}")
 
 
 def mcp_tool_check(settings: Settings) -> Check:

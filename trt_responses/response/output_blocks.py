@@ -103,6 +103,7 @@ def _kind(item: WrittenItem, span: Span) -> Kind:
     match item:
         case (
             o.OutputCodeCall()
+            | o.OutputContainerShellCall()
             | o.OutputWebSearchCall()
             | o.OutputMcpCall()
             | o.OutputMcpApprovalRequest()
@@ -150,7 +151,7 @@ async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[
             message = c.call_message(_callee(item, span), action_text(item))
         case o.OutputCodeCall():
             message = c.code_message(span.recipient or "", item.code, _channel(item, span))
-        case o.OutputWebSearchCall():
+        case o.OutputWebSearchCall() | o.OutputContainerShellCall():
             text = row_of(item).text(item)
             message = c.code_message(span.recipient or "", text, _channel(item, span))
         case o.OutputMcpCall() | o.OutputMcpApprovalRequest():

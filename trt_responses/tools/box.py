@@ -111,7 +111,7 @@ def die_with(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Be the parent of whatever descendant loses its own, so that none can be waited for in vain."""
+    """Be the parent of each descendant that loses its own, and so be able to wait for all."""
     _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
 
 

@@ -17,7 +17,8 @@ ALLOWED = """
     rt_sigprocmask:14:135 rt_sigreturn:15:139 rt_sigpending:127:136 rt_sigtimedwait:128:137
     rt_sigsuspend:130:133 sigaltstack:131:132 pread64:17:67 pwrite64:18:68 readv:19:65
     writev:20:66 preadv:295:69 pwritev:296:70 preadv2:327:286 pwritev2:328:287 access:21:-
-    faccessat:269:48 faccessat2:439:439 creat:85:- pipe:22:- pipe2:293:59 select:23:- pselect6:270:72
+    faccessat:269:48 faccessat2:439:439 creat:85:- pipe:22:- pipe2:293:59 select:23:-
+    pselect6:270:72
     poll:7:- ppoll:271:73 sched_yield:24:124 dup:32:23 dup2:33:- dup3:292:24
     nanosleep:35:101 clock_nanosleep:230:115 getitimer:36:102 setitimer:38:103 alarm:37:-
     pause:34:- getpid:39:172 gettid:186:178 getppid:110:173 getuid:102:174 geteuid:107:175

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         OutputItem,
         OutputPart,
         OutputSummaryText,
+        ShellOutput,
+        ShellText,
         TokenLogprob,
         UrlCitation,
     )
@@ -236,6 +238,28 @@ class ShellCommandDone:
     type: Literal["response.shell_call_command.done"] = "response.shell_call_command.done"
 
 
+@dataclass(frozen=True)
+class ShellOutputDelta:
+    item_id: str
+    output_index: int
+    command_index: int
+    delta: ShellText
+    type: Literal["response.shell_call_output_content.delta"] = (
+        "response.shell_call_output_content.delta"
+    )
+
+
+@dataclass(frozen=True)
+class ShellOutputDone:
+    item_id: str
+    output_index: int
+    command_index: int
+    output: tuple[ShellOutput, ...]
+    type: Literal["response.shell_call_output_content.done"] = (
+        "response.shell_call_output_content.done"
+    )
+
+
 StepName = Literal[
     "response.code_interpreter_call.in_progress",
     "response.code_interpreter_call.interpreting",
@@ -342,6 +366,8 @@ ItemEvent = (
     | ShellCommandAdded
     | ShellCommandDelta
     | ShellCommandDone
+    | ShellOutputDelta
+    | ShellOutputDone
     | HostedStep
     | CodeDone
     | McpArgumentsDone

@@ -185,8 +185,8 @@ KINDS: tuple[Field, ...] = (
     Field(
         "tools[].type=shell",
         "honoured",
-        "`shell_call` items, for the client to run; with an `environment` that is a container, as "
-        "tools that somebody else would run",
+        "`shell_call` items, for the client to run; with an `environment` that is a container, run "
+        f"here {SWITCHED_ON}",
     ),
     *_rows("tools[].type=", "honoured", "as calls of their kind", "local_shell", "apply_patch"),
     *_rows("tools[].type=", "honoured", SWITCHED_ON, "code_interpreter", "mcp"),

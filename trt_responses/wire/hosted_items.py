@@ -81,6 +81,7 @@ class ShellCall(HostedObject):
     type: Literal["shell_call"]
     call_id: NonEmpty
     action: dict[str, Any]
+    environment: dict[str, Any] | None = None
     status: str | None = None
 
 

@@ -164,6 +164,51 @@ class OutputShellCall:
 
 
 @dataclass(frozen=True)
+class InContainer:
+    container_id: str
+    type: Literal["container_reference"] = "container_reference"
+
+
+@dataclass(frozen=True)
+class OutputContainerShellCall:
+    """Commands that are run here, in a container. What they gave is an item of its own."""
+
+    id: str
+    call_id: str
+    environment: InContainer
+    action: ShellAction = ShellAction()
+    status: Status = "in_progress"
+    type: Literal["shell_call"] = "shell_call"
+
+
+@dataclass(frozen=True)
+class ShellText:
+    """What a command wrote."""
+
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class ShellOutput(ShellText):
+    """The same, and how the command ended."""
+
+    outcome: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OutputShellResult:
+    """What commands gave that were run here."""
+
+    id: str
+    call_id: str
+    output: tuple[ShellOutput, ...] = ()
+    max_output_length: int | None = None
+    status: Status = "in_progress"
+    type: Literal["shell_call_output"] = "shell_call_output"
+
+
+@dataclass(frozen=True)
 class LocalShellAction:
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -298,7 +343,13 @@ class OutputMcpListTools:
     type: Literal["mcp_list_tools"] = "mcp_list_tools"
 
 
-OutputHostedCall = OutputCodeCall | OutputWebSearchCall | OutputMcpCall | OutputMcpApprovalRequest
+OutputHostedCall = (
+    OutputCodeCall
+    | OutputContainerShellCall
+    | OutputWebSearchCall
+    | OutputMcpCall
+    | OutputMcpApprovalRequest
+)
 """What a call to a tool of the server's becomes."""
 
 OutputItem = (
@@ -308,10 +359,11 @@ OutputItem = (
     | OutputCustomCall
     | OutputActionCall
     | OutputHostedCall
+    | OutputShellResult
     | OutputMcpListTools
     | OutputCompaction
 )
-BESIDE = (OutputMcpListTools, OutputCompaction)
+BESIDE = (OutputMcpListTools, OutputShellResult, OutputCompaction)
 """Items that stand beside the model's messages: none of those became one."""
 OutputPart = OutputText | OutputReasoningText
 

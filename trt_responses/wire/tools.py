@@ -179,6 +179,10 @@ class NewContainer(Options):
     """A container of the server's, found or made."""
 
     type: Literal["container_auto"]
+    file_ids: ListOf[str] | None = None
+    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
+    network_policy: NetworkPolicy | None = None
+    skills: ListOf[dict[str, Any]] | None = None
 
 
 class ContainerById(Options):
@@ -312,11 +316,16 @@ class Placed(NamedTuple):
 
 def run_by_nobody(tool: Tool, built_in: Collection[str]) -> bool:
     """Whether neither the client runs it nor the server, which runs these kinds."""
-    if isinstance(tool, CodeInterpreterTool | McpTool | WebSearchTool) or (
-        isinstance(tool, ShellTool) and tool.in_container
-    ):
+    if hosted(tool):
         return kind_of(tool.type) not in built_in
     return isinstance(tool, OtherTool)
+
+
+def hosted(tool: Tool) -> bool:
+    """Whether the server runs it, where the operator lets it: never the client."""
+    return isinstance(tool, CodeInterpreterTool | McpTool | WebSearchTool) or (
+        isinstance(tool, ShellTool) and tool.in_container
+    )
 
 
 def flat(tools: Iterable[Tool], within: str = "tools") -> Iterator[Placed]:

@@ -11,7 +11,9 @@ from trt_responses.tools.syscalls import (
     ABSENT,
     ALLOW,
     ALLOWED,
+    ASK,
     ERRNO,
+    IN_TREES,
     KILL,
     MACHINES,
     PRETENDED,
@@ -24,8 +26,14 @@ PID = 4321
 every_machine = pytest.mark.parametrize("machine", MACHINES)
 
 
-def verdict(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
-    """What the filter says to a call."""
+def verdict(
+    machine: str,
+    number: int,
+    *arguments: int,
+    audit: int | None = None,
+    pid: int | None = PID,
+) -> int:
+    """What the filter says to a call: that of one process, or, without its number, of a tree."""
     data = struct.pack(
         "<IIQ6Q",
         number,
@@ -33,7 +41,7 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
         0,
         *(list(arguments) + [0] * 6)[:6],
     )
-    program = instructions(machine, PID)
+    program = instructions(machine, pid)
     accumulator = place = 0
     while True:
         operation, if_true, if_false, value = program[place]
@@ -135,6 +143,44 @@ def test_arguments_decide(
     for machine, number in (("x86_64", x86), ("aarch64", arm)):
         expected = ALLOW if allowed else ERRNO | errno.EPERM
         assert verdict(machine, number, *arguments) == expected, (name, machine)
+
+
+@pytest.mark.parametrize(
+    ("name", "x86", "arm", "arguments", "expected"),
+    [
+        ("a program", 59, 221, (), ALLOW),
+        ("a process", 56, 220, (17,), ASK),
+        ("a thread", 56, 220, (0x3D0F00,), ASK),
+        ("a process in a namespace", 56, 220, (17 | 0x20000000,), ERRNO | errno.EPERM),
+        ("a signal", 62, 129, (1, 9), ASK),
+        ("a thread's signal", 234, 131, (1, 1, 9), ASK),
+        ("a thread's signal without its process", 200, 130, (PID, 9), ERRNO | errno.EPERM),
+        ("a group", 109, 154, (0, 0), ERRNO | errno.EPERM),
+        ("a session", 112, 157, (), ERRNO | errno.EPERM),
+        ("its own limits", 302, 261, (0,), ALLOW),
+        ("another's limits", 302, 261, (PID,), ERRNO | errno.EPERM),
+        ("being traced", 101, 117, (0,), ERRNO | errno.EPERM),
+        ("a descriptor that is sent", 46, 211, (), ERRNO | errno.EPERM),
+        ("another listener", 317, 277, (1, 8), ERRNO | errno.EPERM),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_tree_asks_before_it_grows_and_signals(
+    name: str, x86: int, arm: int, arguments: tuple[int, ...], expected: int
+) -> None:
+    for machine, number in (("x86_64", x86), ("aarch64", arm)):
+        assert verdict(machine, number, *arguments, pid=None) == expected, (name, machine)
+
+
+@every_machine
+def test_a_tree_may_do_what_one_process_may_and_little_more(machine: str) -> None:
+    more = {
+        row.split(":")[MACHINES[machine].column]
+        for row in ("fork:57:-", "vfork:58:-", *IN_TREES.split())
+    }
+    for number in range(600):
+        one, tree = verdict(machine, number), verdict(machine, number, pid=None)
+        assert one == tree or str(number) in more or tree in (ASK, ERRNO | errno.EPERM), number
 
 
 @every_machine

@@ -257,6 +257,9 @@ def _choice(
 ) -> ToolChoice:
     built_in = frozenset(tool.kind for tool in run_here)
     match asked:
+        case ActionChoice(type="shell") if "shell" in built_in:
+            names = frozenset(tool.name for tool in tools if tool.callee.kind == "shell")
+            return ToolChoice(names, may_answer=False, narrows=True, built_in={"shell"})
         case NamedTool() | ActionChoice():
             return ToolChoice(named((asked,), tools, "tool_choice"), may_answer=False, narrows=True)
         case BuiltInChoice():
@@ -266,7 +269,7 @@ def _choice(
             servers = _servers([("tool_choice", asked)], run_here)
             return ToolChoice((), may_answer=False, narrows=True, built_in={"mcp"}, servers=servers)
         case AllowedTools():
-            among = named(asked.tools, tools, "tool_choice.tools[{}]")
+            among = named(asked.tools, tools, "tool_choice.tools[{}]", built_in)
             theirs = [
                 (f"tool_choice.tools[{number}]", one)
                 for number, one in enumerate(asked.tools)
@@ -278,6 +281,8 @@ def _choice(
                 for number, one in enumerate(asked.tools)
                 if isinstance(one, BuiltInChoice)
             }
+            if "shell" in built_in and any(one.type == "shell" for one in asked.tools):
+                kinds.add("shell")
             kinds |= {"mcp"} if theirs else set()
             may_answer = asked.mode == "auto"
             return ToolChoice(
@@ -332,7 +337,7 @@ def _run_here(request: Request, built_in: Mapping[str, Sequence[str]]) -> list[B
     found: dict[str, BuiltInTool] = {}
     for number, tool in enumerate(request.tools or ()):
         kind = t.kind_of(tool.type)
-        if t.run_by_nobody(tool, built_in) or kind not in built_in:
+        if not t.hosted(tool) or kind not in built_in:
             continue
         place, name = f"tools[{number}]", kind
         if isinstance(tool, t.McpTool):
@@ -342,6 +347,8 @@ def _run_here(request: Request, built_in: Mapping[str, Sequence[str]]) -> list[B
             raise _unknown(place, f"'{name}' is offered twice")
         if isinstance(tool, t.CodeInterpreterTool):
             _check_container(tool.container, f"{place}.container")
+        if isinstance(tool, t.ShellTool) and isinstance(tool.environment, t.NewContainer):
+            _check_new_container(tool.environment, f"{place}.environment.")
         shows = OUTPUTS.get(kind) in (request.include or ())
         options = tool.model_dump(exclude_none=True)
         found[name] = BuiltInTool(kind, built_in[kind], place, options, shows)
@@ -371,7 +378,18 @@ def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
     check_container_options(asked, f"{place}.")
 
 
-def check_container_options(asked: t.AutoContainer | ContainerRequest, place: str) -> None:
+def _check_new_container(asked: t.NewContainer, place: str) -> None:
+    check_container_options(asked, place)
+    if asked.skills:
+        raise Unsupported(
+            f"Unsupported value for '{place}skills': there are none here. Leave the field out.",
+            param=f"{place}skills",
+        )
+
+
+def check_container_options(
+    asked: t.AutoContainer | t.NewContainer | ContainerRequest, place: str
+) -> None:
     """Refuse by name what is not built."""
     policy = asked.network_policy
     for name, wanted, why in (
@@ -394,9 +412,10 @@ def named(
     asked: Sequence[NamedTool | ActionChoice | BuiltInChoice | McpChoice],
     tools: Sequence[Tool],
     place: str,
+    built_in: Collection[str] = (),
 ) -> frozenset[str]:
     """The names of the client's tools among them; a fault for the first that none of the request's
-    has."""
+    has, nor one of these kinds that the server runs."""
     kinds = {(tool.name, tool.callee.kind) for tool in tools}
     names = set()
     for number, tool in enumerate(asked):
@@ -408,6 +427,8 @@ def named(
             names.add(tool.name)
         elif isinstance(tool, ActionChoice):
             if (tool.type, tool.type) not in kinds:
+                if tool.type in built_in:
+                    continue
                 raise _unknown(where, f"the request offers no '{tool.type}' that the client runs")
             names.add(tool.type)
     return frozenset(names)

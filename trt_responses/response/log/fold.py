@@ -12,12 +12,14 @@ from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire.output import (
     OutputCodeCall,
+    OutputContainerShellCall,
     OutputCustomCall,
     OutputFunctionCall,
     OutputMcpCall,
     OutputMessage,
     OutputReasoning,
     OutputShellCall,
+    OutputShellResult,
     OutputSummaryText,
     OutputText,
     OutputWebSearchCall,
@@ -102,6 +104,11 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             return _with_command(shell, event.command_index, longer)
         case e.ShellCommandDone():
             return _with_command(_shell_call(item), event.command_index, event.command)
+        case e.ShellOutputDelta():
+            return item  # how its command has ended comes with the whole
+        case e.ShellOutputDone():
+            result = _shell_result(item)
+            return replace(result, output=(*result.output, *event.output))
         case e.CodeDelta():
             code = _code_call(item)
             return replace(code, code=code.code + event.delta)
@@ -177,13 +184,21 @@ def _custom(item: OutputItem) -> OutputCustomCall:
     return item
 
 
-def _shell_call(item: OutputItem) -> OutputShellCall:
-    if not isinstance(item, OutputShellCall):
+def _shell_call(item: OutputItem) -> OutputShellCall | OutputContainerShellCall:
+    if not isinstance(item, OutputShellCall | OutputContainerShellCall):
         raise TypeError(f"a {item.type} has no commands")
     return item
 
 
-def _with_command(item: OutputShellCall, index: int, command: str) -> OutputShellCall:
+def _shell_result(item: OutputItem) -> OutputShellResult:
+    if not isinstance(item, OutputShellResult):
+        raise TypeError(f"a {item.type} has no output of commands")
+    return item
+
+
+def _with_command(
+    item: OutputShellCall | OutputContainerShellCall, index: int, command: str
+) -> OutputItem:
     before = item.action.commands
     commands = (*before[:index], command, *before[index + 1 :])
     return replace(item, action=replace(item.action, commands=commands))

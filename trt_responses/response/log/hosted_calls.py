@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     Item = Callable[["HostedCall", str, "Outcome"], o.OutputHostedCall]
 
 NOTHING: Mapping[str, Any] = {}
+NOT_RUN: Mapping[str, Any] = {"type": "exit", "exit_code": 126}
+"""The outcome of a command that could not be run, as shells say it."""
 NO_STEPS: Mapping[o.HostedStatus, e.StepName] = {}
 
 
@@ -58,8 +61,10 @@ class Row(NamedTuple):
     delta: Callable[[str, int, str], e.Delta] | None = None
     """None: it waits for its text before `added`."""
     begun: tuple[e.StepName, ...] = ()
-    whole: Callable[[str, int, str], tuple[e.Event, ...]] = lambda *_: ()
+    whole: Callable[[HostedCall, str], tuple[e.Event, ...]] = lambda *_: ()
     """The events when its text is whole."""
+    result: Callable[[HostedCall, str, int, Outcome], tuple[e.Event, ...]] | None = None
+    """The events of an item of its own, with that id and index, that says what the call gave."""
     runs: tuple[e.StepName, ...] = ()
     """Steps between that and the tool's answer."""
     ends: Mapping[o.HostedStatus, e.StepName] = NO_STEPS
@@ -106,10 +111,15 @@ class HostedCall:
         assert self.row.delta is not None, "a call that waits for its text has no deltas"
         return self.row.delta(self.id, self.index, "")
 
+    @property
+    def call_id(self) -> str:
+        """Of a kind of call that has one besides its item's id."""
+        return f"call_{self.id.partition('_')[2]}"
+
     def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
         """The end of the text; of the item too, where it was cut or nothing runs here."""
         text = self.text_of(item)
-        whole = self.row.whole(self.id, self.index, text)
+        whole = self.row.whole(self, text)
         if status != "completed":
             return (*whole, self._done(text, Outcome("incomplete")))
         if not self.row.run_here:
@@ -150,6 +160,47 @@ def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputWebS
     if sources is not None and call.runner.shows_outputs and outcome.status != "in_progress":
         action["sources"] = sources
     return o.OutputWebSearchCall(call.id, action, outcome.status)
+
+
+def _shell_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputContainerShellCall:
+    """Its commands come in events. The API has no word for one that failed: its output says so."""
+    environment = o.InContainer(call.runner.facts["container_id"])
+    if outcome.status == "in_progress":
+        return o.OutputContainerShellCall(call.id, call.call_id, environment)
+    status: o.Status = "incomplete" if outcome.status == "incomplete" else "completed"
+    action = o.ShellAction(**call.described)
+    return o.OutputContainerShellCall(call.id, call.call_id, environment, action, status)
+
+
+def _commands(call: HostedCall, _: str) -> tuple[e.Event, ...]:
+    events: list[e.Event] = []
+    for number, command in enumerate(call.described.get("commands", ())):
+        events += (
+            e.ShellCommandAdded(call.index, number, ""),
+            e.ShellCommandDelta(call.index, number, command),
+            e.ShellCommandDone(call.index, number, command),
+        )
+    return tuple(events)
+
+
+def _shell_result(
+    call: HostedCall, item_id: str, index: int, outcome: Outcome
+) -> tuple[e.Event, ...]:
+    """What could not be run gave its reason, and no exit code of its own."""
+    told = {"stdout": "", "stderr": outcome.text or "", "outcome": NOT_RUN, **outcome.details}
+    output = o.ShellOutput(**told)
+    empty = o.OutputShellResult(item_id, call.call_id)
+    return (
+        e.OutputItemAdded(index, empty),
+        e.ShellOutputDelta(item_id, index, 0, o.ShellText(output.stdout, output.stderr)),
+        e.ShellOutputDone(item_id, index, 0, (output,)),
+        e.OutputItemDone(index, replace(empty, output=(output,), status="completed")),
+    )
+
+
+def _command(item: o.OutputContainerShellCall) -> str:
+    """A call's arguments, for an item whose own text is not known any more."""
+    return json.dumps({"cmd": ["bash", "-c", *item.action.commands]}, ensure_ascii=False)
 
 
 def _searched(item: o.OutputWebSearchCall) -> str:
@@ -194,10 +245,11 @@ ROWS: Mapping[str, Row] = {
         lambda item: item.code,
         delta=e.CodeDelta,
         begun=("response.code_interpreter_call.in_progress",),
-        whole=lambda *said: (e.CodeDone(*said),),
+        whole=lambda call, text: (e.CodeDone(call.id, call.index, text),),
         runs=("response.code_interpreter_call.interpreting",),
         ends={"completed": "response.code_interpreter_call.completed"},
     ),
+    "shell": Row("sh", _shell_call, _command, whole=_commands, result=_shell_result, empty=b"{}"),
     "web_search": Row(
         "ws",
         _web_search_call,
@@ -213,7 +265,7 @@ ROWS: Mapping[str, Row] = {
         lambda item: item.arguments,
         delta=e.McpArgumentsDelta,
         begun=("response.mcp_call.in_progress",),
-        whole=lambda *said: (e.McpArgumentsDone(*said),),
+        whole=lambda call, text: (e.McpArgumentsDone(call.id, call.index, text),),
         ends={
             "completed": "response.mcp_call.completed",
             "failed": "response.mcp_call.failed",
@@ -242,6 +294,7 @@ def row_of(item: o.OutputHostedCall) -> Row:
 
 KINDS: Mapping[str, str] = {
     "code_interpreter_call": "code_interpreter",
+    "shell_call": "shell",
     "web_search_call": "web_search",
     "mcp_call": "mcp",
     "mcp_approval_request": "mcp_approval",

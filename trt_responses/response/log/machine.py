@@ -231,6 +231,10 @@ class Machine:
         if call is not None:
             for event in call.answer(self._log.settled()[call.index], outcome):
                 self._log.append(event)
+            if call.row.result is not None and outcome.text is not None:
+                index = len(self._log.output)
+                for event in call.row.result(call, self._mint("sho"), index, outcome):
+                    self._log.append(event)
 
     def call(self, runner: Runner, text: str) -> None:
         """A call that an earlier response has written, and that is run now."""

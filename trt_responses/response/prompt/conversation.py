@@ -127,6 +127,8 @@ def entries(blocks: Sequence[Block]) -> list[Entry]:
 def _entry(block: Block, callees: dict[str, str]) -> Entry:
     item = ITEM.validate_json(block.item)
     said = _said(item, callees, i.ItemPlace("input"))
+    if said.call_id and said.callee:
+        callees.setdefault(said.call_id, said.callee)
     messages = tuple(filter(None, (said.message, said.result)))
     call_id = block.call_id or getattr(item, "call_id", None)
     return Entry(block.kind, messages, call_id, block.ids)

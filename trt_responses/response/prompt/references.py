@@ -18,10 +18,15 @@ from trt_responses.response.prompt.conversation import joined
 from trt_responses.response.seal.turn import digest
 from trt_responses.store.base import Record
 from trt_responses.wire import items as i
-from trt_responses.wire.hosted_items import CodeInterpreterCall, WebSearchCall
+from trt_responses.wire.hosted_items import (
+    CodeInterpreterCall,
+    ShellCall,
+    ShellCallOutput,
+    WebSearchCall,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from trt_responses.response.seal.turn import OpenedTurns
     from trt_responses.store.base import Block, Records
@@ -63,6 +68,7 @@ class Resolved:
     ) -> list[Block]:
         """The items' blocks: with the ids that were generated, where they are known."""
         exact = []
+        answered: set[str] = set()
         for place, block in enumerate(rendered):
             if (place + 1) % AT_ONCE == 0:
                 await pause()
@@ -73,10 +79,14 @@ class Resolved:
             elif not isinstance(self.items, str) and (
                 written := turns.at(place, self.items[place])
             ):
-                ours = isinstance(self.items[place], CodeInterpreterCall | WebSearchCall)
+                ours = _ran_here(item := self.items[place])
                 # What the server ran within a thought leaves the prompt with the thought.
                 kind = "reasoning" if ours else block.kind
                 exact.append(replace(block, ids=written.ids, kind=kind))
+                if isinstance(item, ShellCall) and ours:
+                    answered.add(item.call_id)
+            elif not isinstance(self.items, str) and _answers(self.items[place], answered):
+                exact.append(replace(block, ids=b"", kind="preamble"))
             else:
                 exact.append(block)
         return exact
@@ -87,6 +97,17 @@ class _Stored(NamedTuple):
 
     block: Block
     is_ours: bool
+
+
+def _ran_here(item: i.InputItem) -> bool:
+    if isinstance(item, ShellCall):
+        return (item.environment or {}).get("type") == "container_reference"
+    return isinstance(item, CodeInterpreterCall | WebSearchCall)
+
+
+def _answers(item: i.InputItem, answered: Collection[str]) -> bool:
+    """Whether an item says what stands behind the ids of its call already."""
+    return isinstance(item, ShellCallOutput) and item.call_id in answered
 
 
 async def resolved(

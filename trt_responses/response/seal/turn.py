@@ -87,6 +87,8 @@ def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
             return (item.type, item.call_id, _sorted(arguments_of(item.operation)))
         case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
             return (item.type, item.call_id, _sorted(action_text(item)))
+        case o.OutputContainerShellCall():
+            return (item.type, item.call_id, _sorted(arguments_of(vars(item.action))))
         case o.OutputMessage():
             return ("message", item.phase, *(part.text for part in item.content))
         case i.InputMessage(role="assistant"):

@@ -1,4 +1,4 @@
-"""A command as the server sees it: begun in its box, read while it runs, and ended with all it began.
+"""A command as the server sees it: begun in its box, read, and ended with all that it began.
 
 Knows the keeper's pipes; knows no container and no model. What the command writes is data, and
 bounded; how it ended comes on a pipe that the command does not have.
@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.frozen import dataclass
@@ -22,6 +21,7 @@ from trt_responses.tools.code.process import SOURCE, Bounded, Ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 PROGRAMS = (
     *("/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64"),
@@ -29,7 +29,11 @@ PROGRAMS = (
     *("/etc/localtime", "/etc/ld.so.cache", "/etc/alternatives"),
 )
 """What a command may read and run besides its directory: the system's programs, no settings."""
-ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"}
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
 PROCESSES = 64
 """Processes and threads of one command, at once."""
 OPEN_FILES = 64
@@ -88,10 +92,12 @@ class Command:
         }
         pipes = [os.pipe() for _ in range(3)]
         self._results, self._stdout, self._stderr = self._pipes = [read for read, _ in pipes]
-        begin = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from {KEEPER} import main; main()"
+        begin = (
+            f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from {KEEPER} import main; main()"
+        )
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-X", "utf8", "-c", begin, str(pipes[0][1])],
+                [sys.executable, "-I", "-X", "utf8", "-c", BEGIN, str(pipes[0][1])],
                 stdin=subprocess.PIPE,
                 stdout=pipes[1][1],
                 stderr=pipes[2][1],
@@ -195,7 +201,10 @@ class Command:
         assert self._process.stdin is not None
         pipe = self._process.stdin.fileno()
         os.set_blocking(pipe, False)
-        left, loop = memoryview(json.dumps(self._asked).encode() + b"\n"), asyncio.get_running_loop()
+        left, loop = (
+            memoryview(json.dumps(self._asked).encode() + b"\n"),
+            asyncio.get_running_loop(),
+        )
         with suppress(BrokenPipeError):
             while left:
                 try:
@@ -209,7 +218,10 @@ class Command:
                         loop.remove_writer(pipe)
 
 
-KEEPER = "trt_responses.tools.code.keeper"
+BEGIN = (
+    f"import sys; sys.path.insert(0, {str(SOURCE)!r}); "
+    "from trt_responses.tools.code.keeper import main; main()"
+)
 
 
 def _fail(end: asyncio.Future[dict[str, Any]], why: str) -> None:

@@ -86,7 +86,6 @@ class Container:
                 process = await self.begun(how)
                 async with self._watched(process, bounds.disk):
                     output = await process.call(code)
-            await self._look(bounds.disk)
             whole = True
             return ToolAnswer(output.text)
         except TimeoutError:
@@ -119,7 +118,6 @@ class Container:
         finally:
             self.command = None
             command.kill()
-        await self._look(disk)
         return finished
 
     def end_process(self) -> None:
@@ -145,16 +143,18 @@ class Container:
 
     @asynccontextmanager
     async def _watched(self, running: PythonProcess | Command, disk: Usage) -> AsyncIterator[None]:
-        """Ends what runs if it fills the disk; raises `Full` then."""
+        """Ends what runs if it fills the disk. Raises `Full` then, and where it has filled it."""
         watching = asyncio.create_task(self._watch(running, disk))
         try:
             yield
         except Ended:
-            await self._look(disk)
-            raise
+            if not watching.done():
+                await self._look(disk)
+                raise
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
+        await self._look(disk, was_full=not watching.cancelled())
 
     async def _watch(self, running: PythonProcess | Command, disk: Usage) -> None:
         """No limit of the kernel's counts a directory."""
@@ -164,8 +164,8 @@ class Container:
                 running.kill_group()
                 return
 
-    async def _look(self, disk: Usage) -> None:
-        if await asyncio.to_thread(self._too_much, disk):
+    async def _look(self, disk: Usage, *, was_full: bool = False) -> None:
+        if was_full or await asyncio.to_thread(self._too_much, disk):
             self.end_process()
             await asyncio.to_thread(remove_tree, self.directory)
             raise Full(

@@ -177,11 +177,11 @@ class Tree:
 
 def members(group: int) -> list[Member]:
     """The processes of a group."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (facts := _facts(name)) is not None and int(facts[2]) == group:
-            found.append(Member(int(name), int(facts[17]), int(facts[21]) * PAGE_BYTES))
-    return found
+    return [
+        Member(int(name), int(facts[17]), int(facts[21]) * PAGE_BYTES)
+        for name in os.listdir("/proc")
+        if name.isdigit() and (facts := _facts(name)) is not None and int(facts[2]) == group
+    ]
 
 
 def _group_of(pid: int) -> int | None:

@@ -139,14 +139,53 @@ async def test_a_call_that_is_broken_off_leaves_no_process(tmp_path: Path) -> No
     await tool.stop()
 
 
+NAMELESS = """
+import os, time
+held = []
+for n in range(3):
+    held.append(open(str(n), "wb"))
+    os.unlink(str(n))
+    held[-1].write(bytes(4 * 2**20))
+    held[-1].flush()
+"""
+MAPPED = """
+import mmap, os, time
+held = []
+for n in range(3):
+    with open(str(n), "w+b") as file:
+        file.write(bytes(4 * 2**20))
+        file.flush()
+        held.append(mmap.mmap(file.fileno(), 4096))
+    os.unlink(str(n))
+"""
+CHURN = """
+import os, threading
+def churn(n):
+    while True:
+        open(f"c{n}", "w").close()
+        os.unlink(f"c{n}")
+for n in range(2):
+    threading.Thread(target=churn, args=(n,)).start()
+for n in range(12):
+    open(str(n), "wb").write(bytes(2**20))
+"""
+
+
 @pytest.mark.parametrize(
     "code",
     [
         "n = 0\nwhile True:\n    open(str(n), 'w').close(); n += 1",
         "n = 0\nwhile True:\n    open(str(n), 'wb').write(bytes(2**20)); n += 1",
         "import os\nwhile True:\n    os.mkdir('d'); os.chdir('d')",
+        NAMELESS + "time.sleep(1000)",
+        NAMELESS,
+        MAPPED + "time.sleep(1000)",
+        CHURN,
     ],
-    ids=["many files", "many bytes", "deep directories"],
+    ids=[
+        *("many files", "many bytes", "deep directories", "files without a name"),
+        *("before the first look", "files that are mapped alone", "beside names that vanish"),
+    ],
 )
 @story
 async def test_a_full_disk_ends_the_call_and_its_files(tmp_path: Path, code: str) -> None:
