@@ -92,9 +92,6 @@ class Command:
         }
         pipes = [os.pipe() for _ in range(3)]
         self._results, self._stdout, self._stderr = self._pipes = [read for read, _ in pipes]
-        begin = (
-            f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from {KEEPER} import main; main()"
-        )
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-X", "utf8", "-c", BEGIN, str(pipes[0][1])],
