@@ -1,11 +1,13 @@
 """Models that do not speak Harmony, from a GGUF file to the real client: tiny random ones, in two
-architectures and two ways of writing calls."""
+architectures and in each way of writing calls. The workers of a test run share what is prepared."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from openai import AsyncOpenAI, BadRequestError
@@ -32,9 +34,16 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-MODELS = {"qwen3": ("qwen3", "qwen3"), "coder": ("qwen3_5_think", "llama")}
-"""Each with its template and its architecture."""
-FAMILIES = {"qwen3": "qwen3", "coder": "qwen3-xml"}
+MODELS = {
+    "qwen3": ("qwen3", "qwen3"),
+    "coder": ("qwen3_5_think", "llama"),
+    "glm": ("glm4moe", "qwen3"),
+    "deepseek": ("deepseek_v3_1", "llama"),
+}
+"""Each with its template and its architecture: what a model speaks does not hang on the latter."""
+FAMILIES = {"qwen3": "qwen3", "coder": "qwen3-xml", "glm": "glm", "deepseek": "deepseek-v3.1"}
+TOOLLESS = ("deepseek",)
+"""Those whose template shows no tools."""
 WEATHER = {
     "type": "function",
     "name": "get_weather",
@@ -57,9 +66,12 @@ FORMAT = {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "stri
 QUIET = {"effort": "none"}
 
 
-@pytest.fixture(scope="module")
-def engines_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("engines")
+@pytest.fixture(scope="session")
+def engines_dir(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "template-engines"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def tools_of(settings: Settings) -> BuildTools:
@@ -76,7 +88,7 @@ def tools_of(settings: Settings) -> BuildTools:
 def settings_of(engines_dir: Path) -> Settings:
     return Settings(
         engines_dir=engines_dir,
-        data_dir=engines_dir / "data",
+        data_dir=engines_dir / f"data-{os.getpid()}",
         slots=2,
         context_tokens=2048,
         threads=1,
@@ -85,12 +97,15 @@ def settings_of(engines_dir: Path) -> Settings:
 
 def built(engines_dir: Path, name: str, family: str | None = None) -> Built:
     template, architecture = MODELS[name]
-    path = write_tiny(engines_dir / f"{name}.gguf", template, architecture)
+    path = engines_dir / f"{name}.gguf"
+    if not path.exists():
+        fresh = write_tiny(engines_dir / f"{name}-{uuid4().hex}.part", template, architecture)
+        fresh.replace(path)
     source = open_template_gguf(path)
     assert source is not None
     served = f"{name}-{family}" if family else name
     tools = tools_of(settings_of(engines_dir))
-    return prepare(source, engines_dir, served, tools, family=family)
+    return prepare(source, engines_dir, served, tools, family=family, wait=True)
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -132,8 +147,9 @@ def test_a_card_names_the_dialect_and_what_the_template_does(model: Built) -> No
     assert card.architecture is None
     assert card.dialect is not None
     assert card.dialect.family == FAMILIES[card.name]
-    assert card.dialect.probes["tools"] == "shown"
-    assert card.dialect.probes["keeps_prefix"] is True
+    toolless = card.name in TOOLLESS
+    assert card.dialect.probes["tools"] == ("dropped" if toolless else "shown")
+    assert card.dialect.probes["keeps_prefix"] is not toolless
 
 
 def test_a_whole_conversation_by_the_real_client(model: Built) -> None:

@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 LAYERS, HIDDEN, FEED_FORWARD, HEADS, KV_HEADS, HEAD = 2, 64, 128, 2, 1, 32
 CONTEXT = 4096
-END = {"qwen3": "<|im_end|>", "qwen3_5_think": "<|im_end|>", "glm4moe": "<|endoftext|>"}
-PRE = {"glm4moe": "glm4"}
+END = {
+    "qwen3": "<|im_end|>",
+    "qwen3_5_think": "<|im_end|>",
+    "glm4moe": "<|endoftext|>",
+    "deepseek_v3_1": "<｜end▁of▁sentence｜>",
+}
+BEGIN = {"deepseek_v3_1": "<｜begin▁of▁sentence｜>"}
+PRE = {"glm4moe": "glm4", "deepseek_v3_1": "deepseek-v3"}
 SPOKEN_LETTERS = "déjà vu 日本 "
 
 
@@ -50,6 +56,8 @@ def write_tiny(
     writer.add_token_types([normal] * len(tokens) + [control] * len(controls))
     writer.add_token_merges(merges)
     writer.add_eos_token_id(names.index(END[template]))
+    if template in BEGIN:
+        writer.add_bos_token_id(names.index(BEGIN[template]))
     writer.add_chat_template((FOLDER / f"{template}.jinja").read_text("utf-8"))
 
     def add(name: str, *shape: int) -> None:
