@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -14,11 +15,13 @@ from openai import AsyncOpenAI, BadRequestError
 
 from tests.support.serving import serving
 from tests.support.tiny_gguf import write_tiny
+from tests.support.tiny_hf import next_id, write_tiny_hf
 from trt_responses import backends
 from trt_responses.app import create_app
 from trt_responses.doctor.engines import dialect_checks
 from trt_responses.errors import StartupError
 from trt_responses.prepare.card import read_card
+from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf, prepare
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.shelf import Selection
@@ -34,14 +37,17 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+PUBLISHED = "as a Hugging Face directory"
 MODELS = {
     "qwen3": ("qwen3", "qwen3"),
     "coder": ("qwen3_5_think", "llama"),
     "glm": ("glm4moe", "qwen3"),
     "deepseek": ("deepseek_v3_1", "llama"),
+    "published": ("qwen3", PUBLISHED),
 }
 """Each with its template and its architecture: what a model speaks does not hang on the latter."""
 FAMILIES = {"qwen3": "qwen3", "coder": "qwen3-xml", "glm": "glm", "deepseek": "deepseek-v3.1"}
+FAMILIES["published"] = "qwen3"
 TOOLLESS = ("deepseek",)
 """Those whose template shows no tools."""
 WEATHER = {
@@ -97,11 +103,16 @@ def settings_of(engines_dir: Path) -> Settings:
 
 def built(engines_dir: Path, name: str, family: str | None = None) -> Built:
     template, architecture = MODELS[name]
-    path = engines_dir / f"{name}.gguf"
+    path = engines_dir / (name if architecture == PUBLISHED else f"{name}.gguf")
     if not path.exists():
-        fresh = write_tiny(engines_dir / f"{name}-{uuid4().hex}.part", template, architecture)
-        fresh.replace(path)
-    source = open_template_gguf(path)
+        fresh = path.with_name(f"{uuid4().hex}.part")
+        if architecture == PUBLISHED:
+            write_tiny_hf(fresh)
+        else:
+            write_tiny(fresh, template, architecture)
+        with suppress(OSError):  # another worker was quicker
+            fresh.rename(path)
+    source = open_qwen3(path) if path.is_dir() else open_template_gguf(path)
     assert source is not None
     served = f"{name}-{family}" if family else name
     tools = tools_of(settings_of(engines_dir))
@@ -150,6 +161,16 @@ def test_a_card_names_the_dialect_and_what_the_template_does(model: Built) -> No
     toolless = card.name in TOOLLESS
     assert card.dialect.probes["tools"] == ("dropped" if toolless else "shown")
     assert card.dialect.probes["keeps_prefix"] is not toolless
+
+
+def test_a_converted_checkpoint_says_what_its_weights_say(engines_dir: Path) -> None:
+    model = built(engines_dir, "published")
+    question = backends.question_of(model.directory, model.card)
+    assert question is not None
+    ids = list(question.prompt)
+    for given in model.card.greedy_ids[:4]:
+        assert given == next_id(engines_dir / "published", ids)
+        ids.append(given)
 
 
 def test_a_whole_conversation_by_the_real_client(model: Built) -> None:

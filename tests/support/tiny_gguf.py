@@ -35,7 +35,7 @@ def write_tiny(
 ) -> Path:
     """A file at this path; `template` names one of `tests/data/templates`."""
     random = np.random.default_rng(seed)
-    tokens, merges = _vocabulary()
+    tokens, merges = tiny_vocabulary()
     controls = CONTROLS[template]
     names = [*tokens, *controls]
     writer = gguf.GGUFWriter(path, architecture)
@@ -90,7 +90,7 @@ def write_tiny(
     return path
 
 
-def _vocabulary() -> tuple[list[str], list[str]]:
+def tiny_vocabulary() -> tuple[list[str], list[str]]:
     """Tokens by their ids, and merges."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -26,6 +26,7 @@ from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.hub import checkpoint_at
 from trt_responses.prepare.llamacpp.build import prepare as prepare_llamacpp
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
+from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
 from trt_responses.prepare.llamacpp.template_gguf import prepare as prepare_template
 from trt_responses.prepare.machine import this_machine
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from trt_responses.prepare.card import Kind
     from trt_responses.prepare.llamacpp.gguf import WeightType
-    from trt_responses.prepare.llamacpp.template_gguf import TemplateGguf
+    from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
     from trt_responses.prepare.pipeline import Built
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -146,9 +147,7 @@ def _engine_build(options: argparse.Namespace) -> int:
     if options.checkpoint is None:
         prepare_demo(settings)
         return 0
-    if options.checkpoint.suffix.lower() == GGUF and (
-        model := open_template_gguf(options.checkpoint)
-    ):
+    if (model := _template_source(options.checkpoint)) is not None:
         return _prepare_template(settings, model, options)
     name = options.name or checkpoint_name(options.checkpoint).lower()
     kind = options.kind or (
@@ -166,7 +165,15 @@ def _engine_build(options: argparse.Namespace) -> int:
     return 0
 
 
-def _prepare_template(settings: Settings, source: TemplateGguf, options: argparse.Namespace) -> int:
+def _template_source(path: Path) -> TemplateSource | None:
+    """A model with a chat template; None for one of gpt-oss."""
+    is_file = path.suffix.lower() == GGUF
+    return open_template_gguf(path) if is_file else open_qwen3(path)
+
+
+def _prepare_template(
+    settings: Settings, source: TemplateSource, options: argparse.Namespace
+) -> int:
     """A model with a chat template, which the embedded engine alone serves."""
     if options.kind not in (None, "llamacpp"):
         raise PrepareError(

@@ -145,6 +145,8 @@ FAMILIES = (
 """In the order in which they are looked for: the one that asks for more stands first."""
 
 BY_NAME: Mapping[str, Family] = {family.name: family for family in FAMILIES}
+OWN_WORDS = "response_template"
+"""The family of a checkpoint that says itself how its answers are to be read."""
 TEXT_ONLY = "text"
 """What an operator says who wants none of them."""
 
@@ -160,7 +162,9 @@ def find(
     """The row of a checkpoint. `terminators`: the end ids that its own files name, spelled."""
     if setting == TEXT_ONLY:
         return text_only(terminators)
-    if setting is not None:
+    if setting == OWN_WORDS and response_template is None:
+        raise StartupError(f"The checkpoint has no {OWN_WORDS}: name the model's family instead.")
+    if setting not in (None, OWN_WORDS):
         return _named(setting, controls)
     if response_template is not None:
         return of_response_template(response_template, terminators)
@@ -215,7 +219,7 @@ def of_response_template(told: Mapping[str, Any], terminators: Collection[str]) 
     calls, content = fields.get("tool_calls"), fields.get("content")
     end = "" if content is None else _mark(content, "close")
     return Family(
-        "response_template",
+        OWN_WORDS,
         terminators=tuple(dict.fromkeys(filter(None, (*terminators, end)))),
         thought=None if thought is None else _thought(thought),
         calls=None if calls is None else _calls(calls),

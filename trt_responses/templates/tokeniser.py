@@ -84,14 +84,27 @@ class Tokeniser:
         path = path / TOKENIZER_FILE if path.is_dir() else path
         try:
             settings = orjson.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise StartupError(f"{path} cannot be read: {error}") from None
+        return cls.from_settings(settings, str(path))
+
+    @classmethod
+    def from_settings(cls, settings: Json, where: str) -> Tokeniser:
+        """Of what a tokenizer.json holds."""
+        try:
             added = [
                 Control(one["content"], one["id"], bool(one["lstrip"]), bool(one["rstrip"]))
-                for one in settings.pop("added_tokens", None) or ()
+                for one in settings.get("added_tokens") or ()
             ]
-            settings |= {"truncation": None, "padding": None, "post_processor": None}
-            return cls(settings, added)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StartupError(f"{path} cannot be read: {type(error).__name__} {error}") from None
+            bare: Json = {
+                "added_tokens": [],
+                "truncation": None,
+                "padding": None,
+                "post_processor": None,
+            }
+            return cls(settings | bare, added)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise StartupError(f"{where} cannot be read: {type(error).__name__} {error}") from None
 
     @classmethod
     def from_gguf(

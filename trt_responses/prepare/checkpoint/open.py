@@ -84,26 +84,26 @@ def open_checkpoint(directory: Path) -> Checkpoint:
 def _opened(directory: Path) -> Checkpoint:
     if not directory.is_dir():
         raise PrepareError(f"{directory}: found no directory, expected a checkpoint directory.")
-    _refuse_pickles(directory)
+    refuse_pickles(directory)
     config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
     if "model_type" not in config and "num_experts" in config:
         return _open_original(directory, config)
     architecture = from_hf(config)
-    tensors, files = _indexed(directory)
+    tensors, files = indexed(directory)
     return _checked(directory, "hf", architecture, tensors, files)
 
 
 def _open_original(directory: Path, config: Config) -> Checkpoint:
     architecture = from_original(config)
     index = directory / INDEX
-    tensors, files = _indexed(directory) if index.exists() else _globbed(directory)
+    tensors, files = indexed(directory) if index.exists() else _globbed(directory)
     packed = any(name.endswith(".blocks") for name in tensors)
     architecture = replace(architecture, packed=packed)
     renamed = original.as_hf(tensors, architecture)
     return _checked(directory, "original", architecture, renamed, files)
 
 
-def _refuse_pickles(directory: Path) -> None:
+def refuse_pickles(directory: Path) -> None:
     for path in sorted(directory.iterdir()):
         if path.suffix.lower() in PICKLES:
             raise PrepareError(
@@ -164,7 +164,7 @@ def json_object(directory: Path, name: str, max_bytes: int) -> dict[str, object]
     return found
 
 
-def _indexed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
+def indexed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
     """Shards by an index, or the only safetensors file."""
     if not (directory / INDEX).exists():
         shards = sorted(directory.glob("*.safetensors"))

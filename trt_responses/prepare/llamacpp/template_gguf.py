@@ -1,4 +1,4 @@
-"""A GGUF file of a model that does not speak Harmony, prepared for the embedded engine.
+"""A model that does not speak Harmony, prepared for the embedded engine.
 
     copy    the weights as they are, under a head of our own    leaves <version>/model.gguf
                                                                 and <version>/dialect.json
@@ -11,13 +11,14 @@ llama.cpp's affair. Knows the file; what the model speaks is found by what is ha
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import gguf
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.card import DialectFacts, compare
+from trt_responses.prepare.checkpoint.open import WeightSource
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
@@ -38,11 +39,12 @@ from trt_responses.prepare.pipeline import Product, prepared
 from trt_responses.tokens.stand_ins import MOST_IDS, is_whole, stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
+    from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.llamacpp.gguf_file import Value
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
@@ -57,6 +59,26 @@ TOKENS, TYPES, MERGES, MODEL_KIND, PRE = (
 BYTE_LEVEL = "gpt2"
 """GGUF's name for byte-level BPE."""
 HEAD_BYTES = 16 << 20
+
+
+class TemplateSource(WeightSource, Protocol):
+    """A model with a chat template: a GGUF file, or what becomes one."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def model(self) -> str:
+        """What llama.cpp calls the architecture."""
+
+    @property
+    def context(self) -> int: ...
+    @property
+    def vocabulary(self) -> Mapping[str, object]:
+        """All that is said of its tokens and of its language, by GGUF's keys."""
+
+    def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None: ...
+    def values(self) -> Iterator[Array]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +99,26 @@ class TemplateGguf:
     @property
     def files(self) -> tuple[Path, ...]:
         return (self.path,)
+
+    def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None:
+        """Its keys and the table of its tensors, but for what is `renamed`."""
+        reader = gguf.GGUFReader(self.path)
+        for name, field in reader.fields.items():
+            if name.startswith("GGUF.") or name == "general.architecture":
+                continue
+            kind = field.types[0]
+            of = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, renamed.get(name, field.contents()), kind, sub_type=of)
+        for tensor in reader.tensors:
+            data = tensor.data
+            writer.add_tensor_info(
+                tensor.name, data.shape, data.dtype, data.nbytes, tensor.tensor_type
+            )
+
+    def values(self) -> Iterator[Array]:
+        """Of each tensor, in the table's order."""
+        for tensor in gguf.GGUFReader(self.path).tensors:
+            yield tensor.data
 
 
 def open_template_gguf(path: Path) -> TemplateGguf | None:
@@ -113,7 +155,7 @@ def _text(path: Path, value: Value) -> object:
 
 
 def prepare(
-    source: TemplateGguf,
+    source: TemplateSource,
     engines_dir: Path,
     name: str,
     tools: BuildTools,
@@ -140,7 +182,7 @@ class _Copy:
 
     kind: ClassVar[Kind] = "llamacpp"
     weight_type: ClassVar[StoredWeights] = "gguf"
-    checkpoint: TemplateGguf
+    checkpoint: TemplateSource
     family: str | None
     tools: BuildTools
 
@@ -196,26 +238,16 @@ class _Copy:
         return Copied(tuple(engine_file(p, sha256_of(p)) for p in files), dialect, seconds)
 
 
-def write_served(source: TemplateGguf, target: Path, advance: Callable[[int], object]) -> None:
+def write_served(source: TemplateSource, target: Path, advance: Callable[[int], object]) -> None:
     """The file with names that llama.cpp streams; all else is as it was."""
-    reader = gguf.GGUFReader(source.path)
     writer = gguf.GGUFWriter(target, source.model)
-    renamed = _renamed(source.vocabulary)
-    for name, field in reader.fields.items():
-        if name.startswith("GGUF.") or name == "general.architecture":
-            continue
-        kind = field.types[0]
-        of = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(name, renamed.get(name, field.contents()), kind, sub_type=of)
-    for tensor in reader.tensors:
-        data = tensor.data
-        writer.add_tensor_info(tensor.name, data.shape, data.dtype, data.nbytes, tensor.tensor_type)
+    source.add_head(writer, _renamed(source.vocabulary))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for tensor in reader.tensors:
-        writer.write_tensor_data(tensor.data)
-        advance(int(tensor.data.nbytes))
+    for values in source.values():
+        writer.write_tensor_data(values)
+        advance(int(values.nbytes))
     writer.close()
 
 

@@ -1,0 +1,349 @@
+"""A Hugging Face directory of Qwen3 (dense), seen as the GGUF file that it becomes.
+
+Weights stay as they are stored (bfloat16, float16 or float32); vectors become float32, which
+llama.cpp asks for. What the directory says beyond these numbers and names is refused, since it
+would be another model. Reads JSON and headers; executes nothing, and knows no template's meaning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Kind
+
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.open import (
+    MAX_CONFIG_BYTES,
+    checkpoint_name,
+    indexed,
+    inside,
+    json_object,
+    refuse_pickles,
+)
+from trt_responses.prepare.checkpoint.safetensors import widen
+from trt_responses.prepare.faults import PrepareError, refusal, shown
+from trt_responses.tokens.stand_ins import MOST_IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
+
+    Json = Mapping[str, Any]
+
+MODEL_TYPE = "qwen3"
+HARMONY = "gpt_oss"
+KINDS = {"BF16": Kind.BF16, "F16": Kind.F16, "F32": Kind.F32}
+MAX_TOKENIZER_BYTES = 100_000_000
+MAX_LAYERS = 1000
+"""So that a hostile config cannot make us list names without end."""
+MOST = 1 << 24
+"""Of any number in the config."""
+FIXED: Mapping[str, tuple[object, ...]] = {
+    "attention_bias": (False, None),
+    "hidden_act": ("silu", None),
+    "use_sliding_window": (False, None),
+    "rope_scaling": (None,),
+    "quantization_config": (None,),
+    "auto_map": (None,),
+}
+"""Fields with one lawful value, None where they may be absent."""
+TOKENIZER, GENERATION, TOKENIZER_CONFIG, TEMPLATE = (
+    *("tokenizer.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"),
+)
+ENDS = ("eos", "eot", "eom")
+"""GGUF's names for ids that end a turn, as many as it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What llama.cpp needs to know of the model beside its weights."""
+
+    layers: int
+    hidden: int
+    feed_forward: int
+    heads: int
+    kv_heads: int
+    head: int
+    context: int
+    tokens: int
+    rms_eps: float
+    rope_theta: float
+    tied: bool
+    """The output is the embedding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qwen3Checkpoint:
+    """A directory that has passed every check; `tensors` by llama.cpp's names."""
+
+    path: Path
+    name: str
+    numbers: Numbers
+    tensors: Mapping[str, Tensor]
+    files: tuple[Path, ...]
+    vocabulary: Mapping[str, object]
+    """The keys about its tokens as a GGUF file has them, and what is said of its language."""
+    layout: Literal["hf"] = "hf"
+    architecture: None = None
+    model: str = MODEL_TYPE
+    """What llama.cpp calls it."""
+
+    @property
+    def context(self) -> int:
+        return self.numbers.context
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(tensor.size_bytes for tensor in self.tensors.values())
+
+    def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None:
+        """Its numbers, its tokens and the table of its tensors."""
+        n = self.numbers
+        writer.add_block_count(n.layers)
+        writer.add_context_length(n.context)
+        writer.add_embedding_length(n.hidden)
+        writer.add_feed_forward_length(n.feed_forward)
+        writer.add_head_count(n.heads)
+        writer.add_head_count_kv(n.kv_heads)
+        writer.add_key_length(n.head)
+        writer.add_value_length(n.head)
+        writer.add_layer_norm_rms_eps(n.rms_eps)
+        writer.add_rope_freq_base(n.rope_theta)
+        for key, value in {**self.vocabulary, **renamed}.items():
+            if key.startswith("tokenizer.ggml."):
+                _add(writer, key, value)
+        for name, tensor in self.tensors.items():
+            data_type = np.dtype(np.float32)  # ignored beside the kind, unless it is uint8
+            size_bytes = self._stored_bytes(tensor)
+            writer.add_tensor_info(name, tensor.shape, data_type, size_bytes, _kind(tensor))
+
+    def values(self) -> Iterator[Array]:
+        """Of each tensor, in the table's order."""
+        for tensor in self.tensors.values():
+            values = tensor.read()
+            yield widen(values) if _kind(tensor) == Kind.F32 else values
+
+    def _stored_bytes(self, tensor: Tensor) -> int:
+        size = int(np.prod(tensor.shape, dtype=np.int64))
+        return size * (4 if _kind(tensor) == Kind.F32 else 2)
+
+
+def open_qwen3(directory: Path) -> Qwen3Checkpoint | None:
+    """The directory, or None if it is one of gpt-oss, in whichever layout. Any other model is
+    refused by name."""
+    if not directory.is_dir():
+        return None
+    config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
+    if (found := config.get("model_type", HARMONY)) == HARMONY:
+        return None
+    if found != MODEL_TYPE:
+        raise PrepareError(
+            f"config.json, model_type: found {shown(found)}, expected {HARMONY} or {MODEL_TYPE}; "
+            "for another model with a chat template make a GGUF file by llama.cpp's "
+            "convert_hf_to_gguf.py, and name that."
+        )
+    refuse_pickles(directory)
+    numbers = _numbers(config)
+    tensors, files = indexed(directory)
+    named = _named(tensors, numbers)
+    vocabulary, read = _vocabulary(directory, config, numbers.tokens)
+    paths = (inside(directory, "config.json"), *files, *read)
+    return Qwen3Checkpoint(directory, checkpoint_name(directory), numbers, named, paths, vocabulary)
+
+
+def _numbers(config: Json) -> Numbers:
+    for key, lawful in FIXED.items():
+        if config.get(key) not in lawful:
+            raise refusal(f"config.json, {key}", shown(config[key]), shown(lawful[0]))
+    rope = config.get("rope_parameters") or {}
+    kind = rope.get("rope_type", "default") if isinstance(rope, dict) else shown(rope)
+    if kind != "default":
+        raise refusal("config.json, rope_parameters", shown(kind), "default")
+
+    def number(key: str) -> int:
+        found = config.get(key)
+        if type(found) is not int or not 0 < found < MOST:
+            raise refusal(f"config.json, {key}", shown(found), f"a number below {MOST}")
+        return found
+
+    def real(key: str, found: object) -> float:
+        if type(found) not in (int, float) or not 0 < float(found) < 1e12:  # type: ignore[arg-type]
+            raise refusal(f"config.json, {key}", shown(found), "a positive number")
+        return float(found)  # type: ignore[arg-type]
+
+    made = Numbers(
+        layers=number("num_hidden_layers"),
+        hidden=number("hidden_size"),
+        feed_forward=number("intermediate_size"),
+        heads=number("num_attention_heads"),
+        kv_heads=number("num_key_value_heads"),
+        head=number("head_dim"),
+        context=number("max_position_embeddings"),
+        tokens=number("vocab_size"),
+        rms_eps=real("rms_norm_eps", config.get("rms_norm_eps")),
+        rope_theta=real("rope_theta", rope.get("rope_theta", config.get("rope_theta"))),
+        tied=config.get("tie_word_embeddings") is True,
+    )
+    for key, found, most in (
+        ("num_hidden_layers", made.layers, MAX_LAYERS),
+        ("vocab_size", made.tokens, MOST_IDS),
+    ):
+        if found > most:
+            raise refusal(f"config.json, {key}", found, f"at most {most}")
+    return made
+
+
+# --- weights ----------------------------------------------------------------------------------
+
+
+def _shapes(n: Numbers) -> dict[str, tuple[int, ...]]:
+    """Every tensor that such a checkpoint has, by its name there."""
+    query, key = n.heads * n.head, n.kv_heads * n.head
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (n.tokens, n.hidden)}
+    for layer in range(n.layers):
+        block = f"model.layers.{layer}"
+        shapes |= {
+            f"{block}.input_layernorm.weight": (n.hidden,),
+            f"{block}.self_attn.q_proj.weight": (query, n.hidden),
+            f"{block}.self_attn.k_proj.weight": (key, n.hidden),
+            f"{block}.self_attn.v_proj.weight": (key, n.hidden),
+            f"{block}.self_attn.o_proj.weight": (n.hidden, query),
+            f"{block}.self_attn.q_norm.weight": (n.head,),
+            f"{block}.self_attn.k_norm.weight": (n.head,),
+            f"{block}.post_attention_layernorm.weight": (n.hidden,),
+            f"{block}.mlp.gate_proj.weight": (n.feed_forward, n.hidden),
+            f"{block}.mlp.up_proj.weight": (n.feed_forward, n.hidden),
+            f"{block}.mlp.down_proj.weight": (n.hidden, n.feed_forward),
+        }
+    shapes["model.norm.weight"] = (n.hidden,)
+    return shapes if n.tied else shapes | {"lm_head.weight": (n.tokens, n.hidden)}
+
+
+def _named(tensors: Mapping[str, Tensor], numbers: Numbers) -> dict[str, Tensor]:
+    """The tensors by llama.cpp's names; each has the shape that the config says, and no other is
+    there."""
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, numbers.layers)
+    shapes, named = _shapes(numbers), {}
+    for name, shape in shapes.items():
+        if (tensor := tensors.get(name)) is None:
+            raise refusal(f"tensor {name!r}", "none", f"one of shape {shape}")
+        if tensor.shape != shape:
+            raise refusal(f"tensor {name!r}, shape", tensor.shape, shape)
+        if tensor.dtype not in KINDS:
+            raise refusal(f"tensor {name!r}, dtype", tensor.dtype, " or ".join(KINDS))
+        theirs = names.get_name(name, try_suffixes=(".weight",))
+        assert theirs is not None, name
+        named[theirs] = tensor
+    for name in tensors:
+        if name not in shapes and not (numbers.tied and name == "lm_head.weight"):
+            raise refusal(f"tensor {name!r}", "an extra tensor", "none of that name")
+    return named
+
+
+def _kind(tensor: Tensor) -> Kind:
+    return Kind.F32 if len(tensor.shape) == 1 else KINDS[tensor.dtype]
+
+
+# --- language ---------------------------------------------------------------------------------
+
+
+def _vocabulary(
+    directory: Path, config: Json, size: int
+) -> tuple[dict[str, object], tuple[Path, ...]]:
+    """GGUF's keys, and the files that they were read from."""
+    tokenizer = json_object(directory, TOKENIZER, MAX_TOKENIZER_BYTES)
+    said = _optional(directory, TOKENIZER_CONFIG)
+    generation = _optional(directory, GENERATION)
+    try:
+        tokens, types = _tokens(tokenizer, size)
+        merges = [one if isinstance(one, str) else " ".join(one) for one in _merges(tokenizer)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise refusal(TOKENIZER, f"{type(error).__name__} {error}", "byte-level BPE") from None
+    keys: dict[str, object] = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.huggingface.json": tokenizer,
+    }
+    ends = generation.get("eos_token_id", config.get("eos_token_id"))
+    listed = ends if isinstance(ends, list) else [ends]
+    ids = [_id_of(said.get("eos_token"), tokens), *listed]
+    lawful = dict.fromkeys(n for n in ids if type(n) is int and 0 <= n < size)
+    keys |= {f"tokenizer.ggml.{e}_token_id": n for e, n in zip(ENDS, lawful, strict=False)}
+    if (begin := _id_of(said.get("bos_token"), tokens)) is not None:
+        keys["tokenizer.ggml.bos_token_id"] = begin
+    template = _template(directory, said)
+    if template is None:
+        raise refusal(str(directory), "no chat template", f"{TEMPLATE}, or one in the tokeniser's")
+    keys["tokenizer.chat_template"] = template
+    if (response := said.get("response_template")) is not None:
+        keys["tokenizer.response_template"] = response
+    names = (TOKENIZER, TOKENIZER_CONFIG, GENERATION, TEMPLATE)
+    return keys, tuple(inside(directory, name) for name in names if (directory / name).exists())
+
+
+def _optional(directory: Path, name: str) -> dict[str, object]:
+    there = (directory / name).exists()
+    return json_object(directory, name, MAX_CONFIG_BYTES * 10) if there else {}
+
+
+def _merges(tokenizer: Json) -> Sequence[Any]:
+    merges: Sequence[Any] = tokenizer["model"]["merges"]
+    return merges
+
+
+def _tokens(tokenizer: Json, size: int) -> tuple[list[str], list[int]]:
+    """Each id's spelling and GGUF's type of it. The embedding has rows that no token has."""
+    tokens = [f"[PAD{n}]" for n in range(size)]
+    types = [int(gguf.TokenType.UNUSED)] * size
+    for text, number in tokenizer["model"]["vocab"].items():
+        _place(tokens, types, number, text, gguf.TokenType.NORMAL)
+    for one in tokenizer.get("added_tokens") or ():
+        kind = gguf.TokenType.CONTROL if one["special"] else gguf.TokenType.USER_DEFINED
+        _place(tokens, types, one["id"], one["content"], kind)
+    return tokens, types
+
+
+def _place(
+    tokens: list[str], types: list[int], number: int, text: str, kind: gguf.TokenType
+) -> None:
+    if type(number) is not int or not 0 <= number < len(tokens):
+        raise refusal(f"{TOKENIZER}, {shown(text)}", f"the id {number}", f"one below {len(tokens)}")
+    tokens[number], types[number] = text, int(kind)
+
+
+def _id_of(named: object, tokens: Sequence[str]) -> int | None:
+    """Of a token that the tokeniser's file names: a text, or an object around one."""
+    text = named.get("content") if isinstance(named, dict) else named
+    return tokens.index(text) if isinstance(text, str) and text in tokens else None
+
+
+def _template(directory: Path, said: Json) -> object:
+    """The text of the chat template: a file of its own, else in the tokeniser's."""
+    if (directory / TEMPLATE).exists():
+        try:
+            return inside(directory, TEMPLATE).read_text("utf-8")
+        except UnicodeDecodeError:
+            raise refusal(TEMPLATE, "no UTF-8", "a text") from None
+    listed = said.get("chat_template")
+    if isinstance(listed, list):
+        named = {one.get("name"): one.get("template") for one in listed if isinstance(one, dict)}
+        return named.get("tool_use") or named.get("default")
+    return listed
+
+
+def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
+    """One key about tokens, in the type that GGUF has for it."""
+    match value:
+        case str():
+            writer.add_string(key, value)
+        case int():
+            writer.add_uint32(key, value)
+        case list():
+            writer.add_array(key, value)
