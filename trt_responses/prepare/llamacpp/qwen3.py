@@ -133,9 +133,9 @@ class Qwen3Checkpoint:
 
 
 def open_qwen3(directory: Path) -> Qwen3Checkpoint | None:
-    """The directory, or None if it is one of gpt-oss, in whichever layout. Any other model is
-    refused by name."""
-    if not directory.is_dir():
+    """The directory, or None if it is one of gpt-oss, in whichever layout, or no checkpoint. Any
+    other model is refused by name."""
+    if not (directory / "config.json").is_file():
         return None
     config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
     if (found := config.get("model_type", HARMONY)) == HARMONY:
