@@ -131,7 +131,7 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
             headers=headers,
             limits=_limits(settings),
         ),
-        Fields(headers),
+        Fields(headers, lambda: server.parts.engine.limits().ignores),
         Models(server.names, int(time.time()), headers),
         HealthChecks(server.health, headers, about=server.about),
         MetricsPage(server.metrics, headers, key=settings.metrics_key, keys=keys),

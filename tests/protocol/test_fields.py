@@ -75,6 +75,24 @@ def test_what_the_engine_does_nothing_with_is_named_by_each_api() -> None:
     asyncio.run(story())
 
 
+def test_the_table_says_what_the_running_engine_does_nothing_with() -> None:
+    engine = ScriptedEngine([Script()], ignores=frozenset({"seed", "banned_ids"}))
+
+    async def story() -> None:
+        app = create_app(Settings(**SETTINGS), engine=engine)
+        async with living(app):
+            rows = (await Client(app).get("/v1/fields")).json()["data"]
+        named = {(row["endpoint"], row["field"]) for row in rows if row["ignored_by_engine"]}
+        assert {field for _, field in named} == {"seed"}
+        assert {endpoint for endpoint, _ in named} == {
+            endpoint
+            for endpoint, fields in ENDPOINTS.items()
+            if any(f.path == "seed" for f in fields)
+        }
+
+    asyncio.run(story())
+
+
 def test_what_is_ignored_inside_a_field_is_named_and_what_is_taken_is_not() -> None:
     async def story() -> None:
         async with served() as s:

@@ -80,6 +80,7 @@ def _engine(verdict: Verdict) -> Check:
     name = f"engine {entry.label}"
     what = ", ".join(filter(None, (entry.kind, entry.weight_type, entry.status)))
     if difference is None:
-        return Check(name, "ok", f"{what}: as its card says")
+        nothing = f"; it does nothing with {', '.join(entry.ignores)}" if entry.ignores else ""
+        return Check(name, "ok", f"{what}: as its card says{nothing}")
     state: State = "note" if entry.status in ("planned", "unfinished") else "fault"
     return Check(name, state, f"{what}: {difference}")

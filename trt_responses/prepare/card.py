@@ -107,6 +107,8 @@ class Card:
     """What the model speaks; None for Harmony."""
     chain: Chain | None = None
     """What a graph, compiled or not, has beside; None for the other kinds."""
+    ignores: tuple[str, ...] = ()
+    """Options of sampling that the engine took and did nothing with when it was prepared."""
     number: int | None = None
     """Of this build among those of its name, from 1 on; None for one made before there were
     numbers, in a directory that nobody could write since."""

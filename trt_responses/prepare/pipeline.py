@@ -114,6 +114,7 @@ class Product:
     greedy_ids: tuple[int, ...] = ()
     chain: Chain | None = None
     dialect: DialectFacts | None = None
+    ignores: tuple[str, ...] = ()
 
 
 class Target(Protocol):
@@ -274,5 +275,6 @@ class _Run:
             hardware=product.hardware,
             chain=product.chain,
             dialect=product.dialect,
+            ignores=product.ignores,
             number=versions.new_number(self.home, directory.name),
         )

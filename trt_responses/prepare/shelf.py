@@ -45,6 +45,7 @@ class Entry(NamedTuple):
     built_at: str = ""
     reason: str = ""
     """Why there is no lawful card."""
+    ignores: tuple[str, ...] = ()
     number: int | None = None
     promoted: bool = False
     """Whether it is served where its engine is asked for by name alone."""
@@ -163,6 +164,7 @@ def _entry(directory: Path) -> Entry:
         card.weight_type,
         card.source.name,
         card.built_at,
+        ignores=card.ignores,
         number=card.number,
         promoted=_is_promoted(directory),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import orjson
@@ -14,6 +15,8 @@ from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.wire.fields import CHAT, FIELDS, MESSAGES, SOCKET
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trt_responses.web.headers import ReplyHeaders
 
 ENDPOINTS = {
@@ -27,20 +30,10 @@ ENDPOINTS = {
 class Fields:
     """`GET /v1/fields`."""
 
-    def __init__(self, headers: ReplyHeaders) -> None:
-        rows = [
-            {
-                "endpoint": endpoint,
-                "field": f.path,
-                "treatment": f.treatment,
-                "note": f.note or None,
-                "ours": f.ours,
-            }
-            for endpoint, fields in ENDPOINTS.items()
-            for f in fields
-        ]
-        self._body = orjson.dumps({"object": "list", "data": rows})
+    def __init__(self, headers: ReplyHeaders, ignored: Callable[[], frozenset[str]]) -> None:
+        """`ignored` names what the running engine takes and does nothing with."""
         self._headers = headers
+        self._ignored = ignored
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute)
@@ -49,7 +42,24 @@ class Fields:
         return router
 
     async def list(self, request: Request, owner: Owner) -> Response:
-        return json_reply(self._body, self._headers(request))
+        return json_reply(_body(self._ignored()), self._headers(request))
+
+
+@lru_cache(maxsize=4)
+def _body(ignored: frozenset[str]) -> bytes:
+    rows = [
+        {
+            "endpoint": endpoint,
+            "field": f.path,
+            "treatment": f.treatment,
+            "note": f.note or None,
+            "ours": f.ours,
+            "ignored_by_engine": f.path in ignored,
+        }
+        for endpoint, fields in ENDPOINTS.items()
+        for f in fields
+    ]
+    return orjson.dumps({"object": "list", "data": rows})
 
 
 def markdown(endpoint: str = "/v1/responses") -> str:

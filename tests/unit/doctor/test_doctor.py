@@ -275,6 +275,14 @@ def test_every_engines_card_is_compared_with_this_machine(tmp_path: Path) -> Non
     )
 
 
+def test_what_an_engine_did_nothing_with_when_it_was_prepared_is_told(tmp_path: Path) -> None:
+    libraries = {"xllamacpp": "1.0"}
+    carded(tmp_path, "deaf", status="verified", libraries=libraries, ignores=("min_p", "seed"))
+    (found,) = engine_checks(tmp_path, HERE)
+    assert found.state == "ok"
+    assert found.found.endswith("it does nothing with min_p, seed")
+
+
 def test_no_engine_is_a_note_that_says_how_to_get_one(tmp_path: Path) -> None:
     (found,) = engine_checks(tmp_path, HERE)
     assert (found.state, "make serve" in found.remedy) == ("note", True)

@@ -186,6 +186,7 @@ class _WarmUp:
             libraries=self._libraries(),
             hardware=self._gpu_facts if report is not None else {},
             greedy_ids=_ids(report.cold.answers) if report is not None else (),
+            ignores=report.again.ignores if report is not None else (),
         )
 
     def _planned(self, directory: Path, phases: Phases) -> Caches:

@@ -80,6 +80,8 @@ class Start:
     answers: tuple[Greedy, ...]
     free_bytes: tuple[int, ...]
     """Of each GPU, once the engine had started."""
+    ignores: tuple[str, ...] = ()
+    """Options of sampling that the engine takes and does nothing with."""
 
 
 class Timed(Gathered):
@@ -117,9 +119,10 @@ async def measured(
         seen = await batches(engine, vocabulary, sizes, clock)
         answers = await greedy(engine, vocabulary, clock)
         free = free_bytes()
+        ignores = tuple(sorted(engine.limits().ignores))
     finally:
         await engine.stop(STOP_S)
-    return Start(seconds, tuple(seen), answers, free)
+    return Start(seconds, tuple(seen), answers, free, ignores)
 
 
 async def batches(

@@ -134,6 +134,7 @@ def test_on_a_gpu_host_it_is_verified_by_two_starts_with_the_same_ids(
     }
     assert card.libraries["tensorrt_llm"] == "1.2.1"
     assert card.greedy_ids == (100, 101, 102, CONTROL.return_, 100, 101, 102, CONTROL.call)
+    assert card.ignores == ("banned_ids",)
     assert (EXIT_STATUS[prepared.card.status], prepared.notes) == (0, ())
     assert lab.double.misuse == []
     assert [llm.is_shut_down for llm in lab.double.llms] == [True, True]
