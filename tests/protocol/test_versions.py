@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.support.asgi import JSON, Client, living, until
+from tests.support.asgi import JSON, Client, living, turn, until
 from tests.support.served import ANSWER, SETTINGS, THOUGHT
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.app import create_app
@@ -122,6 +122,60 @@ def test_a_good_version_is_reported_with_what_was_measured(tmp_path: Path) -> No
             back = await s.load(version=1, gate=False)
             assert (back.json()["state"], back.json()["gate"]) == ("promoted", None)
             assert await s.version() == "demo@1"
+
+    asyncio.run(story())
+
+
+def test_no_request_fails_and_no_stream_breaks_whatever_is_loaded_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        slow, dies = Faulty(scripted(), later_s=0.03), Faulty(scripted(), dies_at=3)
+        async with exchanged(
+            tmp_path, scripted, scripted, lambda: slow, lambda: dies, max_running=4
+        ) as s:
+            s.builds.builds["3"].why = "model.gguf: found another SHA-256"
+            over = asyncio.Event()
+            told: list[tuple[str, str]] = []
+
+            async def conversation(number: int) -> None:
+                last = None
+                while not over.is_set():
+                    call = s.client.ask(stream=bool(number % 2), previous_response_id=last)
+                    reply = await call.done()
+                    assert reply.status == 200, reply.body
+                    ended = reply.events[-1]["response"] if number % 2 else reply.json()
+                    told.append((ended["status"], reply.headers["x-trt-engine"]))
+                    last = ended["id"]
+
+            async with asyncio.TaskGroup() as talking:
+                for number in range(50):
+                    talking.create_task(conversation(number))
+                states = []
+                acts: list[tuple[str, dict[str, Any]]] = [
+                    ("load", {"version": 2, "gate": False}),
+                    ("load", {"version": 1, "gate": False}),
+                    ("load", {"version": 2, "gate": False, "canary": 0.5}),
+                    ("unload", {}),
+                    *(("load", {"version": faulty}) for faulty in (3, 4, 5)),
+                ]
+                for act, body in acts:
+                    reply = await s.load(act, **body)
+                    states.append(reply.json().get("state", reply.status))
+                    told_before = len(told)
+                    while len(told) < told_before + 50:
+                        await turn()
+                over.set()
+            assert states == ["promoted", "promoted", "canary", "unloaded", 409, 409, 409]
+            assert {status for status, _ in told} == {"completed"}
+            assert {version for _, version in told} == {"demo@1", "demo@2"}
+            assert await s.version() == s.builds.promoted == "demo@1"
+            assert [(act, label) for act, label, _ in s.builds.journal] == [
+                *(("promoted", "demo@2"), ("loaded", "demo@2")),
+                *(("promoted", "demo@1"), ("loaded", "demo@1")),
+                *(("canary", "demo@2"), ("unloaded", "demo@2")),
+                *(("refused", f"demo@{faulty}") for faulty in (3, 4, 5)),
+            ]
 
     asyncio.run(story())
 
