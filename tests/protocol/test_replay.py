@@ -279,3 +279,40 @@ def test_a_silent_replay_from_the_store_says_so_too() -> None:
             assert there.body == before + b": keep-alive\n\n" * 2
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_a_silent_replay_repeats_an_event_and_whoever_goes_on_behind_it_misses_nothing(
+    place: str,
+) -> None:
+    """For clients that count events alone, wherever the frames come from."""
+
+    async def story() -> None:
+        async with two(STALLED) as t:
+            first = t.one.client.ask(background=True, stream=True)
+            await first.until(lambda c: len(c.heard) > 1)
+            response_id = first.events[0]["response"]["id"]
+            await t.one.clock.step(4)
+            await t.pass_(2)
+            s = t.one if place == "here" else t.other
+            reading = replay(s, response_id, 1)
+            await settled()
+            told = reading.events
+            await t.pass_(33)
+            repeated = reading.events[-1]
+            assert reading.events == [*told, repeated]
+            assert repeated["type"] == "response.in_progress"
+            assert repeated["sequence_number"] == told[-1]["sequence_number"]
+            assert repeated["response"]["id"] == response_id
+            assert refused(repeated) is None
+            reading.hang_up()
+            await reading.done()
+            again = replay(s, response_id, repeated["sequence_number"])
+            t.one.burn_out()
+            await t.pass_(3)
+            await again.done()
+            numbers = [event["sequence_number"] for event in (*told, *again.events)]
+            assert numbers == list(range(2, 2 + len(numbers)))
+            assert again.events[-1]["type"] == "response.failed"
+
+    asyncio.run(story())

@@ -135,8 +135,8 @@ class Stored:
         after: int = -1,
     ) -> Tail:
         """A background stream as the store keeps it, whichever server makes it."""
-        every_s = self._stream_limits.keep_alive.every_s
-        tail = Tail(headers, every_s, partial(self._background.news, response_id))
+        keep_alive = self._stream_limits.keep_alive
+        tail = Tail(headers, keep_alive, partial(self._background.news, response_id))
         return tail.over(
             frames_of(
                 self._store, response_id, owner, after=after, pause=tail.pause, dialect=dialect

@@ -5,7 +5,8 @@ Knows frames and the store's seam; knows no HTTP and no log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -21,20 +22,24 @@ if TYPE_CHECKING:
     from trt_responses.wire.dialect import Dialect
 
 
+QUEUED = 1
+"""The number of the event that tells that a background response waits."""
+
+
 async def frames_of(
     store: Store,
     response_id: str,
     owner: str,
     *,
     after: int,
-    pause: Callable[[], Awaitable[object]],
+    pause: Callable[[Callable[[], bytes]], Awaitable[object]],
     dialect: Dialect,
 ) -> AsyncIterator[bytes]:
     """Frames with greater numbers, as they come to be kept, to the response's end.
 
     A `NotFound` when some of them are no longer there, an `InvalidRequest` when the response has
-    ended before. `pause` is awaited between two askings. The
-    `dialect` is for the end of a stream whose server did not write it.
+    ended before. `pause` is awaited between two askings, and may ask for a frame that tells nothing
+    new. The `dialect` is for the end of a stream whose server did not write it.
     """
     last, ended = after, False
     while True:
@@ -55,8 +60,8 @@ async def frames_of(
                     raise _beyond(last, number + 2)
                 yield _lost(job, last, number, dialect)
                 return
-            case Job():
-                await pause()
+            case Job() as job:
+                await pause(partial(_repeated, job, last))
             case Record():
                 ended = True  # it may have ended since the frames were asked for
             case _:
@@ -75,6 +80,19 @@ def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:
         for at, (name, body) in enumerate(events, number)
         if at > after
     )
+
+
+def _repeated(job: Job, last: int) -> bytes:
+    """The event that the response is being made, with the number of the last that was told:
+    whoever goes on behind it misses nothing. Empty while nothing was told."""
+    if last < 0:
+        return b""
+    told: dict[str, Any] = orjson.loads(job.body)
+    if last > QUEUED:  # the snapshot is older than the frames
+        told["status"] = "in_progress"
+    name = f"response.{told['status']}"
+    body = orjson.dumps({"type": name, "response": told, "sequence_number": last})
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
 
 
 def _gone(response_id: str) -> ApiError:

@@ -58,6 +58,10 @@ class KeepAlive:
         self._sleep = sleep
         self._writers: dict[Silent, tuple[int, int]] = {}
 
+    def is_event(self, pings: int) -> bool:
+        """Whether this one of the pings of a silence is an event."""
+        return pings % self._pings_to_event == 0
+
     def over(self, writer: Silent) -> _Over:
         return _Over(self._writers, writer)
 
@@ -78,6 +82,6 @@ class KeepAlive:
                 silent = looks + 1 if now == place else 0
                 pings, left = divmod(silent, LOOKS)
                 if pings > 0 and not left:
-                    writer.ping(event=pings % self._pings_to_event == 0)
+                    writer.ping(event=self.is_event(pings))
                 if writer in self._writers:
                     self._writers[writer] = (now, silent)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from trt_responses.web.stream.keepalive import KeepAlive
+
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
@@ -31,13 +33,15 @@ class Tail:
     def __init__(
         self,
         headers: dict[str, str],
-        keep_alive_s: float,
+        keep_alive: KeepAlive,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._headers = headers
-        self._keep_alive_s = keep_alive_s
+        self._keep_alive = keep_alive
         self._sleep = sleep
         self._silent_s = 0.0
+        self._pings = 0
+        """Signs of life since the last frames."""
         self._send: Send | None = None
         self._frames: AsyncIterator[bytes] | None = None
         self._first: bytes | None = None
@@ -52,12 +56,16 @@ class Tail:
         assert self._frames is not None
         self._first = await anext(self._frames, b"")
 
-    async def pause(self) -> None:
-        """Wait before the store is asked again; write a comment when the client has waited long."""
+    async def pause(self, repeated: Callable[[], bytes]) -> None:
+        """Wait before the store is asked again. When the client has waited long it gets a comment,
+        or the `repeated` event, as it would from the server that makes the run."""
         await self._sleep(POLL_S)
         self._silent_s += POLL_S
-        if self._silent_s >= self._keep_alive_s:
-            await self._send_frames(COMMENT)
+        if self._silent_s >= self._keep_alive.every_s:
+            self._silent_s = 0.0
+            self._pings += 1
+            is_event = self._keep_alive.is_event(self._pings)
+            await self._write_down((repeated() if is_event else b"") or COMMENT)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._send = send
@@ -87,6 +95,9 @@ class Tail:
         await self._send(DONE)
 
     async def _send_frames(self, body: bytes) -> None:
+        self._silent_s, self._pings = 0.0, 0
+        await self._write_down(body)
+
+    async def _write_down(self, body: bytes) -> None:
         assert self._send is not None
-        self._silent_s = 0.0
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -116,7 +116,7 @@ async def read(store: MemoryStore, after: int, *happens: Callable[[], object]) -
     """What a reader gets, when one thing after the other happens while it waits."""
     left = list(happens)
 
-    async def pause() -> None:
+    async def pause(repeated: Callable[[], bytes]) -> None:
         if not left:
             raise TimeoutError
         happened = left.pop(0)()
