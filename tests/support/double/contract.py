@@ -82,6 +82,11 @@ def scheduling_fields() -> dict[str, Entry]:
     return contract()["SchedulingParams"]["fields"]
 
 
+def statistics_fields() -> dict[str, Entry]:
+    """Words of a step's statistics that the adapter reads."""
+    return contract()["iteration_stats"]["fields"]
+
+
 def call_parameters(version: Version) -> dict[str, Entry]:
     """Those of `generate_async`, in their order."""
     call = contract()["generate_async"]

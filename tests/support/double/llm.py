@@ -25,12 +25,13 @@ from trt_responses.engine.scripted.clock import StepClock
 from trt_responses.engine.trtllm.api import Package
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from tests.support.double.contract import Version
     from tests.support.double.worker import Worker
     from trt_responses.engine.ask import Ask
 
+BLOCKS = 8
 MOST_BANS = 32
 """Newer versions walk each banned id at every step, on the host."""
 FULL = "The number of prompt tokens and tokens to generate exceeds max_seq_len."
@@ -139,6 +140,15 @@ class LLM:
     @property
     def tokenizer(self) -> object | None:
         return None if self.arguments.get("skip_tokenizer_init") else "tokenizer"
+
+    async def get_stats_async(
+        self,
+        timeout: float = 2,  # noqa: ASYNC109  # as theirs
+    ) -> AsyncIterator[dict[str, object]]:
+        """Nothing before the first request, and unless it was asked for at the start."""
+        if self.arguments.get("enable_iter_perf_stats") and self.plan.requests:
+            used = sum(request.running and not request.finished for request in self._requests)
+            yield {"iter": 1, "kvCacheStats": {"usedNumBlocks": used, "maxNumBlocks": BLOCKS}}
 
     def shutdown(self) -> None:
         self.is_shut_down = True

@@ -91,6 +91,7 @@ def llm_arguments(
 ) -> dict[str, object]:
     """The arguments of `LLM`: those of the engine, and what the adapter rests on."""
     merged: dict[str, object] = {
+        "enable_iter_perf_stats": True,
         **arguments,
         "model": str(checkpoint),
         # A guide needs the package's tokenizer; without guides ids are all there is.

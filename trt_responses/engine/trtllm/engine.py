@@ -33,6 +33,7 @@ from trt_responses.engine.trtllm.liveness import Liveness, Patience
 from trt_responses.engine.trtllm.ranks import Ranks
 from trt_responses.engine.trtllm.request import Request
 from trt_responses.engine.trtllm.shutdown import shut_down
+from trt_responses.engine.trtllm.statistics import Statistics
 from trt_responses.errors import (
     ApiError,
     EngineUnavailable,
@@ -115,6 +116,7 @@ class TrtLlmEngine:
         ranks = attention_ranks(arguments)
         self._ranks = Ranks(ranks) if ranks > 1 else None
         self._takes_bans = True
+        self._statistics = Statistics(sleep)
         self._requests: dict[Request, int] = {}
         """Each with its rank."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -145,6 +147,8 @@ class TrtLlmEngine:
             self._limits = engine_limits(self._arguments)
             await self._load(package)
         self._liveness.start()
+        assert self._on is not None
+        self._statistics.start(self._on.llm)
 
     async def _load(self, package: Package) -> None:
         supported = SupportedArguments(package)
@@ -175,7 +179,7 @@ class TrtLlmEngine:
     def health(self) -> Health:
         for request in self._requests:
             self._liveness.progress(request.last_step_ns)
-        return self._liveness.health()
+        return replace(self._liveness.health(), cache_use=self._statistics.cache_use)
 
     def limits(self) -> Limits:
         return self._limits
@@ -183,6 +187,7 @@ class TrtLlmEngine:
     async def stop(self, deadline_s: float) -> None:
         reason = "The engine has been stopped."
         await self._liveness.stop(reason)
+        await self._statistics.stop()
         self._fail_all(reason)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._on is not None:

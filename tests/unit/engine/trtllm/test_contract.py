@@ -61,6 +61,7 @@ def in_contract(version: Version = "main") -> frozenset[str]:
         names.sampling_fields(version),
         names.guide_fields(),
         names.scheduling_fields(),
+        names.statistics_fields(),
         names.call_parameters(version),
         names.result_names(),
         names.output_names(),

@@ -12,11 +12,11 @@ import threading
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Never
 
 import pytest
 
-from tests.support.double.llm import CppExecutorError, Double, RequestError, nothing_ignored
+from tests.support.double.llm import BLOCKS, CppExecutorError, Double, RequestError, nothing_ignored
 from tests.support.double.results import Fail, Hang, Script
 from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.ask import CANARY
@@ -26,6 +26,7 @@ from trt_responses.engine.trtllm.engine import TrtLlmEngine, installed
 from trt_responses.engine.trtllm.liveness import Patience
 from trt_responses.engine.trtllm.ranks import Ranks
 from trt_responses.engine.trtllm.request import UNLIKELY
+from trt_responses.engine.trtllm.statistics import cache_use
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
@@ -1095,6 +1096,40 @@ def test_timings_are_told_once_per_request_with_what_the_package_measured() -> N
     assert (found[0].request_id, found[0].arrival_ns) == ("resp_1", 5)
     assert found[0].begun_ns == found[0].first_ns == found[0].ended_ns == time.now_ns
     assert found[0].engine == {"ttft": 0.25, "request_queue_time": 0.125}
+
+
+def test_the_share_of_the_cache_in_use_is_asked_for_and_told() -> None:
+    double, time = plan((1,), Hang()), Time()
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        assert engine.health().cache_use is None
+        told = [begin(engine, PROMPT, options())[0] for _ in range(2)]
+        await told[0].some(1)
+        await time.pass_s(2)
+        assert engine.health().cache_use == 2 / BLOCKS
+        double.llms[0].get_stats_async = broken  # type: ignore[method-assign]  # as theirs may be
+        await time.pass_s(2)
+        assert engine.health().cache_use == 2 / BLOCKS
+        assert engine.health().ready
+
+    def broken(timeout: float) -> Never:
+        raise KeyError("stats")
+
+    with_engine(engine_of(double, time=time), claim)
+
+
+@pytest.mark.parametrize(
+    ("step", "use"),
+    [
+        ({"kvCacheStats": {"usedNumBlocks": 3, "maxNumBlocks": 4}}, 0.75),
+        ({"kvCacheStats": {"usedNumBlocks": 3, "maxNumBlocks": 0}}, None),
+        ({"kvCacheStats": None}, None),
+        ({}, None),
+    ],
+    ids=["used", "none", "null", "missing"],
+)
+def test_statistics_that_do_not_say_are_none(step: dict[str, object], use: float | None) -> None:
+    assert cache_use(step) == use
 
 
 def test_nothing_is_measured_unless_somebody_listens() -> None:
