@@ -12,7 +12,7 @@ import threading
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Never
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -31,7 +31,7 @@ from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
     from tests.support.double.contract import Version
     from tests.support.double.words import SamplingParams
@@ -1112,7 +1112,7 @@ def test_the_share_of_the_cache_in_use_is_asked_for_and_told() -> None:
         assert engine.health().cache_use == 2 / BLOCKS
         assert engine.health().ready
 
-    def broken(timeout: float) -> Never:
+    def broken(timeout: float = 2) -> AsyncIterator[dict[str, object]]:
         raise KeyError("stats")
 
     with_engine(engine_of(double, time=time), claim)
