@@ -117,25 +117,6 @@ def said(call: Call) -> str:
     )
 
 
-@pytest.mark.parametrize("at_once", [2, 5])
-def test_events_of_several_ids_are_neither_told_again_nor_left_out(at_once: int) -> None:
-    """They are made again id by id, which makes more events of them than were told."""
-    model = Model(at_once=at_once)
-
-    async def story(pair: Pair) -> None:
-        one, other = pair.servers
-        reading = replay(other, (await started(one))["id"])
-        await pair.steps(18 // at_once)
-        one.runs.shut_down()
-        await settled()
-        await pair.pass_(2, 1)
-        last = await whole(reading, pair, 1)
-        assert said(reading) == texts(last)[1] == "Hello 😀 there, friend of mine."
-        assert [given for given, _ in model.asked] == [0, 18 // at_once * at_once]
-
-    run(story, model)
-
-
 @pytest.mark.parametrize("steps", [0, 1, 4, 9, 15, 20, len(WHOLE) - 3])
 @pytest.mark.parametrize("how", ["stands still", "is stopped"])
 def test_another_server_goes_on_where_the_first_one_stopped(how: str, steps: int) -> None:

@@ -16,10 +16,12 @@ import pytest
 
 from tests.support.cards import carded
 from tests.support.versions import scripted
-from trt_responses.builds import PreparedBuilds
+from trt_responses.builds import PreparedBuilds, memory_bytes
 from trt_responses.errors import StartupError
 from trt_responses.prepare import promotion, shelf, versions
+from trt_responses.prepare.card import read_card
 from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.memory import Memory
 from trt_responses.response.versions.versions import Version
 from trt_responses.settings import Settings
 
@@ -80,6 +82,30 @@ def test_an_engine_on_a_gpu_is_not_loaded_beside_another(tmp_path: Path) -> None
     one = built(tmp_path, ONE)
     build = builds_in(tmp_path).find("1", one)
     assert "two at once are not loaded" in str(build.fault(replace(one, kind="trtllm")))
+
+
+def test_an_engine_takes_its_weights_and_the_cache_of_all_its_contexts(tmp_path: Path) -> None:
+    settings = Settings(context_tokens=512, slots=3)
+    card, _ = carded(tmp_path, memory_bytes=1000)
+    shape = card.architecture
+    assert shape is not None
+    keys_and_values = 2 * shape.layers * shape.kv_heads * shape.head_dim
+    assert memory_bytes(card, settings) == 1000 + 3 * 512 * keys_and_values * 2
+    assert memory_bytes(replace(card, architecture=None), settings) == 2000
+
+
+@pytest.mark.parametrize(("missing", "refused"), [(0, False), (1, True)])
+def test_a_version_needs_room_beside_what_the_served_one_has_mapped_of_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int, refused: bool
+) -> None:
+    one, two = built(tmp_path, ONE), built(tmp_path, TWO)
+    card = read_card(tmp_path / "mine" / TWO)
+    mapped = read_card(tmp_path / "mine" / ONE).limits.memory_bytes
+    free = memory_bytes(card, Settings()) + mapped - missing
+    monkeypatch.setattr("trt_responses.builds.memory", lambda: Memory(2 * free, free))
+    why = builds_in(tmp_path).find("2", one).fault(one)
+    assert (why is not None) == refused
+    assert why is None or f"memory: {two.label} needs" in why
 
 
 def test_what_is_loaded_is_kept_from_being_pruned(tmp_path: Path) -> None:

@@ -157,6 +157,29 @@ def test_a_cursor_may_begin_behind_what_has_not_happened_yet(after: int) -> None
     assert numbers(taken) == list(range(after + 1, 8))
 
 
+@pytest.mark.parametrize("told", [5, 7, 40], ids=["in fewer", "as many", "in more"])
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_log_that_is_made_again_goes_on_with_the_numbers_that_were_told(
+    told: int, growing: bool
+) -> None:
+    """Its text may have been told in other pieces than it is made again in."""
+    log = opened()
+    deltas = log.grow(DELTA)
+    deltas.pieces += [b"a", b"b", b"c"]
+    if not growing:
+        log.append(e.OutputTextDone("msg_0", 0, 0, "abc"))
+    log.renumber(told)
+    cursor = Cursor(log, after=told - 1)
+    assert cursor.take() == b""
+    assert log.next_number == told
+    if growing:
+        deltas.pieces.append(b"d")
+        log.append(e.OutputTextDone("msg_0", 0, 0, "abcd"))
+    log.append(e.ContentPartDone("msg_0", 0, 0, o.OutputText("abcd" if growing else "abc")))
+    assert numbers(cursor.take()) == list(range(told, told + (3 if growing else 1)))
+    assert text_of(log) == ("abcd" if growing else "abc")
+
+
 def test_a_cursor_far_behind_the_end_of_a_closed_log_takes_nothing() -> None:
     log = opened()
     log.close()
