@@ -39,6 +39,7 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 
 test: $(DEV) ## Every test that needs no GPU
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup tests
+	$(BIN)/python -m scripts.faults --short
 
 live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reason elsewhere
 	$(BIN)/python -m pytest -q tests/live
@@ -67,10 +68,10 @@ fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas
 	$(BIN)/python -m scripts.fuzz_reader
 	$(BIN)/python -m scripts.fuzz_schemas
 
-faults: $(DEV) ## Servers that are stopped, killed and stalled under load; what hostile bodies cost (15 minutes at most)
-	$(BIN)/python -m scripts.lifecycle_faults $(if $(TIMES),--times $(TIMES))
+faults: $(DEV) ## Servers that are stopped, killed, stalled and starved under load; what hostile bodies cost (20 minutes)
+	$(BIN)/python -m scripts.faults $(if $(TIMES),--times $(TIMES))
 	$(BIN)/python -m scripts.engine_deaths
-	$(BIN)/python -m scripts.faults
+	$(BIN)/python -m scripts.faults.bodies
 
 rollout: $(DEV) ## Replace servers, and versions of the engine, behind HAProxy and Envoy under load: what clients noticed (10 minutes) [ONLY=haproxy|envoy|versions]
 	$(PIP) --group rollout

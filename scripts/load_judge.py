@@ -25,7 +25,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lifecycle_faults import Server
+from scripts.faults.servers import Server
 from trt_responses.tokens import vocabulary
 
 RANKS_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
@@ -84,7 +84,7 @@ class Loaded(NamedTuple):
 
 
 def loaded(aiperf: str, requests: int, concurrency: int, folder: Path) -> Loaded:
-    server = Server(folder)
+    server = Server(folder, api_keys="", log_level="info")
     memory = Memory(server)
     try:
         server.start()

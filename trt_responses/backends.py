@@ -50,7 +50,7 @@ from trt_responses.tools.code.tool import PythonTool
 from trt_responses.tools.mcp.servers import place_of, servers_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from trt_responses.engine.base import Engine
     from trt_responses.engine.tensorrt.executor import Executor
@@ -231,12 +231,25 @@ def store_of(settings: Settings, spell: Spell) -> Store:
     match place.kind:
         case "memory":
             # It ends with its server, whose jobs nobody else could take.
-            return MemoryStore(replace(bounds, takeover_s=0.0), spell=spell)
+            own = replace(bounds, takeover_s=0.0)
+            return MemoryStore(own, lease_clock_s=steady_clock(), spell=spell)
         case "sqlite":
             synchronous = settings.store_synchronous
-            return SqliteStore(Path(place.where), bounds, synchronous=synchronous, spell=spell)
+            return SqliteStore(
+                Path(place.where),
+                bounds,
+                synchronous=synchronous,
+                spell=spell,
+                lease_clock_s=steady_clock(),
+            )
         case "redis":
             return _redis(place.where, bounds, spell)
+
+
+def steady_clock() -> Callable[[], float]:
+    """Unix time as of now, going on by seconds whatever becomes of the machine's date."""
+    offset_s = time.time() - time.monotonic()
+    return lambda: time.monotonic() + offset_s
 
 
 def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:

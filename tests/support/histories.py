@@ -167,11 +167,11 @@ def record(
     return Record(name, owner, whole, blocks, 0, len(blocks), True, "2026-02-03", int(at))
 
 
-async def filled(store: Store) -> list[str]:
-    """Put until the disk is full; what was kept."""
+async def filled(store: Store, size_bytes: int = 30_000) -> list[str]:
+    """Put records of about so many bytes until the disk is full; what was kept."""
     kept = list[str]()
     while True:
-        noise = Random(len(kept)).randbytes(30_000).hex()
+        noise = Random(len(kept)).randbytes(size_bytes).hex()
         try:
             await store.put(record(f"r{len(kept)}", block(noise)))
         except StoreUnavailable:

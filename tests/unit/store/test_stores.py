@@ -21,7 +21,9 @@ from trt_responses.errors import StartupError
 from trt_responses.store.at_rest.blocks import apart
 from trt_responses.store.base import Block, Expired, Frames, Job, Record
 from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.redis.store import FORMAT, FORMAT_KEY
+from trt_responses.store.sqlite.store import SqliteStore
 from trt_responses.wire.response import Response, ResponseFault
 
 if TYPE_CHECKING:
@@ -81,6 +83,43 @@ def frames(first: int, count: int, *, ended: bool = False) -> Frames:
 
 def job(name: str = "j", owner: str = "ann") -> Job:
     return Job(name, owner, b'{"status": "queued"}', int(NOW))
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("jump_s", [-86_400, 600, AGE_S + 86_400])
+def test_a_date_that_jumps_takes_no_job_from_its_server(
+    tmp_path: Path, kind: str, jump_s: float
+) -> None:
+    now_s, steady_s = [NOW], [NOW]
+
+    def date() -> float:
+        return now_s[0]
+
+    def seconds() -> float:
+        return steady_s[0]
+
+    async def story() -> None:
+        store = (
+            MemoryStore(FREE, clock_s=date, lease_clock_s=seconds)
+            if kind == "memory"
+            else SqliteStore(tmp_path / "h.db", FREE, clock_s=date, lease_clock_s=seconds)
+        )
+        await store.start()
+        await store.put_job(job())
+        now_s[0] += jump_s
+        await store.put(record("b", at=now_s[0]))
+        assert await store.get("j", "ann") == job()
+        assert await store.take_job("") is None
+        assert await store.renew_job("j") == "held"
+        assert await store.finish_job(record("j", at=now_s[0])) is True
+        await store.put_job(replace(job("late"), created_at=int(now_s[0])))
+        steady_s[0] += LEASE_S + 1
+        found = await store.get("late", "ann")
+        assert isinstance(found, Job)
+        assert found.lost, "a lease ends by the other clock"
+        await store.stop()
+
+    run(story())
 
 
 # --- records ----------------------------------------------------------------------------------

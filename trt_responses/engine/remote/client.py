@@ -240,6 +240,16 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
+        """After bytes that are no frame nothing has a meaning any more: the connection is dropped,
+        and what it was for goes on over another one."""
+        try:
+            self._take(data)
+        except frames.UNREADABLE as fault:
+            logger.warning("The engine's process has sent what cannot be read: %s", fault)
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _take(self, data: bytes) -> None:
         steps: list[tuple[int, bytes]] = []
         for kind, body in self._splitter.feed(data):
             if kind in (Kind.IDS, Kind.RUNS):

@@ -42,8 +42,15 @@ class Kind(IntEnum):
     """To a front end: a number and a whole chunk each, as JSON."""
 
 
+MAX_BODY_BYTES = 256 * 1024 * 1024
+"""More than any frame has. What claims more is no frame, and would be waited for for ever."""
+KINDS = frozenset(Kind)
+UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, struct.error)
+"""What reading a frame raises that nobody of ours has written."""
+
+
 class Splitter:
-    """Bytes as they come, cut into frames."""
+    """Bytes as they come, cut into frames; raises `ValueError` at what is none."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -54,6 +61,8 @@ class Splitter:
         start = 0
         while len(held) - start >= HEAD.size:
             size, kind = HEAD.unpack_from(held, start)
+            if kind not in KINDS or size > MAX_BODY_BYTES:
+                raise ValueError(f"a frame of kind {kind} and {size} bytes")
             end = start + HEAD.size + size
             if len(held) < end:
                 break

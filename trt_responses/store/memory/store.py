@@ -74,8 +74,10 @@ class MemoryStore:
         bounds: Bounds | None = None,
         *,
         clock_s: Callable[[], float] = time.time,
+        lease_clock_s: Callable[[], float] | None = None,
         spell: Spell = says_nothing,
     ) -> None:
+        """Ages count by `clock_s`. Leases count by one that does not jump, if there is one."""
         self._bounds = bounds or Bounds()
         self._clock_s = clock_s
         self._spell = spell
@@ -85,7 +87,7 @@ class MemoryStore:
         self._blocks: dict[bytes, bytes] = {}
         self._more: dict[bytes, int] = {}
         self._expired: OrderedDict[str, str] = OrderedDict()
-        self._jobs = MemoryJobs(self._bounds, clock_s)
+        self._jobs = MemoryJobs(self._bounds, lease_clock_s or clock_s)
         self._usage = Usage()
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self._usage)
         self._frames = FrameShelf(self._bounds.max_frame_bytes)

@@ -103,7 +103,10 @@ def connect(path: Path) -> sqlite3.Connection:
     )
 
 
-def tuned(db: sqlite3.Connection, synchronous: Synchronous) -> sqlite3.Connection:
+def tuned(db: sqlite3.Connection, synchronous: Synchronous, log_bytes: int) -> sqlite3.Connection:
+    """For writing. A log that is longer than `log_bytes` is written into the file."""
+    ((page_bytes,),) = db.execute("PRAGMA page_size")
+    db.execute(f"PRAGMA wal_autocheckpoint = {max(1, log_bytes // page_bytes)}")
     db.execute(f"PRAGMA synchronous = {synchronous.upper()}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     db.execute("PRAGMA secure_delete = FAST")

@@ -13,13 +13,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE_BYTES = 8 * 1024 * 1024
-"""The log, which SQLite lets grow to 4 MiB, must fit into the history before it is given back."""
+"""Twice what SQLite's log may grow to: it must fit into the history before this is taken back."""
+SHARE = 4
+"""Of a small disk, such a part is taken at most."""
 
 
 class Reserve:
-    def __init__(self, history: Path, size_bytes: int = SIZE_BYTES) -> None:
+    def __init__(self, history: Path) -> None:
         self._path = history.with_name(f"{history.name}-reserve")
-        self._size_bytes = size_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on this disk."""
+        try:
+            disk = os.statvfs(self._path.parent)
+        except (OSError, AttributeError):
+            return SIZE_BYTES
+        return min(SIZE_BYTES, disk.f_blocks * disk.f_frsize // SHARE)
+
+    @property
+    def log_bytes(self) -> int:
+        """So far SQLite's log may grow."""
+        return self.size_bytes // 2
 
     def fill(self) -> None:
         """Take the room, unless it is taken, or there is none."""
@@ -28,9 +43,9 @@ class Reserve:
         try:
             with self._path.open("wb") as file:
                 if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, self._size_bytes)
+                    os.posix_fallocate(file.fileno(), 0, self.size_bytes)
                 else:
-                    file.write(bytes(self._size_bytes))
+                    file.write(bytes(self.size_bytes))
         except OSError:
             self.release()
 

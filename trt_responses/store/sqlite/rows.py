@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.store.at_rest.blocks import Packed
 from trt_responses.store.at_rest.record import Row, checked, damaged, whole
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 SWEPT_AT_ONCE = 500
 READ_AT_ONCE = 200
+
+
+class Now(NamedTuple):
+    """The time by which records age, and that by which leases end."""
+
+    s: float
+    lease_s: float
 
 
 def put(db: sqlite3.Connection, rest: AtRest, used_at: int) -> list[int]:
@@ -102,9 +109,9 @@ def touch(db: sqlite3.Connection, used: Iterable[tuple[int, str]]) -> None:
 # --- what leaves ------------------------------------------------------------------------------
 
 
-def evict(db: sqlite3.Connection, bounds: Bounds, now_s: float, dropped: Counter[str]) -> None:
+def evict(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
     """Whatever is too old, then the least recently used, until the rest fits; `dropped` counts."""
-    sweep(db, bounds, now_s, dropped)
+    sweep(db, bounds, now, dropped)
     while True:
         size, records = totals(db)
         if records <= 1 or (size <= bounds.max_bytes and records <= bounds.max_records):
@@ -120,10 +127,10 @@ def totals(db: sqlite3.Connection) -> tuple[int, int]:
     return size, records
 
 
-def sweep(db: sqlite3.Connection, bounds: Bounds, now_s: float, dropped: Counter[str]) -> None:
+def sweep(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
     if bounds.max_age_s is None:
         return
-    oldest = now_s - bounds.max_age_s
+    oldest = now.s - bounds.max_age_s
     for response_id, owner in db.execute(
         "SELECT id, owner FROM records WHERE created_at <= ? LIMIT ?", (oldest, SWEPT_AT_ONCE)
     ).fetchall():
@@ -131,7 +138,7 @@ def sweep(db: sqlite3.Connection, bounds: Bounds, now_s: float, dropped: Counter
         dropped["age"] += 1
     for job_id, owner in db.execute(
         "SELECT id, owner FROM jobs WHERE created_at <= ? AND lease_until <= ? LIMIT ?",
-        (oldest, now_s, SWEPT_AT_ONCE),
+        (oldest, now.lease_s, SWEPT_AT_ONCE),
     ).fetchall():
         db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
         expire(db, bounds, job_id, owner)

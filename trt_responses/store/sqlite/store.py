@@ -48,7 +48,8 @@ TOUCHED_AT_MOST = 1000
 
 class SqliteStore:
     """An LRU in a file, bounded by bytes, count and age. What was stored with a `spell` reads as
-    damaged without it."""
+    damaged without it. Ages count by `clock_s`; leases by one that does not jump, if there is one.
+    """
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class SqliteStore:
         synchronous: file.Synchronous = "normal",
         spell: Spell = says_nothing,
         clock_s: Callable[[], float] = time.time,
+        lease_clock_s: Callable[[], float] | None = None,
         connect: Callable[[Path], sqlite3.Connection] = file.connect,
     ) -> None:
         self._path = path
@@ -65,6 +67,7 @@ class SqliteStore:
         self._synchronous = synchronous
         self._spell = spell
         self._clock_s = clock_s
+        self._lease_clock_s = lease_clock_s or clock_s
         self._open = connect
         self.usage = Usage()
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
@@ -121,7 +124,7 @@ class SqliteStore:
         self._reserve.fill()
 
     def _connect(self) -> sqlite3.Connection:
-        return file.tuned(self._open(self._path), self._synchronous)
+        return file.tuned(self._open(self._path), self._synchronous, self._reserve.log_bytes)
 
     # --- threads ------------------------------------------------------------------------------
 
@@ -140,7 +143,7 @@ class SqliteStore:
         self.usage.holds(*rows.totals(db))
 
     def _tidy(self, db: sqlite3.Connection) -> None:
-        rows.evict(db, self._bounds, self._clock_s(), self._dropped)
+        rows.evict(db, self._bounds, self._now(), self._dropped)
         db.execute("PRAGMA incremental_vacuum(256)")
         self._reserve.fill()
 
@@ -202,7 +205,7 @@ class SqliteStore:
 
     def _put(self, db: sqlite3.Connection, rest: AtRest) -> list[int]:
         numbers = rows.put(db, rest, time.time_ns())
-        rows.evict(db, self._bounds, self._clock_s(), self._dropped)
+        rows.evict(db, self._bounds, self._now(), self._dropped)
         return numbers
 
     def _put_all(self, db: sqlite3.Connection, rests: Sequence[AtRest]) -> list[list[int]]:
@@ -229,13 +232,16 @@ class SqliteStore:
         return Expired(response_id) if self._too_old(record.created_at) else record
 
     def _delete(self, db: sqlite3.Connection, response_id: str, owner: str) -> bool:
-        rows.sweep(db, self._bounds, self._clock_s(), self._dropped)
+        rows.sweep(db, self._bounds, self._now(), self._dropped)
         if rows.owner_of(db, response_id) != owner:
             return False
         rows.drop(db, response_id)
         rows.drop_frames(db, response_id)
         db.execute("DELETE FROM jobs WHERE id = ?", (response_id,))
         return True
+
+    def _now(self) -> rows.Now:
+        return rows.Now(self._clock_s(), self._lease_clock_s())
 
     def _too_old(self, created_at: int) -> bool:
         age = self._bounds.max_age_s
@@ -259,7 +265,7 @@ class SqliteStore:
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
         await self._write(
-            lambda db: jobs.leave(db, job_id, term, self._clock_s(), to_others=to_others)
+            lambda db: jobs.leave(db, job_id, term, self._lease_clock_s(), to_others=to_others)
         )
 
     async def finish_job(
@@ -277,10 +283,10 @@ class SqliteStore:
         return self._remember_all(rests, numbers)
 
     def _until(self) -> float:
-        return self._clock_s() + self.lease_s
+        return self._lease_clock_s() + self.lease_s
 
     def _times(self) -> jobs.Times:
-        bounds, now = self._bounds, self._clock_s()
+        bounds, now = self._bounds, self._lease_clock_s()
         return jobs.Times(now, now + bounds.lease_s, bounds.takeover_s, bounds.max_deaths)
 
     def _finish(
@@ -290,7 +296,7 @@ class SqliteStore:
         job_id = rests[0].row.id
         if not all(rows.follows(db, rest.row) for rest in rests[1:]):
             return None
-        if not jobs.finish(db, job_id, term, self._clock_s()):
+        if not jobs.finish(db, job_id, term, self._lease_clock_s()):
             return None
         numbers = self._put_all(db, rests)
         if squeezed is not None:

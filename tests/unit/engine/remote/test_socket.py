@@ -170,6 +170,40 @@ def test_a_lost_connection_ends_the_streams_and_is_made_anew(tmp_path: Path) -> 
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"\xff" * 8,
+        frames.HEAD.pack(1 << 31, frames.Kind.IDS),
+        frames.frame(frames.Kind.IDS, b"12345"),
+        frames.frame(frames.Kind.RUNS, b"1234"),
+        frames.frame(frames.Kind.CHUNKS, b"[[1, 2]]"),
+        frames.frame(frames.Kind.CHUNKS, b"nothing"),
+        frames.frame(frames.Kind.STATE, b"{}"),
+    ],
+    ids=["kind", "size", "half a pair", "half a run", "half a chunk", "no JSON", "no state"],
+)
+def test_what_is_no_frame_ends_the_connection_and_it_is_made_anew(
+    tmp_path: Path, nonsense: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        engine = ScriptedEngine([Script(((1,), Stall())), Script(((2,),))])
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            told, _ = begin(remote, [1], OPTIONS)
+            await told.some(1)
+            for connection in tuple(server.front_ends):
+                connection.write(nonsense)
+            await told.done()
+            assert told.end.finish == "error"
+            await until(lambda: remote.health().ready)
+            assert (await generated(remote, [1], OPTIONS)).token_ids == [2]
+
+    asyncio.run(run())
+    said = [record for record in caplog.records if "cannot be read" in record.message]
+    assert len(said) == 1
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 def test_a_sink_that_raises_costs_the_others_nothing(tmp_path: Path) -> None:
     class Raises:
         def push(self, chunk: Chunk, /) -> None:

@@ -348,19 +348,21 @@ from trt_responses.store.sqlite.store import SqliteStore
 async def story(directory):
     store = SqliteStore(directory / "h.db", FREE)
     await store.start()
-    kept = await filled(store)
-    print(all([await store.delete(each, "ann") for each in kept]), len(kept) > 20)
-    print(len(await filled(store)) > 20)
+    size = int(sys.argv[2])
+    kept = await filled(store, size)
+    print(all([await store.delete(each, "ann") for each in kept]), len(kept) > 10)
+    print(len(await filled(store, size)) > 10)
     await store.stop()
 
 asyncio.run(story(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.parametrize(("disk", "record_bytes"), [("24m", 30_000), ("1m", 3_000)])
 def test_all_can_be_deleted_on_a_disk_that_is_truly_full_and_then_as_much_is_kept_again(
-    tmp_path: Path,
+    tmp_path: Path, disk: str, record_bytes: int
 ) -> None:
-    script = 'mount -t tmpfs -o size=24m tmpfs "$1" && "$2" -c "$3" "$1"'
+    script = f'mount -t tmpfs -o size={disk} tmpfs "$1" && "$2" -c "$3" "$1" {record_bytes}'
     inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
     try:
         may = subprocess.run([*inside[:-4], "true"], capture_output=True, check=False).returncode

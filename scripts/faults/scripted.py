@@ -1,0 +1,155 @@
+"""A server as `serve` runs it, over an engine that plays a model: each prompt has one answer.
+
+`python -m scripts.faults.scripted KIND`; settings come from the environment. The kinds:
+
+    paced      an id every few milliseconds
+    garbage    one answer in two is nonsense: ids without meaning, and ids that are none
+    frames     as `paced`, behind a socket, where nonsense stands between the engine's frames
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.remote_pair import VERSION, path_of, socket_served
+from trt_responses.app import create_app
+from trt_responses.backends import vocabulary
+from trt_responses.engine.remote.client import RemoteEngine
+from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.serve.server import bound, lasting, log_to_stderr, run_server
+from trt_responses.settings import Settings
+from trt_responses.tokens.control import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.engine.base import Engine, GenerateOptions
+
+STEP_S = 0.004
+WORDS = 60
+NONSENSE_EVERY_S = 0.7
+PIECE = 1 << 16
+
+
+class Paced(ScriptedEngine):
+    """Makes a step every few milliseconds, while it is started."""
+
+    def __init__(self, answer: Callable[[Sequence[int], GenerateOptions], Script]) -> None:
+        clock = StepClock.manual(settle_turns=1)
+        super().__init__(answer, clock=clock, context_tokens=8192, max_batch=8)
+        self._pacing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await super().start()
+        self._pacing = asyncio.create_task(self._pace())
+
+    async def stop(self, deadline_s: float) -> None:
+        if self._pacing is not None:
+            self._pacing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._pacing
+        await super().stop(deadline_s)
+
+    async def _pace(self) -> None:
+        while True:
+            await asyncio.sleep(STEP_S)
+            await self.clock.step()
+
+
+def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+    """Numbers that follow from the prompt, gone on with where the prompt ends in some of them."""
+    begin = len(prompt_ids) - list(reversed(prompt_ids)).index(CONTROL.start) + 1
+    root = ",".join(map(str, prompt_ids[:begin])).encode()
+    numbers = random.Random(sha256(root).digest())
+    text = "".join(f" {numbers.randrange(1000)}" for _ in range(WORDS))
+    said = vocabulary().encoding.encode(
+        f"<|channel|>final<|message|>{text}<|return|>", allowed_special="all"
+    )
+    return Script(tuple((token_id,) for token_id in said[len(prompt_ids) - begin :]))
+
+
+def garbage() -> Callable[[Sequence[int], GenerateOptions], Script]:
+    chance = random.Random(1)
+
+    def nonsense() -> int:
+        kinds = (chance.randrange(201_088), chance.randrange(200_000, 201_088))
+        return chance.choice((*kinds, *kinds, 1 << 31, (1 << 32) - 1, 201_088))
+
+    def write(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+        if chance.random() < 0.5:
+            return answer(prompt_ids, options)
+        return Script(tuple((nonsense(),) for _ in range(chance.randrange(1, WORDS))))
+
+    return write
+
+
+class BadLine(RemoteEngine):
+    """An engine behind a socket, and behind somebody who puts nonsense between its frames."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._stack = AsyncExitStack()
+        self._chance = random.Random(1)
+        super().__init__(VERSION, path=str(Path(self._folder.name) / "line.sock"))
+
+    async def start(self) -> None:
+        engine = socket_served(Paced(answer), Path(self._folder.name))
+        self._far = path_of(await self._stack.enter_async_context(engine))
+        line = await asyncio.start_unix_server(self._relay, self._path)
+        self._stack.callback(line.close)
+        await super().start()
+
+    async def stop(self, deadline_s: float) -> None:
+        await super().stop(deadline_s)
+        await self._stack.aclose()
+        self._folder.cleanup()
+
+    async def _relay(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        far, there = await asyncio.open_unix_connection(self._far)
+        tasks = [
+            asyncio.create_task(_pump(near, there)),
+            asyncio.create_task(_pump(far, back)),
+            asyncio.create_task(self._disturb(back)),
+        ]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        back.close()
+        there.close()
+
+    async def _disturb(self, back: asyncio.StreamWriter) -> None:
+        while True:
+            await asyncio.sleep(NONSENSE_EVERY_S)
+            back.write(self._chance.randbytes(self._chance.randrange(1, 200)))
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while data := await source.read(PIECE):
+        sink.write(data)
+
+
+KINDS: dict[str, Callable[[], Engine]] = {
+    "paced": lambda: Paced(answer),
+    "garbage": lambda: Paced(garbage()),
+    "frames": BadLine,
+}
+
+
+def main(kind: str) -> None:
+    settings = Settings.from_environment()
+    log_to_stderr(settings)
+    with bound(settings) as address:
+        app = create_app(lasting(settings), engine=KINDS[kind]())
+        with suppress(KeyboardInterrupt):  # uvicorn raises what stopped it again
+            run_server(app, settings, address)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
