@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 LINGER_S, DRAIN_S = 1.0, 5.0
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 CLIENT_S = 3.0
 """So long a client waits for the next bytes behind a bad line."""
 CLIENTS = 4
