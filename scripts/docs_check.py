@@ -115,23 +115,27 @@ class Reader:
         else:
             command = ["bash", "-euo", "pipefail", "-c", waiting(text)]
         where = ROOT if re.search(r"^make |deploy/|scripts\.", text, re.M) else directory
-        made = subprocess.Popen(
-            command,
-            cwd=where,
-            env=self._settings(address) | {"SERVER": f"http://{address}"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            said = made.communicate(timeout=PATIENCE_S)[0].decode(errors="replace")
-        except subprocess.TimeoutExpired:
-            said = f"not over after {PATIENCE_S} s"
-        finally:
-            end(made)
-        if made.returncode:
-            raise CommandFailed(f"{block}: status {made.returncode}\n{said[-2000:]}")
+        with tempfile.TemporaryFile() as printed:
+            made = subprocess.Popen(
+                command,
+                cwd=where,
+                env=self._settings(address) | {"SERVER": f"http://{address}"},
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = made.wait(PATIENCE_S)
+                ended = f"status {status}" if status else ""
+            except subprocess.TimeoutExpired:
+                ended = f"not over after {PATIENCE_S} s"
+            finally:
+                end(made)
+            printed.seek(0)
+            said = printed.read().decode(errors="replace")
+        if ended:
+            raise CommandFailed(f"{block}: {ended}\n{said[-2000:]}")
 
     def _here(self, text: str, address: str) -> str:
         """The commands with this reader's address, checkpoint and response."""
