@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.language.steering import RESERVE
-from trt_responses.response.accept import responses as accept
+from trt_responses.response.accept import sampling
 from trt_responses.schema import compile, keywords, matching, normalise, numbers, patterns, values
 from trt_responses.schema.formats import EXPRESSIONS
 
@@ -93,7 +93,7 @@ read no Lark shows the grammar to the model and says so in `x-trt-schema-left`.
 
 A thought comes before a guided answer and leaves it a reserve: {RESERVE} tokens, or half of
 `max_output_tokens` if that is less. `reasoning.max_tokens` bounds it further; effort `none` leaves
-it out, and `minimal` bounds it to {accept.EFFORT_BUDGETS["minimal"]} tokens.
+it out, and `minimal` bounds it to {sampling.EFFORT_BUDGETS["minimal"]} tokens.
 
 ## What a run explains
 

@@ -10,7 +10,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.response.accept.responses import check_container_options
+from trt_responses.response.accept.tools import check_container_options
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies

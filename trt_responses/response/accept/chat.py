@@ -18,7 +18,8 @@ from trt_responses.response.accept.accepted import (
     Tool,
     ToolChoice,
 )
-from trt_responses.response.accept.responses import EFFORT_BUDGETS, choice_of, named, sampling_of
+from trt_responses.response.accept.sampling import EFFORT_BUDGETS, sampling_of
+from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import chat as c
 from trt_responses.wire import items as i

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.response.accept.accepted import Accepted, ThoughtBudget, ToolChoice
-from trt_responses.response.accept.responses import EFFORT_BUDGETS, sampling_of
+from trt_responses.response.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.wire.response import Response
 

@@ -20,7 +20,7 @@ from trt_responses.response.accept.accepted import (
     ToolChoice,
 )
 from trt_responses.response.accept.chat import AT_ONCE
-from trt_responses.response.accept.responses import choice_of, named
+from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import items as i
 from trt_responses.wire import messages as m

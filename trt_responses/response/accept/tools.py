@@ -1,0 +1,136 @@
+"""The tools of a request: those that its client runs, and those that run here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.response.accept.accepted import BuiltInTool, Grammar, Tool
+from trt_responses.response.log.item_events import Callee
+from trt_responses.response.steering.action_tools import description_of, parameters_of
+from trt_responses.wire import tools as t
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from trt_responses.wire.containers import ContainerRequest
+
+OUTPUTS = {
+    "code_interpreter": "code_interpreter_call.outputs",
+    "web_search": "web_search_call.action.sources",
+}
+"""What `include` asks for of each kind."""
+
+
+def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
+    """A namespace is described with the first of its tools."""
+    described: set[str] = set()
+    tools = []
+    for one in placed:
+        tool, space = one.tool, one.namespace
+        if isinstance(tool, t.ActionTool):
+            callee, told = Callee(tool.type, action=tool.type), description_of(tool)
+            parameters = parameters_of(tool.type)
+            tools.append(Tool(one.name, one.place, callee, told, parameters, strict=True))
+            continue
+        texts = [tool.description]
+        if space is not None and space.name not in described:
+            described.add(space.name)
+            texts.insert(0, space.description)
+        description = "\n".join(filter(None, texts))
+        custom = isinstance(tool, t.CustomTool)
+        callee = Callee(tool.name, None if space is None else space.name, custom=custom)
+        named_so = (one.name, one.place, callee, description)
+        if isinstance(tool, t.FunctionTool):
+            tools.append(Tool(*named_so, tool.parameters, bool(tool.strict)))
+        else:
+            tools.append(Tool(*named_so, grammar=_grammar(tool.format)))
+    return tools
+
+
+def _grammar(form: t.PlainInput | t.GrammarInput | None) -> Grammar | None:
+    return Grammar(form.syntax, form.definition) if isinstance(form, t.GrammarInput) else None
+
+
+def tools_run_here(
+    tools: Sequence[t.Tool], included: Collection[str], built_in: Mapping[str, Sequence[str]]
+) -> list[BuiltInTool]:
+    """The tools of the request that the server runs: each kind once, each MCP server once."""
+    found: dict[str, BuiltInTool] = {}
+    for number, tool in enumerate(tools):
+        kind = t.kind_of(tool.type)
+        if not t.hosted(tool) or kind not in built_in:
+            continue
+        place, name = f"tools[{number}]", kind
+        if isinstance(tool, t.McpTool):
+            _check_server(tool, f"{place}.")
+            name = f"mcp server {tool.server_label}"
+        if name in found:
+            raise invalid_value(place, f"'{name}' is offered twice")
+        if isinstance(tool, t.CodeInterpreterTool):
+            _check_container(tool.container, f"{place}.container")
+        if isinstance(tool, t.ShellTool) and isinstance(tool.environment, t.NewContainer):
+            _check_new_container(tool.environment, f"{place}.environment.")
+        shows = OUTPUTS.get(kind) in included
+        options = tool.model_dump(exclude_none=True)
+        found[name] = BuiltInTool(kind, built_in[kind], place, options, shows)
+    return list(found.values())
+
+
+def _check_server(tool: t.McpTool, place: str) -> None:
+    """Refuse by name the ways to a server that are not built."""
+    for name in ("connector_id", "tunnel_id"):
+        if getattr(tool, name) is not None:
+            raise Unsupported(
+                f"Unsupported value for '{place}{name}': this server reaches MCP servers by their "
+                "'server_url', or by the 'server_label' of one that the operator has configured.",
+                param=f"{place}{name}",
+            )
+
+
+def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
+    if asked is None:
+        raise InvalidRequest(
+            f"Missing required parameter: '{place}'.",
+            param=place,
+            code="missing_required_parameter",
+        )
+    if isinstance(asked, str):
+        return
+    check_container_options(asked, f"{place}.")
+
+
+def _check_new_container(asked: t.NewContainer, place: str) -> None:
+    check_container_options(asked, place)
+    if asked.skills:
+        raise Unsupported(
+            f"Unsupported value for '{place}skills': there are none here. Leave the field out.",
+            param=f"{place}skills",
+        )
+
+
+def check_container_options(
+    asked: t.AutoContainer | t.NewContainer | ContainerRequest, place: str
+) -> None:
+    """Refuse by name what is not built."""
+    policy = asked.network_policy
+    for name, wanted, why in (
+        ("file_ids", asked.file_ids, "there are no files to put into a container"),
+        ("memory_limit", asked.memory_limit, "the operator sets the memory of all containers"),
+        (
+            "network_policy",
+            policy if policy is not None and policy.type != "disabled" else None,
+            "code in a container has no network",
+        ),
+    ):
+        if wanted:
+            raise Unsupported(
+                f"Unsupported value for '{place}{name}': {why}. Leave the field out.",
+                param=f"{place}{name}",
+            )
+
+
+def invalid_value(param: str, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid value for '{param}': {what}.", param=param, code="invalid_value"
+    )
