@@ -16,9 +16,10 @@ from trt_responses.settings import Settings
 from trt_responses.templates.dialect import TemplateDialect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from trt_responses.store.base import Store
+    from trt_responses.tools.base import Tool
 
 
 def dialect_of(name: str) -> TemplateDialect:
@@ -33,6 +34,7 @@ async def template_served(
     name: str,
     *written: str,
     store: Store | None = None,
+    tools: Sequence[Tool] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     **settings: object,
 ) -> AsyncIterator[Served]:
@@ -46,6 +48,7 @@ async def template_served(
 
     engine = ScriptedEngine(next_script, clock=clock)
     asked = Settings(**(SETTINGS | settings))
-    app = create_app(asked, engine=engine, speaks=dialect_of(name), store=store, sleep=sleep)
+    spoken = dialect_of(name)
+    app = create_app(asked, engine=engine, speaks=spoken, store=store, tools=tools, sleep=sleep)
     async with living(app):
         yield Served(Client(app, lambda: clock.steps), engine, app)

@@ -15,17 +15,17 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING, Literal
 
-from trt_responses.language.fragments import Closed, Opened, Repaired, Text
-from trt_responses.language.reader import Span
+from trt_responses.language.fragments import Opened
 from trt_responses.templates.read.bodies import BODIES
 from trt_responses.templates.read.body import split
+from trt_responses.templates.read.messages import Messages
 from trt_responses.templates.tables import WHITE
 from trt_responses.tokens.pieces import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from trt_responses.language.fragments import Fragment, RepairKind
+    from trt_responses.language.fragments import Fragment
     from trt_responses.templates.read.body import Body
     from trt_responses.templates.tables import Sign, Tables
 
@@ -39,7 +39,7 @@ Begins = Literal["thought", "text"]
 _State = Literal["text", "thought", "call", "between", "done"]
 
 
-class TemplateReader:
+class TemplateReader(Messages):
     """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
 
     def __init__(
@@ -54,11 +54,8 @@ class TemplateReader:
         """`call_ends`: the first call is the end of a turn. `ending`: so is any call to one of
         these recipients. `schemas`: of each function's arguments. `begins`: where the prompt
         ended."""
+        super().__init__()
         self.call_ends = call_ends
-        self.kept: list[int] = []
-        self.dropped: list[tuple[int, int]] = []
-        """Ids that do not count, each behind so many that do."""
-        self.messages: list[Span] = []
         self.ended = False
         self.clear = False
         """In a message's text, with nothing held back: an id of `plain` is text as it stands."""
@@ -68,17 +65,12 @@ class TemplateReader:
         self._schemas = schemas or {}
         self._begins = begins
         self._state: _State = begins
-        self._out: list[Fragment] = []
-        self._pieces: list[bytes] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
         """Text that may be a part of a mark, or white space beside one."""
         self._body: Body | None = None
         self._raw: list[str] = []
         """A call as it was written, until its name is known."""
-        self._opened: Opened | None = None
-        self._start = self._body_start = 0
-        self._repaired = False
 
     @property
     def thinking(self) -> bool:
@@ -88,11 +80,6 @@ class TemplateReader:
     @property
     def plain(self) -> Mapping[int, bytes]:
         return self._tables.plain
-
-    @property
-    def recipient(self) -> str | None:
-        """To whom the message is that is open now."""
-        return None if self._opened is None else self._opened.recipient
 
     def take_back(self) -> None:
         """There are no headers that could be tried."""
@@ -320,32 +307,13 @@ class TemplateReader:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def _open(self, opened: Opened) -> None:
-        self._tell(opened)
-        self._opened = opened
-        self._body_start = max(self._start, len(self.kept) - 1)
-
     def _close(self, token_id: int | None, *, whole: bool, before_mark: bool = False) -> None:
         """End the open message, if one is open. `before_mark`: the newest id is no part of it."""
         held, self._held = self._held.rstrip(WHITE), ""
         if held:
             self._say(held)
         self.clear = False
-        if self._opened is None:
-            return
-        self._tell(Closed(whole))
-        end = len(self.kept) - before_mark
-        self.messages.append(
-            Span(
-                self._start,
-                min(self._body_start, end),
-                end,
-                *self._opened,
-                self._repaired,
-                token_id,
-            )
-        )
-        self._opened, self._start, self._repaired = None, end, False
+        self._end_message(token_id, whole=whole, before_mark=before_mark)
 
     def _end(self, token_id: int | None, *, whole: bool, told: bool = False) -> None:
         """The turn is over: by an id, or because the engine has stopped or was cut. `told`: why it
@@ -378,29 +346,3 @@ class TemplateReader:
         elif whole:
             self._repair("missing_terminator")
         self._close(token_id, whole=whole)
-
-    def _forget(self, token_id: int) -> None:
-        """The newest id does not count after all."""
-        self.kept.pop()
-        self._drop(token_id)
-
-    def _drop(self, token_id: int) -> None:
-        self.dropped.append((len(self.kept), token_id))
-
-    def _repair(self, kind: RepairKind) -> None:
-        self._repaired = True
-        self._tell(Repaired(kind))
-
-    def _tell(self, fragment: Fragment) -> None:
-        self._flush()
-        self._out.append(fragment)
-
-    def _flush(self) -> None:
-        if self._pieces:
-            self._out.append(Text(self._pieces))
-            self._pieces = []
-
-    def _told(self) -> list[Fragment]:
-        self._flush()
-        out, self._out = self._out, []
-        return out

@@ -1,0 +1,111 @@
+"""What a model that does not speak Harmony is asked for beyond text and functions: it is done, or
+refused by name before any token."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from tests.support.asgi import JSON
+from tests.support.scripted_tool import ScriptedTool
+from tests.support.served import WEATHER
+from tests.support.template_served import template_served
+
+if TYPE_CHECKING:
+    from tests.support.served import Served
+
+ANSWER = "<think>\nHm.\n</think>\n\nHello <b>there</b>.<|im_end|>"
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "a"'}
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a tool that runs here": (
+        "qwen3",
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
+        "tools[0]",
+    ),
+    "a Lark grammar": (
+        "qwen3",
+        {"tools": [{"type": "custom", "name": "shell", "format": GRAMMAR}]},
+        "tools[0].format",
+    ),
+    "compaction": (
+        "qwen3",
+        {"input": [{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]},
+        "input",
+    ),
+    "strict tools in XML": ("qwen3_5_think", {"tools": [WEATHER | {"strict": True}]}, "tools[0].s"),
+    "strict tools in keys and values": (
+        "glm4moe",
+        {"tools": [WEATHER | {"strict": True}]},
+        "tools[0].strict",
+    ),
+    "tools where the template shows none": ("deepseek_v3_1", {"tools": [WEATHER]}, "tools[0]"),
+}
+
+
+async def create(s: Served, **fields: Any) -> Any:
+    body = {"model": "demo", "input": "Hi"} | fields
+    return await s.client.send("POST", "/v1/responses", orjson.dumps(body), JSON)
+
+
+@pytest.mark.parametrize(("name", "fields", "param"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_a_model_cannot_be_asked_for_is_refused_by_name(
+    name: str, fields: dict[str, Any], param: str
+) -> None:
+    async def story() -> None:
+        async with template_served(name, ANSWER, tools=[ScriptedTool()]) as s:
+            call = await create(s, **fields)
+            assert (call.status, call.error["type"]) == (400, "invalid_request_error"), call.body
+            assert call.error["param"].startswith(param)
+            assert "its dialect is" in call.error["message"]
+            assert not s.engine.requests
+
+    asyncio.run(story())
+
+
+def test_a_prompt_of_ids_is_refused_and_one_of_text_is_taken() -> None:
+    async def story() -> None:
+        async with template_served("qwen3", ANSWER) as s:
+            path = "/v2/models/demo/generate"
+            call = await s.client.send("POST", path, orjson.dumps({"input_ids": [1, 2]}), JSON)
+            assert call.status == 400
+            assert b"input_ids" in call.body
+            assert not s.engine.requests
+            call = await s.client.send("POST", path, orjson.dumps({"text_input": "Hi"}), JSON)
+            assert call.status == 200, call.body
+
+    asyncio.run(story())
+
+
+def test_logprobs_of_an_answer_are_of_its_text_alone() -> None:
+    async def story() -> None:
+        async with template_served("qwen3", ANSWER) as s:
+            call = await create(s, include=["message.output_text.logprobs"], top_logprobs=1)
+            assert call.status == 200, call.body
+            thought, answer = call.json()["output"]
+            assert thought["type"] == "reasoning"
+            (part,) = answer["content"]
+            assert part["text"] == "Hello <b>there</b>."
+            assert "".join(one["token"] for one in part["logprobs"]).strip() == part["text"]
+            assert all(math.isfinite(one["logprob"]) for one in part["logprobs"])
+
+    asyncio.run(story())
+
+
+def test_a_custom_tools_input_comes_as_text() -> None:
+    written = (
+        '<tool_call>\n{"name": "shell", "arguments": {"input": "ls \\"x\\""}}\n</tool_call>'
+        "<|im_end|>"
+    )
+
+    async def story() -> None:
+        async with template_served("qwen3", written) as s:
+            call = await create(s, tools=[{"type": "custom", "name": "shell"}])
+            assert call.status == 200, call.body
+            (item,) = call.json()["output"]
+            assert (item["type"], item["input"]) == ("custom_tool_call", 'ls "x"')
+
+    asyncio.run(story())
