@@ -14,6 +14,7 @@ from trt_responses.response.conversations import Conversations
 from trt_responses.response.explain.explain import Explainer
 from trt_responses.web.admin import AdminActs
 from trt_responses.web.chat import ChatCompletions
+from trt_responses.web.container_files import ContainerFileRoutes
 from trt_responses.web.containers import ContainerRoutes
 from trt_responses.web.conversations import ConversationRoutes
 from trt_responses.web.docs import Docs, hot_routes
@@ -122,6 +123,8 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
     for containers in stores[:1]:  # those of all tools are the same
         routes = ContainerRoutes(containers, headers, _limits(settings))
         app.include_router(routes.router())
+        of_files = ContainerFileRoutes(containers, headers, _limits(settings))
+        app.include_router(of_files.router())
     for cold in (
         stored,
         Explain(server.explanations, _explainer(server), headers=headers),

@@ -113,6 +113,18 @@ class ContainerFacts(NamedTuple):
     """It ends when nobody has used it for so long."""
 
 
+class FileFacts(NamedTuple):
+    """A file of a container, as its owner is told of it."""
+
+    id: str
+    path: str
+    """Below the container's directory."""
+    size_bytes: int
+    created_at: int
+    is_users: bool
+    """The owner has added it; else code has written it."""
+
+
 class ContainerStore(Protocol):
     """The containers of a tool, for their owners to see and to end. A container that an owner does
     not have is an `InvalidRequest` of status 404, whoever else has it."""
@@ -126,6 +138,20 @@ class ContainerStore(Protocol):
     def facts(self, owner: str, container_id: str) -> ContainerFacts: ...
 
     async def delete(self, owner: str, container_id: str) -> None: ...
+
+    async def files_of(self, owner: str, container_id: str) -> list[FileFacts]: ...
+
+    async def add_file(
+        self, owner: str, container_id: str, name: str, data: bytes
+    ) -> FileFacts: ...
+
+    async def file(self, owner: str, container_id: str, file_id: str) -> FileFacts: ...
+
+    async def open_file(self, owner: str, container_id: str, file_id: str) -> int:
+        """A descriptor to read from; the caller closes it."""
+        ...
+
+    async def delete_file(self, owner: str, container_id: str, file_id: str) -> None: ...
 
 
 class Session(Protocol):

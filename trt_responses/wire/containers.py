@@ -27,6 +27,21 @@ class ContainerRequest(Options):
     network_policy: NetworkPolicy | None = None
 
 
+def file_told(
+    container_id: str, file_id: str, path: str, size_bytes: int, created_at: int, *, is_users: bool
+) -> dict[str, Any]:
+    """A file of a container as the API gives it."""
+    return {
+        "id": file_id,
+        "object": "container.file",
+        "bytes": size_bytes,
+        "container_id": container_id,
+        "created_at": created_at,
+        "path": path,
+        "source": "user" if is_users else "assistant",
+    }
+
+
 def told(
     container_id: str, name: str, created_at: int, last_active_at: int, idle_s: float
 ) -> dict[str, Any]:

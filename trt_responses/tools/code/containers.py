@@ -7,14 +7,17 @@ for a while. Knows processes and directories; knows no HTTP and no model.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import os
 import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
-from trt_responses.tools.base import ContainerFacts, ToolAnswer
+from trt_responses.tools.base import ContainerFacts, FileFacts, ToolAnswer
+from trt_responses.tools.code import files
 from trt_responses.tools.code.command import Command
 from trt_responses.tools.code.directories import (
     ServerDirectory,
@@ -68,6 +71,8 @@ class Container:
         self.process: PythonProcess | None = None
         self.command: Command | None = None
         """The one that runs."""
+        self.added: set[str] = set()
+        """The names of files that the owner has added."""
         self.deleted = False
         self.busy = asyncio.Lock()
         """One call at a time."""
@@ -314,6 +319,69 @@ class Containers:
         container.deleted = True
         await self._remove(container)
 
+    async def files_of(self, owner: str, container_id: str) -> list[FileFacts]:
+        container = self.get(owner, container_id)
+        most = self.bounds.disk.entries
+        found = await asyncio.to_thread(files.found_files, container.directory, most)
+        return [_file_facts(container, one) for one in found]
+
+    async def file(self, owner: str, container_id: str, file_id: str) -> FileFacts:
+        return (await self._found(owner, container_id, file_id))[2]
+
+    async def open_file(self, owner: str, container_id: str, file_id: str) -> int:
+        container, path, _ = await self._found(owner, container_id, file_id)
+        try:
+            return await asyncio.to_thread(files.open_file, container.directory, path)
+        except FileNotFoundError:
+            raise _no_file(file_id) from None
+
+    async def delete_file(self, owner: str, container_id: str, file_id: str) -> None:
+        container, path, _ = await self._found(owner, container_id, file_id)
+        try:
+            await asyncio.to_thread(files.remove_file, container.directory, path)
+        except FileNotFoundError:
+            raise _no_file(file_id) from None
+        container.added.discard(path)
+
+    async def add_file(self, owner: str, container_id: str, name: str, data: bytes) -> FileFacts:
+        container = self.get(owner, container_id)
+        try:
+            added = await asyncio.to_thread(self._add_file, container, name, data)
+        except (OSError, ValueError):
+            raise InvalidRequest(
+                f"Invalid value for 'file': no file of a container can have the name "
+                f"'{name:.100}'.",
+                param="file",
+                code="invalid_value",
+            ) from None
+        container.added.add(name)
+        self.used(container)
+        return _file_facts(container, added)
+
+    def _add_file(self, container: Container, name: str, data: bytes) -> files.FoundFile:
+        disk = self.bounds.disk
+        container.directory.mkdir(mode=0o700, exist_ok=True)
+        held = usage(container.directory, disk)
+        if held.size_bytes + len(data) > disk.size_bytes or held.entries >= disk.entries:
+            raise InvalidRequest(
+                f"The container has no room for the file: it may hold {disk.size_bytes} bytes in "
+                f"{disk.entries} files.",
+                param="file",
+                code="container_full",
+            )
+        return files.add_file(container.directory, name, data)
+
+    async def _found(
+        self, owner: str, container_id: str, file_id: str
+    ) -> tuple[Container, str, FileFacts]:
+        container = self.get(owner, container_id)
+        most = self.bounds.disk.entries
+        for one in await asyncio.to_thread(files.found_files, container.directory, most):
+            facts = _file_facts(container, one)
+            if facts.id == file_id:
+                return container, one.path, facts
+        raise _no_file(file_id)
+
     def used(self, container: Container) -> None:
         """Its idle time counts from now."""
         container.last_active_at = self._clock_s()
@@ -331,6 +399,23 @@ class Containers:
             for held in list(self._held.values()):
                 if not held.busy.locked() and now - held.last_active_at > held.idle_s:
                     await self._remove(held)
+
+
+def _file_facts(container: Container, found: files.FoundFile) -> FileFacts:
+    """A name need not be text: what is none of it is told as `?` is."""
+    raw = os.fsencode(found.path)
+    told = hashlib.sha256(container.id.encode() + b"\0" + raw).hexdigest()[:48]
+    path = raw.decode("utf-8", "replace")
+    is_users = found.path in container.added
+    return FileFacts(f"cfile_{told}", path, found.size_bytes, found.modified_at, is_users)
+
+
+def _no_file(file_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"File with id '{file_id:.100}' not found in the container.",
+        status=404,
+        code="file_not_found",
+    )
 
 
 def _not_found(container_id: str) -> InvalidRequest:

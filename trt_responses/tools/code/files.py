@@ -1,0 +1,118 @@
+"""Files of a container, as its owner reads, adds and removes them while code may be at work there.
+
+Code owns the directory: any name may become a link, a pipe or a directory at any moment. So nothing
+is opened by a path: each step is opened below the one before, and no link is followed. Knows no
+container and no HTTP.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MOST_DEEP = 32
+"""Directories below one another: files further down are not listed."""
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FoundFile(NamedTuple):
+    path: str
+    """Below the directory."""
+    size_bytes: int
+    modified_at: int
+
+
+def found_files(top: Path, most: int) -> list[FoundFile]:
+    """The regular files below a directory, by path; of so many entries, no more is looked at."""
+    found: list[FoundFile] = []
+    seen = 0
+    with suppress(FileNotFoundError):
+        for root, directories, names, here in os.fwalk(str(top), follow_symlinks=False):
+            below = os.path.relpath(root, top)
+            if below.count(os.sep) + 2 > MOST_DEEP:
+                directories.clear()
+            for name in names:
+                with suppress(OSError):
+                    facts = os.stat(name, dir_fd=here, follow_symlinks=False)
+                    if stat.S_ISREG(facts.st_mode):
+                        path = name if below == "." else f"{below}{os.sep}{name}"
+                        found.append(FoundFile(path, facts.st_size, int(facts.st_mtime)))
+            seen += len(names) + len(directories)
+            if seen > most:
+                break
+    return sorted(found)
+
+
+def open_file(top: Path, path: str) -> int:
+    """A descriptor of a regular file, to be read. Raises `FileNotFoundError` for all else."""
+    with _directory_of(top, path) as (here, name):
+        try:
+            opened = os.open(name, FILE, dir_fd=here)
+        except OSError:
+            raise FileNotFoundError(path) from None
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise FileNotFoundError(path)
+    return opened
+
+
+def remove_file(top: Path, path: str) -> None:
+    """Raises `FileNotFoundError` for what is none."""
+    with _directory_of(top, path) as (here, name):
+        try:
+            os.unlink(name, dir_fd=here)
+        except OSError:
+            raise FileNotFoundError(path) from None
+
+
+def add_file(top: Path, name: str, data: bytes) -> FoundFile:
+    """Put a file there whole, in the place of what had its name. Raises `OSError` where that is a
+    directory, or the name cannot be one."""
+    if os.sep in name or "\0" in name or name in ("", ".", ".."):
+        raise ValueError(name)
+    with _directory_of(top, name) as (here, _):
+        made = f".{secrets.token_hex(16)}"
+        descriptor = os.open(made, NEW, 0o600, dir_fd=here)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.rename(made, name, src_dir_fd=here, dst_dir_fd=here)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(made, dir_fd=here)
+            raise
+        facts = os.stat(name, dir_fd=here, follow_symlinks=False)
+    return FoundFile(name, len(data), int(facts.st_mtime))
+
+
+@contextmanager
+def _directory_of(top: Path, path: str) -> Iterator[tuple[int, str]]:
+    """The directory that a file stands in, and its name there."""
+    *steps, name = path.split(os.sep)
+    if {"", ".", ".."} & {*steps, name}:
+        raise FileNotFoundError(path)
+    here = _opened(str(top), None)
+    try:
+        for step in steps:
+            below = _opened(step, here)
+            os.close(here)
+            here = below
+        yield here, name
+    finally:
+        os.close(here)
+
+
+def _opened(name: str, within: int | None) -> int:
+    try:
+        return os.open(name, DIRECTORY, dir_fd=within)
+    except OSError:
+        raise FileNotFoundError(name) from None

@@ -1,0 +1,160 @@
+"""`/v1/containers/{id}/files`: files where code runs, for their owner to bring and fetch."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from email.message import Message
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response, StreamingResponse
+
+from trt_responses.errors import ApiError, InvalidRequest, Unsupported
+from trt_responses.web.body import read_bytes
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import ColdRoute, Owner, replies
+from trt_responses.web.headers import header
+from trt_responses.wire.containers import file_told
+from trt_responses.wire.listing import Page, page_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from trt_responses.tools.base import ContainerStore, FileFacts
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.wire.limits import RequestLimits
+
+Limit = Annotated[int, Query(ge=1, le=100)]
+READ_BYTES = 256 * 1024
+
+
+class ContainerFileRoutes:
+    """The endpoints of the files of one tool's containers."""
+
+    def __init__(
+        self, containers: ContainerStore, headers: ReplyHeaders, limits: RequestLimits
+    ) -> None:
+        self._containers = containers
+        self._headers = headers
+        self._limits = limits
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute, prefix="/v1/containers/{container_id}/files")
+        found = replies(401, 403, 404)
+        router.post(
+            "", summary="Put a file into a container", responses=replies(400, 401, 403, 404, 413)
+        )(self.create)
+        router.get("", summary="A container's files", responses=replies(400, 401, 403, 404))(
+            self.list
+        )
+        router.get("/{file_id}", summary="One file of a container", responses=found)(self.retrieve)
+        router.get("/{file_id}/content", summary="What is in a file", responses=found)(self.content)
+        router.delete("/{file_id}", summary="Remove a file", responses=found)(self.delete)
+        return router
+
+    async def create(self, request: Request, container_id: str, owner: Owner) -> Response:
+        self._containers.facts(owner, container_id)  # before a body of any size is read
+        body = await read_bytes(request, self._limits)
+        name, data = uploaded(header(request, b"content-type") or "", body)
+        facts = await self._containers.add_file(owner, container_id, name, data)
+        return self._told(request, container_id, facts)
+
+    async def list(
+        self,
+        request: Request,
+        container_id: str,
+        owner: Owner,
+        limit: Limit = 20,
+        after: str | None = None,
+        order: str = "desc",
+    ) -> Response:
+        found = [
+            _told(container_id, one) for one in await self._containers.files_of(owner, container_id)
+        ]
+        page = page_of(found, Page("asc" if order == "asc" else "desc", limit, after))
+        if page is None:
+            raise InvalidRequest(
+                f"No file '{after:.100}' is in the list.", param="after", code="invalid_value"
+            )
+        return json_reply(orjson.dumps(page), self._headers(request))
+
+    async def retrieve(
+        self, request: Request, container_id: str, file_id: str, owner: Owner
+    ) -> Response:
+        facts = await self._containers.file(owner, container_id, file_id)
+        return self._told(request, container_id, facts)
+
+    async def content(
+        self, request: Request, container_id: str, file_id: str, owner: Owner
+    ) -> Response:
+        """As bytes of no kind, which no browser shows."""
+        opened = await self._containers.open_file(owner, container_id, file_id)
+        headers = {**self._headers(request), "content-disposition": "attachment"}
+        return StreamingResponse(
+            _read(opened), headers=headers, media_type="application/octet-stream"
+        )
+
+    async def delete(
+        self, request: Request, container_id: str, file_id: str, owner: Owner
+    ) -> Response:
+        await self._containers.delete_file(owner, container_id, file_id)
+        gone = {"id": file_id, "object": "container.file.deleted", "deleted": True}
+        return json_reply(orjson.dumps(gone), self._headers(request))
+
+    def _told(self, request: Request, container_id: str, facts: FileFacts) -> Response:
+        return json_reply(orjson.dumps(_told(container_id, facts)), self._headers(request))
+
+
+def _told(container_id: str, facts: FileFacts) -> dict[str, object]:
+    *said, is_users = facts
+    return file_told(container_id, *said, is_users=is_users)
+
+
+async def _read(opened: int) -> AsyncIterator[bytes]:
+    try:
+        while part := await asyncio.to_thread(os.read, opened, READ_BYTES):
+            yield part
+    finally:
+        os.close(opened)
+
+
+def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
+    """The name and the bytes of the part `file` of a form."""
+    head = Message()
+    head["content-type"] = content_type
+    if head.get_content_type() == "application/json":
+        raise Unsupported(
+            "Unsupported value for 'file_id': there are no files here to put into a container. "
+            "Send the file itself, as the part 'file' of a form.",
+            param="file_id",
+        )
+    boundary = head.get_param("boundary")
+    if head.get_content_type() != "multipart/form-data" or not isinstance(boundary, str):
+        raise ApiError(
+            "The content type must be multipart/form-data with a boundary.",
+            status=415,
+            type="invalid_request_error",
+            code="unsupported_content_type",
+        )
+    for part in (b"\r\n" + body).split(b"\r\n--" + boundary.encode())[1:-1]:
+        about, _, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        named = _disposition(about)
+        if named.get_param("name", header="content-disposition") == "file":
+            return str(named.get_filename("")), data
+    raise InvalidRequest(
+        "Missing required parameter: 'file'.", param="file", code="missing_required_parameter"
+    )
+
+
+def _disposition(about: bytes) -> Message:
+    """The header of a part that says its name."""
+    told = Message()
+    for line in about.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-disposition":
+            told["content-disposition"] = value.decode("utf-8", "replace").strip()
+            break
+    return told
