@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -65,7 +66,7 @@ async def test_a_file_is_brought_used_and_what_code_made_is_fetched(tmp_path: Pa
         with pytest.raises(openai.BadRequestError) as full:
             await theirs.create(held, file=("large", bytes(2**20)))
         assert full.value.code == "container_full"
-        for name in ("../up", "below", "..", "a\0b", "n" * 300):
+        for name in ("../up", "below", "..", "n" * 300):
             with pytest.raises(openai.BadRequestError) as wrong:
                 await theirs.create(held, file=(name, b"x"))
             assert wrong.value.param == "file"
@@ -113,6 +114,9 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             os.close(files.open_file(top, path))
     files.add_file(top, "link", b"mine")
+    for name in ("../up", "..", "", "a\0b"):
+        with pytest.raises(ValueError, match=re.escape(name)):
+            files.add_file(top, name, b"x")
     assert (secret.read_text(), (top / "link").read_text()) == ("secret", "mine")
     with pytest.raises(FileNotFoundError):
         files.remove_file(top, "up/secret")

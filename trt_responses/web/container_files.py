@@ -109,8 +109,8 @@ class ContainerFileRoutes:
 
 
 def _told(container_id: str, facts: FileFacts) -> dict[str, object]:
-    *said, is_users = facts
-    return file_told(container_id, *said, is_users=is_users)
+    file_id, path, size_bytes, created_at, is_users = facts
+    return file_told(container_id, file_id, path, size_bytes, created_at, is_users=is_users)
 
 
 async def _read(opened: int) -> AsyncIterator[bytes]:
