@@ -114,7 +114,7 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             os.close(files.open_file(top, path))
     files.add_file(top, "link", b"mine")
-    for name in ("../up", "..", "", "a\0b"):
+    for name in ("../up", "..", "a\0b"):
         with pytest.raises(ValueError, match=re.escape(name)):
             files.add_file(top, name, b"x")
     assert (secret.read_text(), (top / "link").read_text()) == ("secret", "mine")
