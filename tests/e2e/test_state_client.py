@@ -37,7 +37,8 @@ def test_a_conversation_from_its_beginning_to_its_end() -> None:
             assert made.conversation.id == talk.id
             items = [item async for item in client.conversations.items.list(talk.id, limit=2)]
             assert [item.type for item in items] == ["message", "reasoning", "message", "message"]
-            assert [item.id for item in items[:2]] == [o.id for o in reversed(made.output)]
+            told = [item.to_dict()["id"] for item in reversed(made.output)]
+            assert [item.id for item in items[:2]] == told
             (added,) = (
                 await client.conversations.items.create(
                     talk.id, items=[{"role": "user", "content": "More."}]
