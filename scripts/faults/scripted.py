@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import sys
 import tempfile
 from contextlib import AsyncExitStack, suppress
@@ -143,6 +144,7 @@ KINDS: dict[str, Callable[[], Engine]] = {
 
 
 def main(kind: str) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = Settings.from_environment()
     log_to_stderr(settings)
     with bound(settings) as address:
