@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import shutil
 import socket
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 ROOT = Path(__file__).parents[2]
-READY_S = 120.0
-KEY = "rollout-key"
+READY_S = 300.0
+"""Two servers load two engines on the cores that the clients use, too."""
+KEY, ADMIN_KEY = "rollout-key", "rollout-admin-key"
+LOG_TAIL = 2000
 
 ProxyName = Literal["haproxy", "envoy"]
 
 HAPROXY = """
 defaults
   mode http
-  timeout connect 2s
+  timeout connect 10s
+  timeout check 5s
   timeout client 300s
   timeout server 300s
   retries 0
@@ -55,8 +59,12 @@ class Program:
     async def start(self, *command: str, **environment: str) -> None:
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *command, cwd=ROOT, env=os.environ | environment, stdout=log, stderr=log
+                *command, cwd=ROOT, env=inherited() | environment, stdout=log, stderr=log
             )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text("utf-8", "replace")
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -79,6 +87,8 @@ class Server:
     port: int
     program: Program
     settings: dict[str, str]
+    module: str = "trt_responses"
+    """What is started as `python -m MODULE serve`."""
     ends: list[int] = field(default_factory=list)
 
     @property
@@ -89,13 +99,28 @@ class Server:
         await self.program.start(
             sys.executable,
             "-m",
-            "trt_responses",
+            self.module,
             "serve",
             "--port",
             str(self.port),
             **self.settings,
         )
-        await answers(f"{self.url}/health/ready")
+        await self.ready()
+
+    async def ready(self) -> None:
+        """Wait until it takes work; raises a `RuntimeError` with its last words if it ends first,
+        or does not come to it."""
+        ready = asyncio.create_task(answers(f"{self.url}/health/ready"))
+        ended = asyncio.create_task(self.program.ended())
+        await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+        for task in (ready, ended):
+            task.cancel()
+        await asyncio.gather(ready, ended, return_exceptions=True)
+        if ready.cancelled() or ready.exception() is not None:
+            raise RuntimeError(
+                f"server {self.program.name} did not get ready within {READY_S:g} s, or ended; the "
+                f"end of its log:\n{self.program.said[-LOG_TAIL:]}"
+            )
 
     async def replace(self, number: signal.Signals) -> float:
         """End it by a signal and start it anew; the seconds that its end took."""
@@ -111,6 +136,16 @@ class Server:
 class Fleet:
     servers: Sequence[Server]
     url: str
+
+    @property
+    def gone_on_with(self) -> int:
+        """Background responses that a server has taken from another one."""
+        return sum(server.program.said.count("goes on here with") for server in self.servers)
+
+
+def inherited() -> dict[str, str]:
+    """This process's environment without settings of a server's."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("TRT_RESPONSES_")}
 
 
 async def answers(url: str) -> None:
@@ -134,16 +169,26 @@ def found(program: str) -> str | None:
 
 
 @asynccontextmanager
-async def fleet(proxy: ProxyName, folder: Path, settings: dict[str, str]) -> AsyncIterator[Fleet]:
+async def fleet(
+    proxy: ProxyName, folder: Path, settings: dict[str, str], module: str = "trt_responses"
+) -> AsyncIterator[Fleet]:
     redis_port, front, admin, *ports = free_ports(5)
     redis = Program("redis", folder / "redis.log")
     before = Program(proxy, folder / f"{proxy}.log")
     shared = settings | {
         "TRT_RESPONSES_STORE": f"redis://127.0.0.1:{redis_port}",
         "TRT_RESPONSES_API_KEYS": f"rollout:{KEY}",
+        "TRT_RESPONSES_ADMIN_KEY": ADMIN_KEY,
+        "TRT_RESPONSES_SEAL_KEYS": base64.b64encode(os.urandom(32)).decode(),
+        "TRT_RESPONSES_DATA_DIR": str(folder),
+        "TRT_RESPONSES_LOG_LEVEL": "warning",
+        "TRT_RESPONSES_LEASE_S": "2",
+        # On a busy machine a response takes long, and a drain must not end it.
+        "TRT_RESPONSES_DRAIN_S": "300",
+        "TRT_RESPONSES_THREADS": "1",
     }
     servers = [
-        Server(port, Program(name, folder / f"{name}.log"), shared)
+        Server(port, Program(name, folder / f"{name}.log"), shared, module)
         for name, port in zip("AB", ports, strict=True)
     ]
     try:
@@ -227,7 +272,7 @@ def envoy_config(front: int, admin: int, ports: Sequence[int]) -> dict[str, obje
             "clusters": [
                 {
                     "name": "servers",
-                    "connect_timeout": "2s",
+                    "connect_timeout": "10s",
                     "type": "STATIC",
                     "health_checks": [check],
                     # Else half of the servers being away lets it send work to any of them.

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
-from openai import APIError, AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import APIConnectionError, APIError, AsyncOpenAI, DefaultAsyncHttpxClient
 
 from scripts.rollout.fleet import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from openai.types.responses import Response
 
 TURNS = 6
-PAUSE_S = 0.3
+PAUSE_S = 0.5
 """What a user takes to read an answer."""
 TOOL: Any = {
     "type": "function",
@@ -34,6 +35,7 @@ TOOL: Any = {
     "strict": True,
 }
 ENDED = {"completed", "incomplete"}
+BEGUN = {"queued", "in_progress"}
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Tally:
         self.counts.setdefault(self.phase, Counter())[what] += 1
 
 
-class ConnectionFaults(logging.Handler):
+class BrokenConnections(logging.Handler):
     """Counts the connections that broke before a reply: the client's retries hide them."""
 
     def __init__(self, tally: Tally) -> None:
@@ -56,38 +58,91 @@ class ConnectionFaults(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.getMessage().startswith("Encountered"):
-            self._tally.add("connection errors")
+            self._tally.add("broke, tried again")
 
 
-def client_of(url: str, tally: Tally) -> AsyncOpenAI:
+@asynccontextmanager
+async def client_of(url: str, tally: Tally) -> AsyncIterator[AsyncOpenAI]:
+    """The client of all users, with its retries counted."""
+
     async def counted(reply: httpx.Response) -> None:
         tally.add("requests")
-        if reply.status_code >= 500:
+        if reply.status_code >= 500 or reply.status_code == 429:
             ours = "x-request-id" in reply.headers
             tally.add("refused, tried again" if ours else "5xx of the proxy")
 
+    log, broken = logging.getLogger("openai._base_client"), BrokenConnections(tally)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    log.addHandler(broken)
     http = DefaultAsyncHttpxClient(
-        event_hooks={"response": [counted]}, limits=httpx.Limits(max_keepalive_connections=8)
+        event_hooks={"response": [counted]}, limits=httpx.Limits(max_keepalive_connections=32)
     )
-    return AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, http_client=http)
+    try:
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, http_client=http) as client:
+            yield client
+    finally:
+        log.removeHandler(broken)
+
+
+@dataclass
+class Users:
+    """Those who hold one conversation after another, all at once."""
+
+    client: AsyncOpenAI
+    tally: Tally
+    number: int
+    """Of users."""
+    at_least: int
+    """Conversations that they hold, however soon the roll-out is over."""
+    held: list[Conversation] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def talking(self) -> AsyncIterator[None]:
+        """While it lasts they talk, and afterwards end what they have begun."""
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.number):
+                group.create_task(self._talk(over))
+            yield
+            self.tally.phase = "after"
+            over.set()
+
+    async def _talk(self, over: asyncio.Event) -> None:
+        while not over.is_set() or len(self.held) < self.at_least:
+            conversation = Conversation(len(self.held), self.client, self.tally)
+            self.held.append(conversation)
+            await conversation.hold()
+
+    async def judged(self) -> tuple[int, int]:
+        """The turns that are lost from the histories, and those that are in one twice."""
+        found = [await conversation.judged() for conversation in self.held]
+        return sum(lost for lost, _ in found), sum(twice for _, twice in found)
 
 
 @dataclass
 class Conversation:
-    """One conversation, and the marks of the turns whose answers it has seen."""
+    """One conversation, and the marks of the turns whose answers it has seen. Every other one is a
+    conversation of the API's, whose history the server joins; the rest name the response before."""
 
     number: int
     client: AsyncOpenAI
     tally: Tally
+    name: str | None = None
+    """Of a conversation of the API's."""
     last: str | None = None
     seen: list[str] = field(default_factory=list)
 
     async def hold(self) -> None:
+        if self.number % 2:
+            self.name = (await self.client.conversations.create()).id
         kinds = (self.plain, self.streamed, self.background, self.tool_loop)
         for turn in range(TURNS):
             mark = f"c{self.number}t{turn}"
-            kind = kinds[(self.number + turn) % len(kinds)]
+            kind = kinds[(self.number // 2 + turn) % len(kinds)]
             while not await self.try_turn(kind, mark):
+                if self.name is not None and mark in await self.marks():
+                    break  # the answer was kept, though its stream was cut
                 self.tally.add("turns asked again")
             self.seen.append(mark)
             await asyncio.sleep(PAUSE_S)
@@ -97,18 +152,34 @@ class Conversation:
         try:
             answer = await kind(mark)
         except (APIError, httpx.HTTPError) as error:
-            self.tally.add("streams cut" if kind == self.streamed else "requests failed")
+            self.tally.add(self._fault(kind, error))
             logging.getLogger("rollout").info("%s %s: %r", mark, kind.__name__, error)
             return False
         if answer is None or answer.status not in ENDED:
-            self.tally.add(f"{kind.__name__} lost")
+            self.tally.add("streams cut" if answer is None else f"{kind.__name__} lost")
+            logging.getLogger("rollout").info("%s %s: %r", mark, kind.__name__, answer)
             return False
         self.last = answer.id
         return True
 
+    def _fault(self, kind: object, error: Exception) -> str:
+        """What the program was told, after all retries."""
+        if kind == self.streamed and self._streaming:
+            return "streams cut"
+        broke = isinstance(error, APIConnectionError | httpx.HTTPError)
+        return "connection errors" if broke else "requests failed"
+
+    _streaming: bool = False
+    """Whether the headers of a stream have come."""
+
     def asked(self, mark: str, **more: Any) -> Any:
         text = f"What is the capital of Norway? ({mark})"
-        return {"model": "demo", "input": text, "previous_response_id": self.last} | more
+        return {"model": "demo", "input": text} | self._place(self.last) | more
+
+    def _place(self, last: str | None) -> dict[str, Any]:
+        if self.name is not None:
+            return {"conversation": self.name}
+        return {"previous_response_id": last}
 
     async def plain(self, mark: str) -> Response:
         answer: Response = await self.client.responses.create(**self.asked(mark))
@@ -116,18 +187,18 @@ class Conversation:
 
     async def streamed(self, mark: str) -> Response | None:
         answer = None
+        self._streaming = False
         async with await self.client.responses.create(**self.asked(mark, stream=True)) as stream:
+            self._streaming = True
             async for event in stream:
                 if event.type in ("response.completed", "response.incomplete"):
                     answer = event.response
-        if answer is None:
-            self.tally.add("streams cut")
         return answer
 
     async def background(self, mark: str) -> Response:
         answer: Response = await self.client.responses.create(**self.asked(mark, background=True))
-        while answer.status in ("queued", "in_progress"):
-            await asyncio.sleep(0.1)
+        while answer.status in BEGUN:
+            await asyncio.sleep(0.2)
             answer = await self.client.responses.retrieve(answer.id)
         return answer
 
@@ -143,19 +214,35 @@ class Conversation:
             {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny."}
             for call in calls
         ]
-        return await self.client.responses.create(
-            model="demo", input=results, tools=[TOOL], previous_response_id=answer.id
+        told: Response = await self.client.responses.create(
+            model="demo", input=results, tools=[TOOL], **self._place(answer.id)
         )
+        return told
+
+    async def marks(self) -> Counter[str]:
+        """How often each turn's mark is in the history."""
+        found: Counter[str] = Counter()
+        if self.name is not None:
+            async for kept in self.client.conversations.items.list(self.name, limit=100):
+                found.update(marks_of(kept))
+            return found
+        response_id = self.last
+        while response_id is not None:
+            async for item in self.client.responses.input_items.list(response_id, limit=100):
+                found.update(marks_of(item))
+            response_id = (await self.client.responses.retrieve(response_id)).previous_response_id
+        return found
 
     async def judged(self) -> tuple[int, int]:
         """How many of its turns are lost in the history, and how many are in it twice."""
-        found: Counter[str] = Counter()
-        response_id = self.last
-        while response_id is not None:
-            async for item in self.client.responses.input_items.list(response_id):
-                if item.type == "message" and item.role == "user":
-                    text = "".join(getattr(part, "text", "") for part in item.content)
-                    found[text.rpartition("(")[2].rstrip(")")] += 1
-            response_id = (await self.client.responses.retrieve(response_id)).previous_response_id
+        found = await self.marks()
         lost = sum(mark not in found for mark in self.seen)
         return lost, sum(count - 1 for count in found.values())
+
+
+def marks_of(item: Any) -> list[str]:
+    """The mark of a user's message; of other items none."""
+    if item.type != "message" or item.role != "user":
+        return []
+    text = "".join(getattr(part, "text", "") for part in item.content)
+    return [text.rpartition("(")[2].rstrip(")")]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.asgi import turn
 from tests.support.background import AT_ONCE, cancelled, got, replay, started
 from tests.support.greedy import WHOLE, Model, texts
 from tests.support.served import Served, ids, script, served
@@ -164,6 +165,24 @@ def test_a_stream_goes_on_at_a_server_that_woke_and_has_lost_the_response() -> N
         assert len(other.runs) == 0
         last = await whole(reading, pair, 0)
         assert texts(last)[1] == said(reading) == "Hello 😀 there, friend of mine."
+
+    run(story, Model())
+
+
+def test_a_server_that_woke_never_says_cancelled_of_a_response_that_another_one_has() -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        name = (await started(one))["id"]
+        await pair.steps(4)
+        await pair.pass_(LEASE_S + 1, 1)
+        assert len(one.runs) == len(other.runs) == 1
+        waking = asyncio.create_task(pair.pass_(2, 0))
+        statuses = set()
+        while not waking.done():
+            statuses.add((await got(one, name))["status"])
+            await turn()
+        assert statuses == {"in_progress"}
+        assert len(one.runs) == 0
 
     run(story, Model())
 

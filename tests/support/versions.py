@@ -125,7 +125,7 @@ class Faulty:
             if self._kill is None:
                 self.dead = True
                 return Dead(sink)
-            self._kill()
+            sink = Kills(sink, self._kill)
         if self._factor == 1 and not self._later_s:
             return self._engine.generate(prompt_ids, options, sink)
         slow = Slow(sink, self._factor, self._later_s)
@@ -142,6 +142,20 @@ class Dead:
 
     def abort(self) -> None:
         self._call.cancel()
+
+
+class Kills:
+    """A sink that kills the engine when the first of an answer has come."""
+
+    def __init__(self, sink: Sink, kill: Callable[[], object]) -> None:
+        self._sink = sink
+        self._kill: Callable[[], object] | None = kill
+
+    def push(self, chunk: Chunk, /) -> None:
+        if self._kill is not None:
+            self._kill()
+            self._kill = None
+        self._sink.push(chunk)
 
 
 class Slow:

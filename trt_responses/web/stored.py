@@ -196,7 +196,8 @@ class Stored:
         kept."""
         if isinstance(found, Job) and not found.lost:
             run = self._background.running(found.id, owner)
-            if run is not None:
+            # One that has ended here and not in the store has gone to another server.
+            if run is not None and not run.log.closed:
                 return orjson.dumps(run.log.response)
         return snapshot(found)
 

@@ -1,0 +1,246 @@
+"""Exchange versions of the engine under load, good ones and faulty ones, on two servers.
+
+Six builds of the demo: 1 and 2 are good, 3 has a flipped byte, 4 is three times slower, 5 dies at
+the gate's third prompt, and with 6 the server is killed when the pointer has moved and nothing else
+has. Each act is one server after the other, as in a fleet. What was asked of the servers has to
+come as expected, and the journal has to tell all of it, once and in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpx2 as httpx
+
+from scripts.rollout import report
+from scripts.rollout.faulty_server import DIES, KILLED, SLOW
+from scripts.rollout.fleet import ADMIN_KEY, KEY, fleet
+from scripts.rollout.load import Tally, Users, client_of
+from trt_responses.cli.building import build_tools
+from trt_responses.cli.engine import prepare_demo
+from trt_responses.prepare import promotion, shelf
+from trt_responses.prepare import versions as kept
+from trt_responses.prepare.card import read_card, write_card
+from trt_responses.prepare.demo import demo_checkpoint
+from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scripts.rollout.fleet import Fleet, Server
+
+NAME = shelf.DEMO
+FLIPPED = 3
+SHARE = 0.5
+HELD_S = 5.0
+"""So long conversations go on with what an act has left."""
+KILL = "the server killed between pointer and switch"
+ASKED = {"model": NAME, "input": "Hello!", "store": False}
+
+
+class Act(NamedTuple):
+    """What was asked of the servers in one phase, and how they answered."""
+
+    told: str
+    expected: str
+
+    @property
+    def good(self) -> bool:
+        return self.expected in self.told
+
+
+def prepared(engines_dir: Path) -> None:
+    """The six builds. Those after the second are copies of the first one's files."""
+    settings = Settings(engines_dir=engines_dir)
+    prepare_demo(settings)
+    with build_tools(settings) as tools:
+        prepare(demo_checkpoint(engines_dir), engines_dir, NAME, tools, weight_type="f32")
+    for _ in range(FLIPPED, KILLED + 1):
+        copied(engines_dir / NAME)
+    flipped = shelf.find(engines_dir, f"{NAME}@{FLIPPED}") / MODEL
+    before = flipped.stat()
+    with flipped.open("r+b") as file:
+        file.seek(before.st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    os.utime(flipped, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a bad disk would leave it
+
+
+def copied(home: Path) -> None:
+    """Another build of the first version's weights, under a number of its own."""
+    first = shelf.find(home.parent, f"{NAME}@1")
+    number = 1 + len(list(home.glob("*/card.json")))
+    version = f"{number:012x}"
+    shutil.copytree(first, home / version)
+    with shelf.locked(home, wait=True):
+        assert kept.new_number(home, version, "a copy of the first") == number
+        write_card(home / version, replace(read_card(first), version=version, number=number))
+
+
+async def exchanged(conversations: int, folder: Path) -> list[str]:
+    """Print what was noticed; every bound that was passed."""
+    engines_dir = folder / "engines"
+    await asyncio.to_thread(prepared, engines_dir)
+    tally = Tally()
+    settings = {"TRT_RESPONSES_ENGINES_DIR": str(engines_dir), "TRT_RESPONSES_ENGINE": NAME}
+    async with (
+        fleet("haproxy", folder, settings, "scripts.rollout.faulty_server") as servers,
+        client_of(servers.url, tally) as client,
+    ):
+        users = Users(client, tally, conversations, conversations)
+        async with users.talking():
+            acts = await Roll(servers, engines_dir, tally).all()
+        lost, doubled = await users.judged()
+    rows = {phase: (act.told[:70], "yes" if act.good else "NO") for phase, act in acts.items()}
+    report.show(f"versions, {len(users.held)} conversations", tally, ("told", "right"), rows)
+    print(f"turns lost {lost}, turns doubled {doubled}")
+    found = report.breaches(tally, [KILL])
+    found += [
+        f"{phase}: {act.expected!r} was expected, and it was {act.told!r}"
+        for phase, act in acts.items()
+        if not act.good
+    ]
+    if lost or doubled:
+        found.append(f"turns lost {lost}, turns doubled {doubled}")
+    return found + journal_faults(engines_dir)
+
+
+JOURNAL: list[tuple[kept.Act, int, str, int]] = [
+    ("promoted", 2, "at noon", 1),
+    ("loaded", 2, "at noon", 2),
+    ("rolled back", 1, "it was worse", 1),
+    ("loaded", 1, "back", 2),
+    ("canary", 2, "a half", 2),
+    ("unloaded", 2, "it was asked for", 2),
+    ("refused", FLIPPED, "SHA-256", 2),
+    ("refused", SLOW, "times", 2),
+    ("refused", DIES, "prompt 3", 2),
+    ("promoted", KILLED, "at night", 1),
+    ("loaded", KILLED, "after it", 1),
+]
+"""Every change after the builds, with what its reason has in it, and by how many servers. One that
+was killed has told nothing but the pointer."""
+
+
+def journal_faults(engines_dir: Path) -> list[str]:
+    changes = [change for change in kept.journal(engines_dir / NAME) if change.act != "built"][1:]
+    for change in changes:
+        print(f"journal: {change.at[11:19]} {change.act} {NAME}@{change.number}: {change.reason}")
+    expected = [
+        (act, number, reason) for act, number, reason, servers in JOURNAL for _ in range(servers)
+    ]
+    fits = len(changes) == len(expected) and all(
+        (change.act, change.number) == (act, number) and reason in change.reason
+        for change, (act, number, reason) in zip(changes, expected, strict=True)
+    )
+    return [] if fits else [f"the journal differs from what was done: {JOURNAL}"]
+
+
+class Roll:
+    """The acts, one after another."""
+
+    def __init__(self, servers: Fleet, engines_dir: Path, tally: Tally) -> None:
+        self._servers = servers.servers
+        self._engines_dir = engines_dir
+        self._tally = tally
+        self._acts: dict[str, Act] = {}
+
+    async def all(self) -> dict[str, Act]:
+        await asyncio.sleep(HELD_S)
+        await self._in_turn("promoted", "200 promoted", version=2, reason="at noon")
+        await self._serve("after the promotion", 2)
+        self._tally.phase = "rolled back"
+        await asyncio.to_thread(promotion.rollback, self._engines_dir, NAME, "it was worse")
+        await self._in_turn("rolled back", "200 promoted", reason="back")
+        await self._serve("after the roll-back", 1)
+        await self._in_turn("canary", "200 canary", version=2, canary=SHARE, reason="a half")
+        await self._both_versions("with the canary")
+        await self._in_turn("canary ended", "200 unloaded", act="unload")
+        for name, number, why in (
+            ("a flipped byte", FLIPPED, "SHA-256"),
+            ("three times slower", SLOW, "times"),
+            ("dies at the third prompt", DIES, "prompt 3 of 6 ended failed"),
+        ):
+            await self._at_once(name, why, number)
+        await self._serve("after the refusals", 1)
+        await self._killed()
+        await self._serve("after the restart", KILLED)
+        return self._acts
+
+    async def _in_turn(self, phase: str, expected: str, *, act: str = "load", **body: Any) -> None:
+        """Ask one server after the other, as in a fleet."""
+        self._tally.phase = phase
+        for server in self._servers:
+            told = await asked(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
+            self._note(phase, told, expected)
+        await asyncio.sleep(HELD_S)
+
+    async def _at_once(self, phase: str, expected: str, number: int) -> None:
+        self._tally.phase = phase
+        load, body = f"/admin/engines/{NAME}/load", {"version": number}
+        for told in await asyncio.gather(
+            *(asked(server, load, body, ADMIN_KEY) for server in self._servers)
+        ):
+            self._note(phase, told, expected)
+        await asyncio.sleep(HELD_S)
+
+    def _note(self, phase: str, told: str, expected: str) -> None:
+        """The first answer that is not as expected is kept, else the last."""
+        if phase not in self._acts or self._acts[phase].good:
+            self._acts[phase] = Act(told, expected)
+
+    async def _serve(self, phase: str, number: int) -> None:
+        """Both servers make every response with this version."""
+        for server in self._servers:
+            for told in await self._makers(server, 3):
+                self._note(phase, told, f"200 by {NAME}@{number}")
+
+    async def _both_versions(self, phase: str) -> None:
+        """With a canary of a half, sixteen conversations that begin are not all of one version."""
+        for server in self._servers:
+            told = set(await self._makers(server, 16))
+            self._note(phase, " ".join(sorted(told)), f"200 by {NAME}@1 200 by {NAME}@2")
+
+    async def _makers(self, server: Server, number: int) -> list[str]:
+        """Which versions make so many responses."""
+        asks = (asked(server, "/v1/responses", ASKED, KEY) for _ in range(number))
+        return await asyncio.gather(*asks)
+
+    async def _killed(self) -> None:
+        self._tally.phase = KILL
+        first, second = self._servers
+        body = {"version": KILLED, "reason": "at night"}
+        told = await asked(first, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
+        self._note(KILL, told, "no answer")
+        first.ends.append(await first.program.ended())
+        await first.start()
+        self._note(KILL, await asked(first, "/v1/responses", ASKED, KEY), f"by {NAME}@{KILLED}")
+        self._note(KILL, await asked(second, "/v1/responses", ASKED, KEY), f"by {NAME}@1")
+        await asyncio.sleep(HELD_S)
+        self._tally.phase = "the other server follows"
+        body = {"reason": "after it"}
+        told = await asked(second, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
+        self._note(self._tally.phase, told, "200 promoted")
+
+
+async def asked(server: Server, path: str, body: dict[str, Any], key: str) -> str:
+    """A server's answer in a few words, asked without the proxy: 'no answer', the version that made
+    a response, the state after a load, or the reason of a refusal."""
+    async with httpx.AsyncClient(timeout=600) as client:
+        try:
+            reply = await client.post(
+                server.url + path, json=body, headers={"authorization": f"Bearer {key}"}
+            )
+        except httpx.HTTPError:
+            return "no answer"
+    if path == "/v1/responses" and reply.status_code == 200:
+        return f"200 by {reply.headers['x-trt-engine']}"
+    told = reply.json()
+    return f"{reply.status_code} {told['error']['message'] if 'error' in told else told['state']}"
