@@ -288,22 +288,33 @@ def browser_tool(settings: Settings) -> Tool:
         raise StartupError(
             f"{PREFIX}BROWSER: it needs the extra: pip install 'trt-responses[browser]'."
         ) from None
+    url = search_url(settings)
+    service = search.SERVICES[settings.search_service or ""]
+    return BrowserTool(
+        service(url, settings.search_key, settings.browser_s),
+        Opens(Reach(private_networks(settings), fetch_ports(settings)), settings.browser_opens),
+        FetchBounds(settings.browser_s, settings.browser_page_bytes),
+        Reading(memory_bytes=settings.browser_memory_bytes, boxed=settings.browser == "boxed"),
+    )
+
+
+def search_url(settings: Settings) -> str:
+    """Where the browser's search service is. Raises a `StartupError` for what is not set."""
     name = settings.search_service
     if name is None:
         raise StartupError(f"{PREFIX}BROWSER: it needs {PREFIX}SEARCH_SERVICE, which searches.")
-    url = settings.search_url or search.PLACES.get(name)
+    url = settings.search_url or SEARCH_PLACES.get(name)
     if url is None:
         raise StartupError(f"{PREFIX}SEARCH_URL: where is the {name} that is to search?")
     if not url.startswith(("http://", "https://")):
         raise StartupError(f"{PREFIX}SEARCH_URL: expected http://… or https://…")
     if name == "brave" and not settings.search_key:
         raise StartupError(f"{PREFIX}SEARCH_KEY: Brave asks for a key.")
-    return BrowserTool(
-        search.SERVICES[name](url, settings.search_key, settings.browser_s),
-        Opens(Reach(private_networks(settings), fetch_ports(settings)), settings.browser_opens),
-        FetchBounds(settings.browser_s, settings.browser_page_bytes),
-        Reading(memory_bytes=settings.browser_memory_bytes, boxed=settings.browser == "boxed"),
-    )
+    return url
+
+
+SEARCH_PLACES = {"brave": "https://api.search.brave.com"}
+"""Where a search service is that has one place alone."""
 
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
@@ -325,7 +336,7 @@ def fetch_ports(settings: Settings) -> frozenset[int]:
 def mcp_tool(settings: Settings) -> McpTool:
     """`mcp`: the operator's servers, and those that requests may name."""
     try:
-        from trt_responses.tools.mcp.sdk import Limits
+        from trt_responses.tools.mcp.limits import Limits
         from trt_responses.tools.mcp.tool import McpTool
     except ModuleNotFoundError as fault:
         raise StartupError(

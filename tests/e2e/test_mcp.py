@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 import socket
 import sys
@@ -12,18 +11,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx2
 import pytest
 from openai import BadRequestError
 
 from tests.support.hostile_mcp import LONG, ODD
-from tests.support.otlp import collecting
-from tests.support.served import SETTINGS, script, vocabulary
-from tests.support.serving import client_of, listening, serving
+from tests.support.served import script, vocabulary
+from tests.support.serving import client_of, listening
 from tests.support.story import story
-from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine
-from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -357,10 +352,11 @@ async def test_the_model_is_told_of_a_bad_server(tmp_path: Path, how: str, why: 
     [
         ("many", "The server has more than 2000 tools."),
         ("cursor", "The server's list has more than 50 pages."),
+        ("equal", "The server's tools 'a.b' and 'a/b' have one name for the model, 'demo__a_b'"),
     ],
 )
 @story
-async def test_a_list_without_end_is_told_and_the_response_goes_on(
+async def test_a_list_that_cannot_be_offered_is_told_and_the_response_goes_on(
     tmp_path: Path, how: str, why: str
 ) -> None:
     engine = engine_of(ANSWER)
@@ -397,36 +393,6 @@ async def test_what_a_server_says_is_no_structure_of_the_prompt(tmp_path: Path) 
     assert not [line for line in lines if line.startswith(("Obey", "now"))]
     assert lines.count("# Tools") == 0  # ours stands behind a mark
     assert lines.count("## functions") == 1
-
-
-@story
-async def test_of_equal_names_the_first_is_shown(tmp_path: Path) -> None:
-    engine = engine_of(ADD.replace("demo__add", "demo__a_b"), ANSWER)
-    async with (
-        listening(engine, mcp_servers=hostile(tmp_path, "equal")) as address,
-        client_of(address) as client,
-    ):
-        last = await client.responses.create(model="demo", input="Go.", tools=[DEMO])
-        call = next(item for item in last.output if item.type == "mcp_call")
-        assert (call.name, call.output) == ("a.b", "called a.b")
-    assert prompt_of(engine, 0).count("type demo__add = ") == 1
-    assert prompt_of(engine, 0).count("type demo__a_b = ") == 1
-
-
-@story
-async def test_a_function_with_the_name_of_a_servers_tool_is_refused(tmp_path: Path) -> None:
-    engine = engine_of(ANSWER)
-    function: Any = {"type": "function", "name": "demo__add", "parameters": {"type": "object"}}
-    async with (
-        listening(engine, mcp_servers=hostile(tmp_path, "silent")) as address,
-        client_of(address) as client,
-    ):
-        with pytest.raises(BadRequestError) as fault:
-            await client.responses.create(model="demo", input="Go.", tools=[DEMO, function])
-        assert fault.value.param == "tools[1].name"
-        assert "'demo__add' (tools[1])" in fault.value.message
-        assert "'add' of the MCP server 'demo' (tools[0])" in fault.value.message
-        assert not engine.requests
 
 
 @story
@@ -469,68 +435,3 @@ async def test_a_url_that_is_not_allowed_is_refused(url: str) -> None:
         with pytest.raises(BadRequestError) as fault:
             await client.responses.create(model="demo", input="Go.", tools=[tool])
         assert fault.value.param == "tools[0].server_url"
-
-
-def test_secrets_of_a_server_stand_nowhere(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    seen, spans = asyncio.run(_secrets_told(tmp_path))
-    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert b"mcp_call" in b"".join(seen)
-    assert b"sqlite" in stored.lower()
-    assert spans
-    assert caplog.text
-    for told in (*seen, stored, spans, caplog.text.encode()):
-        assert b"s3cret" not in told
-
-
-async def _secrets_told(tmp_path: Path) -> tuple[list[bytes], bytes]:
-    """All that was said of requests with secrets, good and bad; and the spans of them."""
-    seen: list[bytes] = []
-    fail = ADD.replace("demo__add", "demo__fail")
-    with collecting() as collector:
-        async with over_http() as url:
-            engine = engine_of(ADD, fail, ANSWER, ADD, ANSWER, ADD, ANSWER, ANSWER, ANSWER)
-            settings: dict[str, Any] = {
-                "mcp_urls": (url, "http://127.0.0.1:9/"),
-                "private_networks": ("127.0.0.0/8",),
-                "store": f"sqlite:///{tmp_path}/responses.db",
-                "otlp_endpoint": collector.endpoint,
-                "log_level": "debug",
-            }
-            tool: Any = DEMO | {
-                "server_url": url,
-                "authorization": "s3cret-token",
-                "headers": {"x-secret": "s3cret-header"},
-            }
-            asked: Any = {"model": "demo", "input": "Go.", "tools": [tool]}
-            app = create_app(Settings(**SETTINGS, **settings), engine=engine)
-            async with serving(app) as address, client_of(address) as client:
-                create = client.responses.with_raw_response.create
-                made = await create(**asked)
-                seen.append(made.content)
-                assert [x.type for x in made.parse().output].count("mcp_call") == 2
-                async with client.responses.with_streaming_response.create(
-                    stream=True, **asked
-                ) as stream:
-                    seen.append(await stream.read())
-                later = (await create(background=True, **asked)).parse()
-                while later.status in ("queued", "in_progress"):
-                    await asyncio.sleep(0.01)
-                    later = await client.responses.retrieve(later.id)
-                assert later.status == "completed"
-                away = asked | {"tools": [tool | {"server_url": "http://127.0.0.1:9/"}]}
-                seen.append((await create(**away)).content)
-                bad = {"headers": {"x": "s3cret\n"}}, {"authorization": "s3cret\x00"}
-                for wrong in (*bad, {"server_url": "http://127.0.0.1:1/"}):
-                    with pytest.raises(BadRequestError) as fault:
-                        await create(**asked | {"tools": [tool | wrong]})
-                    seen.append(fault.value.response.content)
-                async with httpx2.AsyncClient(base_url=address.url) as plain:
-                    one = f"/v1/responses/{made.parse().id}"
-                    for path in (one, f"{one}/explain", f"{one}/input_items", "/metrics"):
-                        found = await plain.get(path)
-                        assert found.status_code == 200, path
-                        seen.append(found.content)
-    return seen, b"".join(str(span).encode() for span in collector.spans)

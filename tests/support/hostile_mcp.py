@@ -66,6 +66,12 @@ def messages(how: str, asked: Any) -> Iterator[Iterable[str]]:
         case "tools/call", "pings":
             for number in count():
                 yield [json.dumps({"jsonrpc": "2.0", "id": f"ping{number}", "method": "ping"})]
+        case "tools/call", "slow pings":
+            for number in count():
+                yield [json.dumps({"jsonrpc": "2.0", "id": f"ping{number}", "method": "ping"})]
+                time.sleep(0.05)
+        case "tools/call", "pid":
+            yield [reply(asked, content=[{"type": "text", "text": f"process {os.getpid()};"}])]
         case "tools/call", "flood":
             yield repeat(PIECE)
         case "tools/call", "long":

@@ -20,6 +20,8 @@ class Asked(NamedTuple):
     path: str
     query: dict[str, list[str]]
     headers: dict[str, str]
+    method: str = "GET"
+    body: bytes = b""
 
 
 class Page(NamedTuple):
@@ -46,20 +48,15 @@ class Site:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            await self._write(head, writer)
+            await self._write(await _asked(head, reader), writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has left, as it may
         finally:
             writer.close()
 
-    async def _write(self, head: str, writer: asyncio.StreamWriter) -> None:
-        first, *lines = head.split("\r\n")
-        target = urlsplit(first.split(" ")[1])
-        pairs = (line.partition(":") for line in lines if line)
-        headers = {name.lower(): value.strip() for name, _, value in pairs}
-        asked = Asked(target.path, parse_qs(target.query), headers)
+    async def _write(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
         self.asked.append(asked)
-        page = self.pages.get(target.path, Page(b"nothing here", status=404))
+        page = self.pages.get(asked.path, Page(b"nothing here", status=404))
         page = page if isinstance(page, Page) else page(asked)
         told = [f"HTTP/1.1 {page.status} Status", f"Content-Type: {page.content_type}"]
         told += [*page.headers, "Connection: close"]
@@ -69,6 +66,16 @@ class Site:
         await writer.drain()
         if page.writes is not None:
             await page.writes(writer)
+
+
+async def _asked(head: str, reader: asyncio.StreamReader) -> Asked:
+    first, *lines = head.split("\r\n")
+    method, target, _ = first.split(" ")
+    pairs = (line.partition(":") for line in lines if line)
+    headers = {name.lower(): value.strip() for name, _, value in pairs}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    at = urlsplit(target)
+    return Asked(at.path, parse_qs(at.query), headers, method, body)
 
 
 @asynccontextmanager

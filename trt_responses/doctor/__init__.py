@@ -25,7 +25,12 @@ from trt_responses.doctor.machine import (
 from trt_responses.doctor.server import server_checks
 from trt_responses.doctor.store import store_check
 from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
-from trt_responses.doctor.tools import mcp_tool_check, python_tool_check, shell_tool_check
+from trt_responses.doctor.tools import (
+    browser_tool_check,
+    mcp_tool_check,
+    python_tool_check,
+    shell_tool_check,
+)
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.machine import this_machine
 
@@ -53,6 +58,7 @@ def checks(settings: Settings) -> list[Check]:
         *dialect_checks(settings.engines_dir, backends.dialect_facts),
         python_tool_check(settings),
         shell_tool_check(settings),
+        browser_tool_check(settings),
         mcp_tool_check(settings),
         *server_checks(settings),
     ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trt_responses.doctor.check import Check
+from trt_responses.doctor.listening import why_not
 from trt_responses.doctor.machine import may_write, nearest
 from trt_responses.errors import StartupError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from trt_responses.settings import Settings
 
-CONNECT_S = 2.0
 REDIS_PORT = 6379
 VARIABLE = "TRT_RESPONSES_STORE"
 
@@ -48,9 +47,7 @@ def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:
 
 
 def _reachable(host: str, port: int) -> Check:
-    """Only that something listens: a key would have to be used to know more."""
-    try:
-        with socket.create_connection((host, port), timeout=CONNECT_S):
-            return Check("store", "ok", f"Redis: {host}:{port} listens")
-    except OSError as error:
+    error = why_not(host, port)
+    if error is not None:
         return Check("store", "fault", f"Redis: {host}:{port} is not there ({error})")
+    return Check("store", "ok", f"Redis: {host}:{port} listens")

@@ -1,11 +1,15 @@
-"""Tools that the server runs: whether code can be shut in here, and which MCP servers there are."""
+"""Tools that the server runs: whether code and pages can be shut in here, who searches for the
+browser, and which MCP servers there are."""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from trt_responses import backends
 from trt_responses.doctor.check import Check
+from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -14,14 +18,18 @@ if TYPE_CHECKING:
     from trt_responses.doctor.check import State
     from trt_responses.settings import Settings
 
-NAME, SHELL = "code_interpreter", "shell"
+    Reachable = Callable[[str, int], str | None]
+    """Why nothing listens at a host and a port; None when something does."""
+
+NAME, SHELL, BROWSER = "code_interpreter", "shell", "web_search"
 MCP = "mcp"
+PAGE = "docs/tools.md says what it takes"
+KERNEL = "Linux 5.13 or newer with Landlock, on x86_64 or aarch64"
 REACH = "code reads its interpreter's libraries, writes its own directory, and has no network"
 
 COMMANDS_REACH = (
     "commands run the system's programs, write their own directory, and have no network"
 )
-REMEDY = "Linux 5.13 or newer with Landlock, on x86_64 or aarch64"
 
 
 def python_tool_check(
@@ -39,7 +47,7 @@ def python_tool_check(
         abi = landlock_abi()
     except backends.NoBox as fault:
         state: State = "fault" if settings.python == "boxed" else "note"
-        return Check(NAME, state, f"{switched}; code cannot be shut in: {fault}", REMEDY)
+        return Check(NAME, state, f"{switched}; code cannot be shut in: {fault}", KERNEL)
     return Check(NAME, "ok", f"{switched}; Landlock {abi} and seccomp: {REACH}")
 
 
@@ -51,25 +59,79 @@ def shell_tool_check(
         abi = landlock_abi()
     except backends.NoBox as fault:
         state: State = "fault" if settings.shell == "boxed" else "note"
-        return Check(SHELL, state, f"{switched}; commands cannot be shut in: {fault}", REMEDY)
+        return Check(SHELL, state, f"{switched}; commands cannot be shut in: {fault}", KERNEL)
     return Check(SHELL, "ok", f"{switched}; Landlock {abi} and seccomp: {COMMANDS_REACH}")
 
 
-def mcp_tool_check(settings: Settings) -> Check:
-    """What MCP servers there are. None is asked: that is for those who use it."""
+def browser_tool_check(
+    settings: Settings,
+    landlock_abi: Callable[[], int] = backends.landlock_abi,
+    why_not: Reachable = why_not,
+) -> Check:
+    """Who searches, and whether something listens there; nothing is searched for."""
+    if settings.browser == "off":
+        return Check(BROWSER, "ok", "switched off")
+    try:
+        backends.browser_tool(settings)
+        host, port = _address(backends.search_url(settings))
+        abi = landlock_abi() if settings.browser == "boxed" else None
+    except StartupError as fault:
+        return Check(BROWSER, "fault", str(fault), PAGE)
+    except ValueError as fault:
+        return Check(BROWSER, "fault", f"TRT_RESPONSES_SEARCH_URL: {fault}", PAGE)
+    except backends.NoBox as fault:
+        return Check(BROWSER, "fault", f"pages cannot be read in a box: {fault}", KERNEL)
+    service = f"{settings.search_service} at {host}:{port}"
+    if (error := why_not(host, port)) is not None:
+        remedy = "start it, or set TRT_RESPONSES_SEARCH_URL"
+        return Check(BROWSER, "fault", f"{service} is not there ({error})", remedy)
+    reach = f"{settings.browser_opens} URLs at ports {', '.join(settings.browser_ports)}"
+    found = f"{service} listens; the model may open {reach}, {_networks(settings)}"
+    if abi is None:
+        remedy = "set TRT_RESPONSES_BROWSER to 'boxed'"
+        return Check(BROWSER, "note", f"pages are read WITHOUT A BOX; {found}", remedy)
+    return Check(BROWSER, "ok", f"{found}; pages are read in a box (Landlock {abi} and seccomp)")
+
+
+def _address(url: str) -> tuple[str, int]:
+    """Host and port. Raises a `ValueError` in words."""
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise ValueError("the URL names no host")
+    return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def mcp_tool_check(settings: Settings, why_not: Reachable = why_not) -> Check:
+    """What MCP servers there are, and whether something is there. None is asked or begun."""
     if settings.mcp_servers is None and not settings.mcp_urls:
         return Check(MCP, "ok", "switched off: no servers are configured, and requests name none")
     try:
         servers, places = backends.mcp_servers(settings)
         backends.mcp_tool(settings)
     except StartupError as fault:
-        return Check(MCP, "fault", str(fault), "docs/tools.md says what it takes")
+        return Check(MCP, "fault", str(fault), PAGE)
+    away = [
+        f"{name}: {why}"
+        for name, one in servers.items()
+        if (why := _away(one.address, one.program, why_not))
+    ]
     ours = ", ".join(sorted(servers)) or "none"
     theirs = ", ".join(f"{at.scheme}://{at.host}:{at.port}{at.path}" for at in places) or "nowhere"
-    networks = ", ".join(settings.private_networks) or "none"
-    return Check(
-        MCP,
-        "ok",
-        f"servers here: {ours}; requests may name servers below: {theirs}; networks besides public "
-        f"addresses: {networks}",
+    found = (
+        f"servers here: {ours}; requests may name servers below: {theirs}; {_networks(settings)}"
     )
+    if away:
+        remedy = "responses that offer them are told so, and go on without"
+        return Check(MCP, "note", f"{found}. Not there: {'; '.join(away)}", remedy)
+    return Check(MCP, "ok", found)
+
+
+def _away(address: tuple[str, int] | None, program: str | None, why_not: Reachable) -> str | None:
+    """Why a server is not there, as far as can be seen without asking it."""
+    if address is not None:
+        return why_not(*address)
+    return None if shutil.which(program or "") else f"there is no program '{program}'"
+
+
+def _networks(settings: Settings) -> str:
+    return f"networks besides public addresses: {', '.join(settings.private_networks) or 'none'}"

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import orjson
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+)
 from pydantic_core import PydanticCustomError
 
 from trt_responses.wire.base import ListOf, NonEmpty, Options, by_type, type_named
@@ -133,7 +140,7 @@ class McpApprovals(Options):
 
 class McpTool(Options):
     """The tools of an MCP server: one that the operator has configured under this label, or the
-    client's own. What its secrets are is never given back."""
+    client's own. A dump of it holds no secret: it is what is stored and given back."""
 
     type: Literal["mcp"]
     server_label: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -158,6 +165,20 @@ class McpTool(Options):
         ]
         | None
     ) = None
+
+    @model_serializer(mode="wrap")
+    def _without_secrets(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without keys that nobody knows, too: any of them could be a secret."""
+        known = McpTool.model_fields.keys() - SECRETS
+        return {name: value for name, value in dump(self).items() if name in known}
+
+    @property
+    def secrets(self) -> dict[str, Any]:
+        """What is for the server alone."""
+        return {name: getattr(self, name) for name in SECRETS}
+
+
+SECRETS = ("authorization", "headers")
 
 
 class LocalSkill(Options):

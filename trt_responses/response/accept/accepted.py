@@ -7,6 +7,7 @@ of engines for what is sampled; knows no API's fields but by the places that its
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
@@ -73,8 +74,8 @@ class BuiltInTool:
     recipients: Sequence[str]
     """The model's names for it, as calls that are forced have them."""
     place: str
-    options: Mapping[str, Any]
-    """The tool as the request has it."""
+    options: Mapping[str, Any] = field(repr=False)
+    """The tool as the request has it; secrets may stand in it."""
     shows_outputs: bool
 
 

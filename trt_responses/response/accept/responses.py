@@ -47,10 +47,8 @@ def accept(
 ) -> Accepted:
     """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
     `built_in` are the kinds of tools that the server runs, and the model's names for them."""
-    placed = list(t.flat(request.tools or ()))
-    for number, brought in enumerate(request.input):
-        if isinstance(brought, AdditionalTools):
-            placed += t.flat(brought.tools, f"input[{number}].tools")
+    lists = _lists_of_tools(request)
+    placed = [one for within, tools in lists for one in t.flat(tools, within)]
     echoed, request = request.tools, _updated(request)
     items, trigger = _without_trigger(request.input)
     over_socket = isinstance(request, SocketRequest)
@@ -59,7 +57,7 @@ def accept(
     if dialect is OPEN_RESPONSES:
         _check_sayable(reasoning.effort, request.tools or ())
     tools = client_tools(placed)
-    run_here = tools_run_here(request.tools or (), request.include or (), built_in)
+    run_here = tools_run_here(lists, request.include or (), built_in)
     scored = LOGPROBS in (request.include or ())
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = echo_of(request, echoed, sampling, built_in)
@@ -90,6 +88,15 @@ def accept(
         built_in=run_here,
         max_tool_calls=request.max_tool_calls,
     )
+
+
+def _lists_of_tools(request: Request) -> list[tuple[str, Sequence[t.Tool]]]:
+    """The request's tools and those that its items bring, by where they stand."""
+    lists: list[tuple[str, Sequence[t.Tool]]] = [("tools", request.tools or ())]
+    for number, item in enumerate(request.input):
+        if isinstance(item, AdditionalTools):
+            lists.append((f"input[{number}].tools", item.tools))
+    return lists
 
 
 def _updated(request: Request) -> Request:

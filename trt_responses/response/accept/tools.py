@@ -53,18 +53,23 @@ def _grammar(form: t.PlainInput | t.GrammarInput | None) -> Grammar | None:
 
 
 def tools_run_here(
-    tools: Sequence[t.Tool], included: Collection[str], built_in: Mapping[str, Sequence[str]]
+    lists: Sequence[tuple[str, Sequence[t.Tool]]],
+    included: Collection[str],
+    built_in: Mapping[str, Sequence[str]],
 ) -> list[BuiltInTool]:
-    """The tools of the request that the server runs: each kind once, each MCP server once."""
+    """The tools of the request that the server runs: each kind once, each MCP server once. `lists`
+    are by where they stand."""
     found: dict[str, BuiltInTool] = {}
-    for number, tool in enumerate(tools):
-        kind = t.kind_of(tool.type)
+    asked = ((f"{within}[{n}]", tool) for within, tools in lists for n, tool in enumerate(tools))
+    for place, tool in asked:
+        kind = name = t.kind_of(tool.type)
         if not t.hosted(tool) or kind not in built_in:
             continue
-        place, name = f"tools[{number}]", kind
+        options = tool.model_dump(exclude_none=True)
         if isinstance(tool, t.McpTool):
             _check_server(tool, f"{place}.")
             name = f"mcp server {tool.server_label}"
+            options |= tool.secrets
         if name in found:
             raise invalid_value(place, f"'{name}' is offered twice")
         if isinstance(tool, t.CodeInterpreterTool):
@@ -72,7 +77,6 @@ def tools_run_here(
         if isinstance(tool, t.ShellTool) and isinstance(tool.environment, t.NewContainer):
             _check_new_container(tool.environment, f"{place}.environment.")
         shows = OUTPUTS.get(kind) in included
-        options = tool.model_dump(exclude_none=True)
         found[name] = BuiltInTool(kind, built_in[kind], place, options, shows)
     return list(found.values())
 

@@ -73,16 +73,10 @@ class OpenedTools:
 
     def shown(self, accepted: Accepted) -> Accepted:
         """The request, with the functions that these tools answer among its own."""
-        theirs = {tool.name: tool for tool in accepted.tools}
+        known = {tool.name: tool for tool in accepted.tools}
         for tool in self.offered:
-            if (own := theirs.get(tool.name)) is not None:
-                raise InvalidRequest(
-                    f"The function '{own.name}' ({own.place}) has the name by which the model "
-                    f"knows '{tool.callee.name}' of the MCP server '{tool.server}' "
-                    f"({tool.place}): give the function or the server another name.",
-                    param=f"{own.place}.name",
-                    code="invalid_value",
-                )
+            if (other := known.setdefault(tool.name, tool)) is not tool:
+                raise _same_name(tool, other)
         if not self.offered:
             return accepted
         tools = [*accepted.tools, *self.offered]
@@ -91,6 +85,22 @@ class OpenedTools:
     async def close(self) -> None:
         for session in dict.fromkeys(used.session for used in self.used.values()):
             await session.close()
+
+
+def _same_name(tool: OfferedTool, other: OfferedTool) -> InvalidRequest:
+    """Of an MCP server's tool, and a function of the request or a tool of another server."""
+    if other.server is None:
+        what, place = f"The function '{other.name}' ({other.place})", f"{other.place}.name"
+        remedy = "give the function or the server another name"
+    else:
+        what = f"'{other.callee.name}' of the MCP server '{other.server}' ({other.place})"
+        place, remedy = f"{tool.place}.server_label", "give one of the servers another label"
+    return InvalidRequest(
+        f"{what} has the name by which the model knows '{tool.callee.name}' of the MCP server "
+        f"'{tool.server}' ({tool.place}): {remedy}.",
+        param=place,
+        code="invalid_value",
+    )
 
 
 def lists_functions(tool: Tool) -> bool:

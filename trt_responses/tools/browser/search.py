@@ -137,8 +137,6 @@ class Brave:
 
 
 SERVICES: Mapping[str, type[SearXNG] | type[Brave]] = {"searxng": SearXNG, "brave": Brave}
-PLACES = {"brave": "https://api.search.brave.com"}
-"""Where a service is that has one place alone."""
 
 
 def _text(query: Query) -> str:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import httpx2
@@ -23,14 +21,18 @@ from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from trt_responses.frozen import dataclass
-from trt_responses.tools.fetch_guard import GuardedTransport, Refused
+from trt_responses.tools.fetch_guard import Refused
+from trt_responses.tools.mcp.http import MeteredTransport
+from trt_responses.tools.mcp.limits import Fault, Meter
+from trt_responses.tools.mcp.process import ServerProcess
 from trt_responses.tools.mcp.servers import Local, Remote
+from trt_responses.tools.mcp.words import Listed, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from trt_responses.tools.fetch_guard import Reach
+    from trt_responses.tools.mcp.limits import Limits
 
     Transport = AbstractAsyncContextManager[Any]
 
@@ -41,80 +43,13 @@ for noisy in ("mcp", "client", "httpx2", "httpcore2"):  # they log URLs, and wha
 
 MOST_TOOLS = 2000
 """Of one server, before those that nobody wants are left out."""
-STDIN_GRACE_S = 1.0
-"""For a child to end by itself when its pipe is closed, and again when it is asked to."""
 LEAVE_S = 1.0
 """For a session to be left, before its keeper is cancelled."""
 CANCEL_S = 5.0
 """For a keeper that is cancelled to end."""
-POLL_S = 0.02
-PIECE = 64 * 1024
 TIMED_OUT = -32001
-
-
-class Fault(Exception):
-    """Why a server gave no result: `kind` and `code` as the API's error has them."""
-
-    def __init__(self, message: str, kind: str = "mcp_protocol_error", code: int = -32000) -> None:
-        super().__init__(message)
-        self.message, self.kind, self.code = message, kind, code
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one server may take."""
-
-    connect_s: float = 20.0
-    """For a connection and the list of its tools."""
-    call_s: float = 60.0
-    max_bytes: int = 1024 * 1024
-    """Of one message, and of all that comes between two requests."""
-    max_messages: int = 1000
-    """That come between two requests."""
-    max_pages: int = 50
-    max_tools: int = 128
-
-
-class Listed(NamedTuple):
-    """A tool as its server tells of it."""
-
-    name: str
-    description: str
-    input_schema: dict[str, Any]
-    annotations: dict[str, Any] | None
-
-
-class Result(NamedTuple):
-    """What a call gave."""
-
-    content: list[dict[str, Any]]
-    structured: Any
-    is_error: bool
-
-
-class Meter:
-    """What a server has sent since it was last asked for something."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._bytes = self._messages = 0
-        self.fault: Fault | None = None
-
-    def begin(self) -> None:
-        self._bytes = self._messages = 0
-
-    def take(self, size: int, messages: int) -> None:
-        """Raises a `Fault` for more than is read."""
-        self._bytes += size
-        self._messages += messages
-        if self._bytes > self._limits.max_bytes:
-            what = f"more than {self._limits.max_bytes} bytes"
-        elif self._messages > self._limits.max_messages:
-            what = f"more than {self._limits.max_messages} messages"
-        else:
-            return
-        self.fault = Fault(f"The server sent {what}, and was left.")
-        raise self.fault
+STAND_INS = ("Server returned an error response", "Not Found", "Session terminated")
+"""What the SDK says in the place of an HTTP status."""
 
 
 class Connection:
@@ -126,8 +61,13 @@ class Connection:
         self._ending = asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._work: set[asyncio.Task[Any]] = set()
-        transport = _http(at, self._meter, reach) if isinstance(at, Remote) else None
-        self._transport = transport or _pipes(at, self._meter, self._ending)  # type: ignore[arg-type]
+        self._wire: MeteredTransport | None = None
+        self._transport: Transport
+        if isinstance(at, Remote):
+            self._wire = MeteredTransport(reach, self._meter)
+            self._transport = _http(at, self._wire)
+        else:
+            self._transport = _pipes(at, self._meter, self._ending)
         self._keeper = asyncio.create_task(self._keep())
         self._guard: asyncio.Task[None] | None = None
 
@@ -151,8 +91,8 @@ class Connection:
 
     def end(self) -> None:
         """Leave the server; the keeper does so within some seconds. Idempotent."""
-        if not self._ending.is_set():
-            self._ending.set()
+        self._ending.set()
+        if self._guard is None:
             for task in self._work:
                 task.cancel()
             self._guard = asyncio.create_task(self._left())
@@ -202,10 +142,9 @@ class Connection:
                 return task.result()
             if not done:
                 self.end()
-                raise Fault(
-                    f"The server gave no answer within {deadline_s:g} seconds.", code=-32001
-                )
-            raise self._meter.fault or Fault("The connection to the server is closed.")
+                words = f"The server gave no answer within {deadline_s:g} seconds."
+                raise Fault(words, code=TIMED_OUT)
+            raise self._meter.fault or Fault("Connection closed")
         except asyncio.CancelledError:
             if task.cancelled():  # the connection was ended, and not whoever waits
                 raise self._meter.fault or Fault("The server was left.") from None
@@ -254,15 +193,21 @@ class Connection:
             if isinstance(one, Refused):
                 return Fault(f"The server cannot be reached: {one}.", "http_error", 403)
             if isinstance(one, httpx2.HTTPStatusError):
-                status = one.response.status_code
-                return Fault(f"The server answered with status {status}.", "http_error", status)
+                return _refused_with(one.response.status_code)
             if isinstance(one, MCPError):
+                status = self._wire.refused_with if self._wire is not None else None
+                if status is not None and one.message in STAND_INS:
+                    return _refused_with(status)
                 return Fault(one.message[:1000], code=one.code)
             if isinstance(one, httpx2.TransportError):
                 return Fault("The server cannot be reached.", "http_error", 502)
             if isinstance(one, OSError):
                 return Fault(f"The server cannot be started: {one.strerror}.")
         return Fault(f"The server failed ({type(fault).__name__}).")
+
+
+def _refused_with(status: int) -> Fault:
+    return Fault(f"The server answered with status {status}.", "http_error", status)
 
 
 def _leaves(fault: BaseException) -> list[BaseException]:
@@ -278,48 +223,12 @@ def _listed(tool: types.Tool) -> Listed:
     return Listed(tool.name, tool.description or "", tool.input_schema, told)
 
 
-# --- HTTP -----------------------------------------------------------------------------------------
-
-
-class _Metered(httpx2.AsyncByteStream):
-    """A reply's body, counted as it comes; others have their turn between its pieces."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, meter: Meter) -> None:
-        self._stream = stream
-        self._meter = meter
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._stream:
-            self._meter.take(len(piece), piece.count(b"\n\n") + piece.count(b"\n\r\n"))
-            yield piece
-            await asyncio.sleep(0)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _MeteredTransport(GuardedTransport):
-    """Judges addresses, counts bytes, and takes nothing that is compressed."""
-
-    def __init__(self, reach: Reach, meter: Meter) -> None:
-        super().__init__(reach, keep_alive=True)
-        self._meter = meter
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        request.headers["accept-encoding"] = "identity"
-        response = await super().handle_async_request(request)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            await response.aclose()
-            raise Refused("it sends compressed bytes, which were not asked for")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _Metered(response.stream, self._meter)
-        return response
+# --- the two transports ---------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def _http(at: Remote, meter: Meter, reach: Reach) -> AsyncIterator[Any]:
+async def _http(at: Remote, transport: MeteredTransport) -> AsyncIterator[Any]:
     timeout = httpx2.Timeout(10.0, read=None)
-    transport = _MeteredTransport(reach, meter)
     async with (
         httpx2.AsyncClient(
             headers=dict(at.headers), timeout=timeout, transport=transport, trust_env=False
@@ -329,28 +238,16 @@ async def _http(at: Remote, meter: Meter, reach: Reach) -> AsyncIterator[Any]:
         yield streams
 
 
-# --- stdio ----------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def _pipes(at: Local, meter: Meter, ending: asyncio.Event) -> AsyncIterator[Any]:
-    """A child in a process group of its own, which is ended as a whole as soon as it is `ending`:
-    the SDK's last words to a child that does not read them would take seconds."""
-    child = await asyncio.create_subprocess_exec(
-        at.command,
-        *at.args,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=get_default_environment() | dict(at.env),
-        cwd=at.cwd,
-        start_new_session=True,
-    )
+    """A child, which is stopped as soon as it is `ending`: the SDK's last words to one that does
+    not read them would take seconds."""
+    child = await ServerProcess.begin(at, get_default_environment())
     said, told = anyio.create_memory_object_stream[Any](0)
     asked, asking = anyio.create_memory_object_stream[SessionMessage](0)
     with said, told, asked, asking:
         async with anyio.create_task_group() as group:
-            group.start_soon(_hear, child, said, meter)
+            group.start_soon(_hear, child, said, meter, ending)
             group.start_soon(_ask, child, asking)
             group.start_soon(_stop_at, ending, child, meter, group.cancel_scope)
             try:
@@ -359,22 +256,15 @@ async def _pipes(at: Local, meter: Meter, ending: asyncio.Event) -> AsyncIterato
                 ending.set()
 
 
-async def _hear(child: asyncio.subprocess.Process, said: Any, meter: Meter) -> None:
-    """Each line is a message. What is no message is an error of the session, as the SDK has it."""
-    assert child.stdout is not None
-    rest = b""
+async def _hear(child: ServerProcess, said: Any, meter: Meter, ending: asyncio.Event) -> None:
+    """Each line is a message. What is no message is an error of the session, as the SDK has it.
+    A child that says no more is left."""
     async with said:
-        while piece := await child.stdout.read(PIECE):
-            *lines, rest = (rest + piece).split(b"\n")
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                try:
-                    meter.take(len(piece), len(lines))
-                except Fault:
-                    return
-                for line in lines:
-                    if line.strip():
-                        await said.send(_message(line))
-            await asyncio.sleep(0)
+        with suppress(Fault):  # the meter has it
+            async for line in child.lines(meter):
+                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    await said.send(_message(line))
+    ending.set()
 
 
 def _message(line: bytes) -> SessionMessage | Exception:
@@ -384,46 +274,18 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return Fault("The server wrote a line that is no message.")
 
 
-async def _ask(child: asyncio.subprocess.Process, asking: Any) -> None:
-    assert child.stdin is not None
+async def _ask(child: ServerProcess, asking: Any) -> None:
     async with asking:
         async for message in asking:
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            with suppress(ConnectionError, RuntimeError):
-                child.stdin.write(line.encode() + b"\n")
-                await child.stdin.drain()
+            await child.write(line.encode())
 
 
 async def _stop_at(
-    ending: asyncio.Event, child: asyncio.subprocess.Process, meter: Meter, scope: anyio.CancelScope
+    ending: asyncio.Event, child: ServerProcess, meter: Meter, scope: anyio.CancelScope
 ) -> None:
-    """End the child, whoever cancels what: `ending` is always set."""
+    """Stop the child, whoever cancels what: `ending` is always set."""
     with anyio.CancelScope(shield=True):
         await ending.wait()
-        await _stop(child, at_once=meter.fault is not None)
+        await child.stop(at_once=meter.fault is not None)
     scope.cancel()
-
-
-async def _stop(child: asyncio.subprocess.Process, *, at_once: bool) -> None:
-    """Close its pipe, ask it to end, end it; all of its group."""
-    if child.stdin is not None:
-        child.stdin.close()
-    signals = (signal.SIGKILL,) if at_once else (None, signal.SIGTERM, signal.SIGKILL)
-    for sign in signals:
-        if sign is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, sign)
-        if await _gone(child):
-            break
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)  # children of its own
-    child._transport.close()  # type: ignore[attr-defined]  # asyncio has no public way to close it
-
-
-async def _gone(child: asyncio.subprocess.Process) -> bool:
-    """Whether it has ended within its grace. `wait` would wait for whoever holds its pipes, too."""
-    for _ in range(int(STDIN_GRACE_S / POLL_S)):
-        if child.returncode is not None:
-            return True
-        await asyncio.sleep(POLL_S)
-    return False

@@ -58,6 +58,19 @@ class Server:
     tools: frozenset[str] | None = None
     """The tools that may be offered; None: all."""
 
+    @property
+    def program(self) -> str | None:
+        """What is begun for it; None for one over HTTP."""
+        return self.at.command if isinstance(self.at, Local) else None
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Its host and port; None for a process."""
+        if isinstance(self.at, Local):
+            return None
+        place = place_of(self.at.url)
+        return place.host, place.port
+
 
 class Place(NamedTuple):
     """A URL, as far as it says where a request goes."""

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.tools.base import Function, Listing, Recipient, ToolAnswer, function_name
-from trt_responses.tools.mcp.sdk import Connection, Fault, Limits, Listed
+from trt_responses.tools.mcp.limits import Fault
+from trt_responses.tools.mcp.sdk import Connection
 from trt_responses.tools.mcp.servers import Local, Place, Remote, place_of
 from trt_responses.tools.mcp.words import (
+    Listed,
     description_of,
-    error_content,
     schema_of,
-    text_of,
+    texts_of,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from trt_responses.tools.base import Opening, ToolCall
     from trt_responses.tools.fetch_guard import Reach
+    from trt_responses.tools.mcp.limits import Limits
     from trt_responses.tools.mcp.servers import Server
 
 FUNCTIONS = "functions."
@@ -177,23 +179,23 @@ class McpSession:
     async def find_out(self) -> None:
         """Find out what the server offers."""
         label = self._wanted.label
-        listed = _listed_before(self._items, label)
-        if listed is None:
-            try:
+        listed = known = _listed_before(self._items, label)
+        try:
+            if listed is None:
                 listed = await self._listed()
-                offered = self._offered(listed)
-            except Fault as fault:
-                self.listing = Listing(label, (), fault.message)
-                return
-            self.listing = Listing(label, tuple(map(_as_item, offered)))
+            offered = self._offered(listed)
+        except Fault as fault:
+            self.listing = Listing(label, (), fault.message)
+            return
+        if known is None:
+            self.listing = Listing(label, tuple(map(_as_item, offered.values())))
         about = self._options.get("server_description")
-        for tool in self._offered(listed):
-            name = FUNCTIONS + function_name(label, tool.name)
+        for name, tool in offered.items():
             kind = "mcp_approval" if self._waits(tool) else "mcp"
             facts = {"server_label": label, "name": tool.name}
-            described = description_of(tool, None if self.recipients else about)
-            function = Function(described, schema_of(tool))
-            self.recipients.setdefault(name, Recipient(kind, facts, function=function))
+            function = Function(description_of(tool, about), schema_of(tool))
+            about = None  # it stands before the first alone
+            self.recipients[FUNCTIONS + name] = Recipient(kind, facts, function=function)
 
     async def call(self, call: ToolCall) -> ToolAnswer:
         name = self.recipients[call.recipient].facts["name"]
@@ -212,9 +214,10 @@ class McpSession:
         except Fault as fault:
             told = {"type": fault.kind, "code": fault.code, "message": fault.message}
             return ToolAnswer(f"Error: {fault.message}", failed=True, details={"error": told})
-        text = text_of(result)
+        texts = texts_of(result)
+        text = "\n".join(texts)
         if result.is_error:
-            content = error_content(result.content)
+            content = [{"type": "text", "text": one} for one in texts]
             told = {"type": "mcp_tool_execution_error", "content": content}
             return ToolAnswer(f"Error: {text}", failed=True, details={"error": told})
         return ToolAnswer(text)
@@ -232,14 +235,21 @@ class McpSession:
             self._tool.remember(self._key, known)
         return known
 
-    def _offered(self, listed: Sequence[Listed]) -> list[Listed]:
-        """What the operator and the request allow. Raises a `Fault` for too many."""
+    def _offered(self, listed: Sequence[Listed]) -> dict[str, Listed]:
+        """What the operator and the request allow, by the model's names. Raises a `Fault` for too
+        many, and for two that have one name for the model."""
         theirs, asked = self._wanted.tools, self._options.get("allowed_tools")
-        offered = [
-            tool
-            for tool in listed
-            if (theirs is None or tool.name in theirs) and _allowed(tool, asked)
-        ]
+        offered: dict[str, Listed] = {}
+        for tool in listed:
+            if (theirs is not None and tool.name not in theirs) or not _allowed(tool, asked):
+                continue
+            name = function_name(self._wanted.label, tool.name)
+            other = offered.setdefault(name, tool)
+            if other.name != tool.name:  # one that is listed twice is one tool
+                raise Fault(
+                    f"The server's tools '{other.name:.200}' and '{tool.name:.200}' have one name "
+                    f"for the model, '{name}': name one of them in 'allowed_tools'."
+                )
         if len(offered) > (most := self._tool.limits.max_tools):
             raise Fault(
                 f"The server offers {len(offered)} tools, more than {most}: name those that are "

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.tools.mcp.sdk import Listed, Result
+from typing import Any, NamedTuple
 
 MAX_DESCRIPTION = 4096
 MAX_SCHEMA = 32 * 1024
@@ -20,6 +15,23 @@ MAX_DEPTH = 32
 BREAKS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]+")
 """What some reader takes for the end of a line, but for the one that the prompt comments out."""
 ANY_OBJECT = {"type": "object"}
+
+
+class Listed(NamedTuple):
+    """A tool as its server tells of it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    annotations: dict[str, Any] | None
+
+
+class Result(NamedTuple):
+    """What a call gave."""
+
+    content: list[dict[str, Any]]
+    structured: Any
+    is_error: bool
 
 
 def description_of(tool: Listed, server_description: str | None) -> str:
@@ -70,12 +82,12 @@ def _with_plain_comments(node: Any) -> Any:
     return [_with_plain_comments(one) for one in node] if isinstance(node, list) else node
 
 
-def text_of(result: Result) -> str:
+def texts_of(result: Result) -> list[str]:
     """A result's parts, a line or more each; what is no text is named."""
     texts = [_part(part) for part in result.content]
     if result.structured is not None and not any(p.get("type") == "text" for p in result.content):
         texts.append(json.dumps(result.structured, ensure_ascii=False))
-    return "\n".join(texts) or "(The tool gave nothing.)"
+    return texts or ["(The tool gave nothing.)"]
 
 
 def _part(part: dict[str, Any]) -> str:
@@ -94,16 +106,6 @@ def _part(part: dict[str, Any]) -> str:
             return f"[resource {_line(held.get('uri'))}: {what}: left out]"
         case kind:
             return f"[{_line(kind)}: left out]"
-
-
-def error_content(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A failed result's parts as the client is told of them: texts, and what the rest was."""
-    return [
-        {"type": "text", "text": part.get("text", "")}
-        if part.get("type") == "text"
-        else {"type": "text", "text": _part(part)}
-        for part in parts
-    ]
 
 
 def _line(value: object) -> str:

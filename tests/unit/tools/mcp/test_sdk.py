@@ -8,7 +8,6 @@ import inspect
 import json
 import os
 import sys
-import time
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 from pathlib import Path
@@ -17,15 +16,18 @@ from typing import TYPE_CHECKING
 import mcp_types
 import pytest
 from mcp import Client, MCPError
+from mcp.client import streamable_http
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from tests.support.asgi import until
+from tests.support.idle import beside, idle, left_to_do
 from tests.support.processes import children_of
 from tests.support.story import story
 from trt_responses.tools.fetch_guard import Reach
-from trt_responses.tools.mcp.sdk import Connection, Fault, Limits
+from trt_responses.tools.mcp.limits import Fault, Limits
+from trt_responses.tools.mcp.sdk import STAND_INS, Connection
 from trt_responses.tools.mcp.servers import Local, Remote
 
 if TYPE_CHECKING:
@@ -34,12 +36,15 @@ if TYPE_CHECKING:
 SERVER = Path(__file__).parents[3] / "support" / "hostile_mcp.py"
 REACH = Reach((ip_network("127.0.0.0/8"),), None)
 GONE_S = 4.0
+TURN_S = 1.0
+"""Others wait no longer; a reply of 300 MB that is read whole takes five times as long."""
 FAULTS = {
     "mute": "no answer within 0.75 seconds",
     "silent list": "no answer within 0.75 seconds",
     "silent": "no answer within 0.5 seconds",
     "deaf": "no answer within 0.5 seconds",
     "pings": "more than 1000 messages",
+    "slow pings": "no answer within 0.5 seconds",
     "flood": "more than 1048576 bytes",
     "long": "more than 1048576 bytes",
     "die": "Connection closed|ended without a response",
@@ -52,7 +57,7 @@ def limits(how: str) -> Limits:
     """Short where the deadline is what ends it."""
     return Limits(
         connect_s=0.75 if how in ("mute", "stubborn", "silent list") else 20.0,
-        call_s=0.5 if how in ("silent", "deaf") else 20.0,
+        call_s=0.5 if how in ("silent", "deaf", "slow pings") else 20.0,
     )
 
 
@@ -93,13 +98,17 @@ CASES = [
 async def test_a_bad_server_is_told_of_in_time_and_gone_soon(how: str, transport: str) -> None:
     tasks, children = asyncio.all_tasks(), set(children_of(os.getpid()))
     async with connected(how, transport) as connection:
-        with pytest.raises(Fault, match=FAULTS[how]):
-            await use(connection, "x" * 500_000 if how == "deaf" else "")
-        async with asyncio.timeout(GONE_S):
-            await connection.ended()
+        async with beside() as others:
+            with pytest.raises(Fault, match=FAULTS[how]):
+                await use(connection, "x" * 500_000 if how == "deaf" else "")
+            async with asyncio.timeout(GONE_S):
+                await connection.ended()
+        assert others.count > 100
+        assert others.longest_s < TURN_S
         assert connection.is_gone
         await until(lambda: asyncio.all_tasks() == tasks)
     assert set(children_of(os.getpid())) == children
+    assert await idle(), left_to_do()
 
 
 @story
@@ -113,14 +122,22 @@ async def test_a_child_that_heeds_no_signal_is_gone_soon() -> None:
 
 
 @story
-async def test_an_ended_connection_uses_no_processor() -> None:
-    async with connected("pings", "stdio") as connection:
-        with pytest.raises(Fault):
-            await use(connection)
-        await connection.ended()
-    used = time.process_time()
-    await asyncio.sleep(0.2)
-    assert time.process_time() - used < 0.05
+async def test_what_spins_is_seen() -> None:
+    """The judge of the test above: a callback that schedules itself, as a cancel scope that was
+    left in another task does."""
+    assert not left_to_do()
+    loop, spins = asyncio.get_running_loop(), True
+
+    def again() -> None:
+        if spins:
+            loop.call_soon(again)
+
+    again()
+    for _ in range(3):
+        await asyncio.sleep(0)
+        assert left_to_do()
+    spins = False
+    assert await idle(), left_to_do()
 
 
 async def _children() -> None:
@@ -158,6 +175,8 @@ def test_the_sdk_has_the_names_that_are_used_of_it() -> None:
     assert {
         *("content", "structured_content", "is_error")
     } <= mcp_types.CallToolResult.model_fields.keys()
+    source = inspect.getsource(streamable_http)
+    assert all(f'message="{words}"' in source for words in STAND_INS)
     fault = MCPError(code=-32001, message="Late.")
     assert (fault.code, fault.message) == (-32001, "Late.")
     line = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'

@@ -1,10 +1,17 @@
-"""Which URLs of a request stand at or below one that the operator allows."""
+"""Which URLs of a request stand at or below one that the operator allows; files of servers."""
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from trt_responses.tools.mcp.servers import place_of
+from trt_responses.errors import StartupError
+from trt_responses.tools.mcp.servers import Local, Remote, Server, place_of, servers_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ALLOWED = "https://mcp.example.com/team"
 WITHIN = [
@@ -78,3 +85,57 @@ def test_a_whole_host_and_a_port_of_its_own_can_be_allowed() -> None:
     host = place_of("http://[::1]:8080")
     assert host.holds(place_of("http://[::1]:8080/any/path"))
     assert not host.holds(place_of("http://[::1]/any/path"))
+
+
+SERVERS: dict[str, Any] = {
+    "files": {"command": "run", "args": ["a"], "env": {"A": "b"}, "cwd": "/", "shared": True},
+    "docs": {"type": "http", "url": "https://a.test/mcp", "headers": {"X": "y"}, "tools": ["z"]},
+}
+
+
+@pytest.mark.parametrize("told", [SERVERS, {"mcpServers": SERVERS}], ids=["bare", "wrapped"])
+def test_servers_of_a_file(tmp_path: Path, told: Any) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps(told))
+    assert servers_in(path, "SETTING") == {
+        "files": Server("files", Local("run", ("a",), {"A": "b"}, "/", True)),
+        "docs": Server("docs", Remote("https://a.test/mcp", {"X": "y"}), frozenset("z")),
+    }
+
+
+FAULTY: dict[str, tuple[Any, str]] = {
+    "no object": ([1], "an object of servers by their labels"),
+    "a label": ({"a b": {"command": "x"}}, "server 'a b' in .*: a label has up to 64 letters"),
+    "no entry": ({"a": "x"}, "expected an object"),
+    "an unknown key": ({"a": {"command": "x", "comand": "s3cret"}}, "unknown key 'comand'"),
+    "neither": ({"a": {}}, "expected 'url' or 'command'"),
+    "both": ({"a": {"url": "https://s3cret", "command": "x"}}, "expected 'url' or 'command'"),
+    "a URL": ({"a": {"url": "https://s3cret:s3cret@a.test"}}, "a user name or a password"),
+    "arguments": ({"a": {"command": "x", "args": "s3cret"}}, "'args' should be a list of texts"),
+    "a value": ({"a": {"command": "x", "env": {"A": 5}}}, "'env' should be an object of texts"),
+    "headers": ({"a": {"url": "https://a.test", "headers": ["s3cret"]}}, "'headers' should be"),
+}
+
+
+@pytest.mark.parametrize(("told", "why"), FAULTY.values(), ids=FAULTY)
+def test_a_fault_of_the_file_is_named_and_no_value_of_it(
+    tmp_path: Path, told: Any, why: str
+) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps(told))
+    with pytest.raises(StartupError, match=rf"^SETTING: .*{why}") as fault:
+        servers_in(path, "SETTING")
+    assert "s3cret" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "why"), [(None, "cannot be read"), (b"{", "JSON"), (b"\xff", "JSON")]
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, written: bytes | None, why: str
+) -> None:
+    path = tmp_path / "servers.json"
+    if written is not None:
+        path.write_bytes(written)
+    with pytest.raises(StartupError, match=why):
+        servers_in(path, "SETTING")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from trt_responses.tools.mcp.sdk import Listed
-from trt_responses.tools.mcp.words import ANY_OBJECT, schema_of
+from trt_responses.tools.mcp.words import ANY_OBJECT, Listed, schema_of
 
 
 def shown(properties: dict[str, Any]) -> dict[str, Any]:

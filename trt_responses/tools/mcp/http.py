@@ -1,0 +1,58 @@
+"""HTTP to an MCP server: judged addresses, counted bytes, and the status of a refusal.
+
+Knows no SDK and no message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from trt_responses.tools.fetch_guard import GuardedTransport, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from trt_responses.tools.fetch_guard import Reach
+    from trt_responses.tools.mcp.limits import Meter
+
+
+class MeteredTransport(GuardedTransport):
+    """Judges addresses, counts bytes, and takes nothing that is compressed."""
+
+    def __init__(self, reach: Reach, meter: Meter) -> None:
+        super().__init__(reach, keep_alive=True)
+        self._meter = meter
+        self.refused_with: int | None = None
+        """The status of the last answer, if it was no good one."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers["accept-encoding"] = "identity"
+        response = await super().handle_async_request(request)
+        if request.method == "POST":
+            self.refused_with = response.status_code if response.status_code >= 300 else None
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise Refused("it sends compressed bytes, which were not asked for")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _Metered(response.stream, self._meter)
+        return response
+
+
+class _Metered(httpx2.AsyncByteStream):
+    """A reply's body, counted as it comes; others have their turn between its pieces."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, meter: Meter) -> None:
+        self._stream = stream
+        self._meter = meter
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            self._meter.take(len(piece), piece.count(b"\n\n") + piece.count(b"\n\r\n"))
+            yield piece
+            await asyncio.sleep(0)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
