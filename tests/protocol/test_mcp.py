@@ -592,7 +592,7 @@ async def test_no_other_stream_misses_a_step_beside_a_hostile_server(
             return ENDLESS
         return script(ANSWER if "to=assistant" in text else calling("add"))
 
-    settings = {"mcp_call_s": 0.5, "manual": True}
+    settings: dict[str, Any] = {"mcp_call_s": 0.5, "manual": True}
     async with with_process(tmp_path, how, turns, **settings) as app:
         beside = app.client.ask(input="beside", stream=True)
         asking = asyncio.ensure_future(app.client.create(tools=[offer()]))
