@@ -8,7 +8,7 @@ ENV := .venv/.serves
 DEV := .venv/.develops
 GRAPHS := .venv/.compiles
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint constraints.txt
-WORKERS ?= 3
+WORKERS ?= 4
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
