@@ -29,7 +29,8 @@ async def deaths() -> bool:
         async with places:
             found = await seen(death)
         print(line(death, found), flush=True)
-        return found.told_s <= death.told_s and found.live_s <= LIVE_S
+        in_time = found.told_s <= death.told_s and found.live_s <= LIVE_S
+        return in_time and not found.rank_is_left
 
     held = await asyncio.gather(*map(row, DEATHS))
     for number in (signal.SIGKILL, signal.SIGSTOP):

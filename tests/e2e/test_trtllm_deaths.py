@@ -37,6 +37,7 @@ def test_a_rank_that_dies_ends_all_streams_with_a_reason_and_the_engine_comes_ba
     assert len(found.reasons) == 1
     assert REASONS[death.name] in found.reasons.pop()
     assert found.live_statuses == {200}
+    assert not found.rank_is_left
 
 
 def test_a_stop_waits_for_no_rank() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tests.support.echo_engines import process_of
 from tests.support.gather import begin, generated
-from tests.support.processes import children_of
+from tests.support.processes import children_of, is_alive
 from tests.support.server_processes import asked
 from tests.support.serving import listening
 from trt_responses import __version__
@@ -27,7 +27,6 @@ from trt_responses.engine.remote.process import Patience
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
-    from trt_responses.engine.remote.process import EngineProcess
     from trt_responses.engine.trtllm.liveness import Patience as Liveness
 
 PROMPT = (1, 2, 3)
@@ -72,6 +71,8 @@ class Seen:
     live_statuses: set[int] = field(default_factory=set)
     reasons: set[str] = field(default_factory=set)
     lost_streams: int = 0
+    rank_is_left: bool = False
+    """The rank still runs when the next engine is ready."""
 
 
 async def seen(
@@ -86,13 +87,16 @@ async def seen(
         told = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
         await asyncio.gather(*(sink.some(2) for sink in told))
         asking = asyncio.create_task(ask_live(address.port, found))
-        os.kill(pid_of(death, process), death.number)
+        assert process.pid is not None
+        rank = rank_of(process.pid)
+        os.kill(rank if death.whose == "rank" else process.pid, death.number)
         begun_s = time.monotonic()
         await asyncio.gather(*(sink.done() for sink in told))
         found.told_s = time.monotonic() - begun_s
         await _ready(engine)
         await generated(engine, PROMPT, GenerateOptions(1, ()))
         found.ready_s = time.monotonic() - begun_s
+        found.rank_is_left = is_alive(rank)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
     found.reasons = {sink.end.error or "" for sink in told}
@@ -146,11 +150,6 @@ def how_of(error: str | None, liveness: Liveness | None = None, *, dies: str = "
     if liveness is not None:
         given["patience"] = asdict(liveness)
     return json.dumps(given)
-
-
-def pid_of(death: Death, process: EngineProcess) -> int:
-    assert process.pid is not None
-    return process.pid if death.whose == "process" else rank_of(process.pid)
 
 
 def rank_of(pid: int) -> int:

@@ -6,6 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def is_alive(pid: int) -> bool:
+    """Whether it runs or is stopped; one that has ended and that nobody has asked for is not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 def children_of(pid: int) -> list[int]:
     """Its own children; a thread or a process that ends while they are counted has none."""
     found: list[int] = []

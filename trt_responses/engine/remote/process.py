@@ -203,9 +203,10 @@ class EngineProcess:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
     def _kill(self) -> None:
-        """With all that it has begun and has not put into a session of their own."""
-        if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError):
+        """With all that it has begun and has not put into a session of their own; a rank that
+        stands still outlives it otherwise, and keeps a GPU's memory."""
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _end(self, deadline_s: float) -> None:
