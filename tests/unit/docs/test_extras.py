@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.metadata import distribution
+
+from packaging.requirements import Requirement
 
 from tests.support.imports import ROOT
 
@@ -26,3 +29,23 @@ def test_the_readme_names_every_extra() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     for name in set(EXTRAS) - {"demo-train"}:
         assert f"`{name}`" in readme, name
+
+
+def test_nothing_that_the_tools_bring_is_under_the_gpl() -> None:
+    """Neither what an extra names nor what that needs; the LGPL is named by its first letter."""
+    waiting = [Requirement(one).name for extra in ("browser", "mcp") for one in EXTRAS[extra]]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop().lower()
+        if name in seen:
+            continue
+        seen.add(name)
+        there = distribution(name)
+        said = [there.metadata.get("License-Expression") or there.metadata.get("License") or ""]
+        said += [c for c in there.metadata.get_all("Classifier") or [] if c.startswith("License")]
+        short = " ".join(line.split("\n")[0] for line in said)
+        assert short, name
+        assert not re.search(r"\bA?GPL|Affero|GNU General", short), (name, short)
+        needs = map(Requirement, there.requires or ())
+        waiting += [n.name for n in needs if n.marker is None or n.marker.evaluate({"extra": ""})]
+    assert len(seen) > 10

@@ -51,13 +51,13 @@ def accept(
     placed = [one for within, tools in lists for one in t.flat(tools, within)]
     echoed, request = request.tools, _updated(request)
     items, trigger = _without_trigger(request.input)
+    run_here = tools_run_here(lists, request.include or (), built_in)
     over_socket = isinstance(request, SocketRequest)
     ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP, built_in)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
     if dialect is OPEN_RESPONSES:
         _check_sayable(reasoning.effort, request.tools or ())
     tools = client_tools(placed)
-    run_here = tools_run_here(lists, request.include or (), built_in)
     scored = LOGPROBS in (request.include or ())
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = echo_of(request, echoed, sampling, built_in)

@@ -63,6 +63,9 @@ def tools_run_here(
     asked = ((f"{within}[{n}]", tool) for within, tools in lists for n, tool in enumerate(tools))
     for place, tool in asked:
         kind = name = t.kind_of(tool.type)
+        if isinstance(tool, t.McpTool) and tool.server_url is not None and kind not in built_in:
+            what = "the operator of this server lets requests name no MCP server of their own"
+            raise invalid_value(f"{place}.server_url", what)
         if not t.hosted(tool) or kind not in built_in:
             continue
         options = tool.model_dump(exclude_none=True)

@@ -88,6 +88,14 @@ def test_a_find_shows_places_whatever_their_case_and_not_inside_marks() -> None:
     assert found(page, "12†") is None
 
 
+def test_a_find_shows_fifty_places_at_most() -> None:
+    for places in (49, 50, 51, 500):
+        matches = found(Page(URL, "T", ("cat", "", "", "") * places), "cat")
+        assert matches is not None
+        assert len(matches.jumps) == min(places, 50)
+        assert matches.jumps[-1] == 4 * (min(places, 50) - 1)
+
+
 def test_texts_of_strangers_are_harmless_in_headings() -> None:
     assert label("a\n[3] b†c】" + "x" * 500) == ("[3] b‡c〗" + "x" * 500)[:0] + label(
         "a [3] b†c】" + "x" * 500

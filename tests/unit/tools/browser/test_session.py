@@ -86,6 +86,29 @@ async def test_faults_are_told_in_words(name: str, arguments: dict[str, object],
 
 
 @story
+async def test_nothing_is_found_in_a_list_of_findings() -> None:
+    browser = session()
+    await told(browser, "search", query="q")
+    await told(browser, "open", id=0)
+    assert not (await told(browser, "find", pattern="line 7")).failed
+    answer = await told(browser, "find", pattern="line 7")
+    assert answer.failed
+    assert answer.text.startswith("Cannot run `find` on search results page or find results page")
+
+
+@story
+async def test_a_page_is_kept_and_a_url_that_is_given_is_fetched_again() -> None:
+    web = Web()
+    browser = session(web)
+    for _ in range(2):
+        await told(browser, "search", query="q")
+        await told(browser, "open", id=0)
+    assert web.fetched == ["https://a.test/one"]
+    await told(browser, "open", id="https://a.test/one")
+    assert web.fetched == ["https://a.test/one"] * 2
+
+
+@story
 async def test_what_is_no_object_is_told_and_a_failed_search_too() -> None:
     browser = session(service=Service(SearchFailed("the service answered 403"), []))
     for text in ("[", "[]", "\ud800", "[" * 100_000, '"x"', ""):
