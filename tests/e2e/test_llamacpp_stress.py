@@ -186,11 +186,14 @@ def test_a_free_run_ends_as_if_its_child_had_never_died(demo_gguf: Path) -> None
         async with running(make(demo_gguf)) as engine:
             wish = GenerateOptions(40, (), temperature=0.0)
             whole = await generated(engine, prompt, wish)
-            told, _ = begin(engine, prompt, wish)
-            await told.some(2)
-            await kill(engine)
-            assert not told.finished
-            await told.done()
+            is_over = True
+            while is_over:  # a busy machine may hear all of it before the child has died
+                told, _ = begin(engine, prompt, wish)
+                await told.some(2)
+                await kill(engine)
+                is_over = told.finished
+                await told.done()
+                await engine.settled()
             assert told.token_ids == whole.token_ids
             assert told.end == whole.end
 

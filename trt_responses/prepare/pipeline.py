@@ -169,7 +169,7 @@ def _unwritable(home: Path) -> str | None:
     try:
         home.mkdir(parents=True, exist_ok=True)
         write_whole(home / "writable", "")
-        (home / "writable").unlink()
+        (home / "writable").unlink(missing_ok=True)  # another build may look at the same time
     except OSError as error:
         return error.strerror or str(error)
     return None

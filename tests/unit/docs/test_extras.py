@@ -41,7 +41,8 @@ def test_nothing_that_the_tools_bring_is_under_the_gpl() -> None:
             continue
         seen.add(name)
         there = distribution(name)
-        said = [there.metadata.get("License-Expression") or there.metadata.get("License") or ""]
+        named = ("License-Expression", "License")
+        said = [there.metadata[key] for key in named if key in there.metadata]
         said += [c for c in there.metadata.get_all("Classifier") or [] if c.startswith("License")]
         short = " ".join(line.split("\n")[0] for line in said)
         assert short, name

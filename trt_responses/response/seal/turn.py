@@ -127,7 +127,7 @@ def _texts(item: i.InputMessage) -> Texts | None:
 
 def packed(turn: SealedTurn) -> bytes:
     """The same on every machine."""
-    head = f"{turn.date} {turn.vocabulary}".rstrip().encode()
+    head = (f"{turn.date} {turn.vocabulary}" if turn.vocabulary else turn.date).encode()
     parts = [bytes((len(head),)), head]
     for message in turn.messages:
         parts += (HEAD.pack(message.digest, len(message.ids)), swapped(message.ids))
