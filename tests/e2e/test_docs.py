@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PAGES = ("api", "clients", "state", "websocket")
+PAGES = ("api", "state")
 
 pytestmark = pytest.mark.xdist_group("docs")
 
