@@ -9,13 +9,13 @@ import os
 import signal
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from tests.support.asgi import JSON, asked, until
+from tests.support.hostile_http import SERVER, hostile_http
 from tests.support.mcp_site import mcp_site, tool
 from tests.support.processes import children_of
 from tests.support.replies import check_streamed
@@ -27,6 +27,7 @@ from trt_responses.engine.scripted.engine import Script
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
     from starlette.types import Message
 
@@ -535,15 +536,13 @@ async def test_whatever_a_tool_gives_becomes_words(
 
 # --- servers that are processes -------------------------------------------------------------------
 
-HOSTILE = Path(__file__).parents[1] / "support" / "hostile_mcp.py"
-
 
 @asynccontextmanager
 async def with_process(
     tmp_path: Path, how: str, *written: Written, shared: bool = False, **settings: Any
 ) -> AsyncIterator[Served]:
     """An app whose demo server is a process that behaves so."""
-    entry = {"command": sys.executable, "args": [str(HOSTILE), how], "shared": shared}
+    entry = {"command": sys.executable, "args": [str(SERVER), how], "shared": shared}
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"demo": entry}))
     async with served(*written, mcp_servers=path, **settings) as app:
@@ -591,10 +590,27 @@ async def test_a_hang_up_in_a_call_leaves_no_process(tmp_path: Path) -> None:
         assert len(app.engine.requests) == 1
 
 
-@pytest.mark.parametrize("how", ["pings", "flood", "long", "silent", "die"])
+@asynccontextmanager
+async def over(
+    transport: str, tmp_path: Path, how: str, *written: Written, **settings: Any
+) -> AsyncIterator[Served]:
+    """An app whose demo server behaves so, over its pipes or over HTTP."""
+    if transport == "stdio":
+        async with with_process(tmp_path, how, *written, **settings) as app:
+            yield app
+        return
+    path = tmp_path / "servers.json"
+    async with hostile_http(how) as url:
+        path.write_text(json.dumps({"demo": {"url": url}}))
+        async with served(*written, mcp_servers=path, **LOOPBACK, **settings) as app:
+            yield app
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("how", ["pings", "flood", "long", "silent", "die", "cursor", "many"])
 @story
 async def test_no_other_stream_misses_a_step_beside_a_hostile_server(
-    tmp_path: Path, how: str
+    tmp_path: Path, how: str, transport: str
 ) -> None:
     def turns(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
         text = vocabulary().text(list(prompt_ids))
@@ -603,13 +619,14 @@ async def test_no_other_stream_misses_a_step_beside_a_hostile_server(
         return script(ANSWER if "to=assistant" in text else calling("add"))
 
     settings: dict[str, Any] = {"mcp_call_s": 0.5, "manual": True}
-    async with with_process(tmp_path, how, turns, **settings) as app:
+    async with over(transport, tmp_path, how, turns, **settings) as app:
         beside = app.client.ask(input="beside", stream=True)
         asking = asyncio.ensure_future(app.client.create(tools=[offer()]))
         while not asking.done():
             await app.clock.step()
-        (item,) = items(asking.result(), "mcp_call")
-        assert item["status"] == "failed"
+        lists = how in ("cursor", "many")
+        (item,) = items(asking.result(), "mcp_list_tools" if lists else "mcp_call")
+        assert item["error"]
         beside.hang_up()
         await asyncio.gather(beside.done(), return_exceptions=True)
     steps = [heard.step for heard in beside.heard if b"output_text.delta" in _body(heard.message)]

@@ -10,7 +10,6 @@ import os
 import sys
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mcp_types
@@ -22,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from tests.support.asgi import until
+from tests.support.hostile_http import SERVER, hostile_http
 from tests.support.idle import beside, idle, left_to_do
 from tests.support.processes import children_of
 from tests.support.story import story
@@ -33,7 +33,6 @@ from trt_responses.tools.mcp.servers import Local, Remote
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-SERVER = Path(__file__).parents[3] / "support" / "hostile_mcp.py"
 REACH = Reach((ip_network("127.0.0.0/8"),), None)
 GONE_S = 4.0
 TURN_S = 1.0
@@ -72,17 +71,8 @@ async def connected(how: str, transport: str) -> AsyncIterator[Connection]:
         local = Local(sys.executable, (str(SERVER), how), {}, None, False)
         yield Connection(local, limits(how), REACH)
         return
-    server = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(SERVER), how, "http"), stdout=asyncio.subprocess.PIPE
-    )
-    assert server.stdout is not None
-    port = int(await server.stdout.readline())
-    try:
-        yield Connection(Remote(f"http://127.0.0.1:{port}/mcp", {}), limits(how), REACH)
-    finally:
-        if server.returncode is None:
-            server.kill()
-        await server.communicate()
+    async with hostile_http(how) as url:
+        yield Connection(Remote(url, {}), limits(how), REACH)
 
 
 CASES = [
