@@ -39,7 +39,6 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 
 test: $(DEV) ## Every test that needs no GPU
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup tests
-	$(BIN)/python -m scripts.faults --short
 
 live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reason elsewhere
 	$(BIN)/python -m pytest -q tests/live

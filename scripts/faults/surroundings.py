@@ -126,6 +126,7 @@ def jump_in_time(folder: Path, kind: Kind, seconds: float) -> Row:
         "FAKETIME_TIMESTAMP_FILE": str(stamp),
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_CACHE_DURATION": "1",
+        "TRT_RESPONSES_DATE": "2026-01-02",  # of the prompts, whose answers are compared
     }
     server = Server(folder, kind, environment=faked)
     with server.running():
