@@ -622,15 +622,17 @@ async def test_no_other_stream_misses_a_step_beside_a_hostile_server(
     async with over(transport, tmp_path, how, turns, **settings) as app:
         beside = app.client.ask(input="beside", stream=True)
         asking = asyncio.ensure_future(app.client.create(tools=[offer()]))
-        while not asking.done():
+        stepped = 0
+        while not asking.done() or stepped < 150:
             await app.clock.step()
+            stepped += 1
         lists = how in ("cursor", "many")
         (item,) = items(asking.result(), "mcp_list_tools" if lists else "mcp_call")
         assert item["error"]
         beside.hang_up()
         await asyncio.gather(beside.done(), return_exceptions=True)
     steps = [heard.step for heard in beside.heard if b"output_text.delta" in _body(heard.message)]
-    assert len(steps) > 10
+    assert len(steps) > 100
     assert steps == list(range(steps[0], steps[0] + len(steps)))
 
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tests.support.asgi import Call
     from tests.support.served import Served
 
-CASES = 400
+CASES = 700
 """In each of two parts, so that two workers share them."""
-ACCEPTED = 0.25
+ACCEPTED = 0.3
 """Of the bodies that name no conversation: none that a body names here exists."""
-BAD_CASES = 60
+BAD_CASES = 100
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 """The generators' own."""
@@ -130,8 +130,7 @@ def test_bodies_against_our_own_schema_are_refused_or_harmless(
             tally.send("POST", "/v1/responses", case.body)
 
     send()
-    assert tally.statuses.total() > BAD_CASES / 2
-    assert tally.statuses[400] > tally.statuses.total() / 3
+    assert tally.statuses[400] > tally.statuses.total() / 3 > 20
 
 
 OTHERS = [
