@@ -13,38 +13,14 @@ from trt_responses.settings import PREFIX, Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-FIRST_OF_GROUP = {
-    "host": "Where it listens, and what it serves",
-    "api_keys": "Who is let in",
-    "max_body_bytes": "What a request may be",
-    "python": "Tools that the server runs",
-    "schema_s": "What is written",
-    "websockets": "WebSockets",
-    "max_running": "How much at once",
-    "store": "History",
-    "max_background": "Background runs and streams",
-    "playground": "The page, and explanations",
-    "idempotency_keys": "Repeats, and sealed reasoning",
-    "stall_s": "Start and stop",
-    "context_tokens": "Engines in this process",
-    "identity": "The system message",
-    "log_format": "Logs and traces",
-}
-"""A group begins with the setting that it is named at, and goes on to the next."""
 SECRET = {"api_keys", "admin_key", "metrics_key", "search_key", "seal_keys"}
 USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def groups() -> Iterator[tuple[str, list[str]]]:
     """Each group's title and its settings, as they stand in the code."""
-    title, names = "", list[str]()
-    for name in Settings.model_fields:
-        if name in FIRST_OF_GROUP:
-            if names:
-                yield title, names
-            title, names = FIRST_OF_GROUP[name], []
-        names.append(name)
-    yield title, names
+    for group in reversed(Settings.__bases__):
+        yield (group.__doc__ or "").rstrip("."), list(group.__annotations__)
 
 
 def settings_help() -> str:

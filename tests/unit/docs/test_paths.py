@@ -85,7 +85,7 @@ def test_paths_are_found_and_missed() -> None:
         "response/log/log.py",
         "response/log/fold.py",
     ]
-    assert stands("settings.py")
+    assert stands("app.py")
     assert stands("tests/unit/")
     assert not stands("response/folds.py")
     assert sum(len(named(page)) for page in PAGES) > 40

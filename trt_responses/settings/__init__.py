@@ -1,0 +1,138 @@
+"""The settings, their defaults and bounds, read from variables named `TRT_RESPONSES_<FIELD>`.
+
+A value that cannot be used stops the start with the field's name and the reason; a variable with
+our prefix that is no setting is named in the log. Defaults are such that a laptop survives them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from trt_responses.errors import StartupError
+from trt_responses.settings.history import History, Inspection, Repeats, Streams
+from trt_responses.settings.requests import Queue, RequestBounds, WebSockets, Writing
+from trt_responses.settings.serving import (
+    Access,
+    Lifecycle,
+    Listening,
+    LocalEngine,
+    Logs,
+    SystemMessage,
+)
+from trt_responses.settings.store_place import StorePlace, place_of
+from trt_responses.settings.tools import ServerTools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "TRT_RESPONSES_"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+
+
+class Settings(
+    Logs,
+    SystemMessage,
+    LocalEngine,
+    Lifecycle,
+    Repeats,
+    Inspection,
+    Streams,
+    History,
+    Queue,
+    WebSockets,
+    Writing,
+    ServerTools,
+    RequestBounds,
+    Access,
+    Listening,
+):
+    """All that an operator chooses for one server, in groups. Pydantic lists the fields of the last
+    base first, and so do the pages and the help."""
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] = os.environ, **given: Any
+    ) -> Settings:
+        """Settings from the environment; those in `given` that are not None come before them."""
+        for sentence in misspelt(environment):
+            logger.warning("%s", sentence)
+        found = {
+            name: environment[PREFIX + name.upper()]
+            for name in cls.model_fields
+            if environment.get(PREFIX + name.upper())
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        try:
+            return cls(**{**found, **chosen})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            why = first["msg"].removeprefix("Value error, ")
+            raise StartupError(f"{name}: {why} (got {first['input']!r}).") from None
+
+    def owners(self) -> dict[str, str]:
+        """The owner that each API key stands for."""
+        owners: dict[str, str] = {}
+        for place, entry in enumerate(self.api_keys, 1):
+            owner, _, key = entry.partition(":")
+            if not (owner and key):
+                raise StartupError(f"{PREFIX}API_KEYS: entry {place} is not of the form owner:key.")
+            if not (key.isascii() and key.isprintable()):
+                raise StartupError(
+                    f"{PREFIX}API_KEYS: the key of entry {place} has a character that clients "
+                    "cannot send in a header: use letters, digits and signs of ASCII."
+                )
+            if owners.setdefault(key, owner) != owner:
+                raise StartupError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
+        return owners
+
+    @property
+    def asks_for_keys(self) -> bool:
+        return bool(self.api_keys) or self.keys_file is not None
+
+    @property
+    def audit_path(self) -> Path:
+        return self.audit_file or self.data_dir / "audit.jsonl"
+
+    def hosts(self) -> tuple[str, ...]:
+        """Host headers that are answered. With a key asked for, any host may be allowed by `*`."""
+        return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
+
+    def store_place(self) -> StorePlace:
+        """Where responses are kept; a STORE that names no place stops the start."""
+        try:
+            return place_of(self.store or "memory://")
+        except ValueError as fault:
+            raise StartupError(f"{PREFIX}STORE: {fault}.") from None
+
+    def check_exposure(self) -> None:
+        """A server that others can reach needs keys, unless the operator insists."""
+        if self.host in LOOPBACK or self.keys_file is not None or self.insecure:
+            return
+        if not self.owners():
+            raise StartupError(
+                f"Listening on {self.host} without API keys lets anybody who can reach it use it: "
+                f"set {PREFIX}KEYS_FILE or {PREFIX}API_KEYS, or {PREFIX}INSECURE=1 to insist."
+            )
+
+
+def misspelt(environment: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that has our prefix and is no setting, with the nearest one."""
+    known = [name.upper() for name in Settings.model_fields]
+    sentences = []
+    for variable in sorted(environment):
+        prefix, name = variable[: len(PREFIX)], variable[len(PREFIX) :]
+        if prefix.upper() != PREFIX or (prefix == PREFIX and name in known):
+            continue
+        near = get_close_matches(name.upper(), known, 1)
+        meant = f"did you mean {PREFIX}{near[0]}?" if near else "docs/settings.md lists them all."
+        sentences.append(f"{variable} is no setting and is ignored: {meant}")
+    return sentences

@@ -1,0 +1,58 @@
+"""The place where responses are kept, as the setting STORE names it."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+REDIS_OPTIONS = {"db", "protocol"}
+"""Options in a Redis URL's query, besides those of TLS, which begin with `ssl_`."""
+
+
+class StorePlace(NamedTuple):
+    """A kind of store, and where it is."""
+
+    kind: Literal["memory", "sqlite", "redis"]
+    where: str
+    """A file's path, a Redis server's URL, or nothing."""
+
+
+def place_of(url: str) -> StorePlace:
+    """The place that a URL names. Raises `ValueError` with the reason, in which no password is
+    repeated, for one that names none."""
+    kind, _, rest = url.partition("://")
+    if kind == "memory" and not rest:
+        return StorePlace("memory", "")
+    if kind == "sqlite" and (path := rest.removeprefix("/")):
+        return StorePlace("sqlite", path)
+    if kind in ("redis", "rediss", "unix"):
+        if why := _redis_fault(url):
+            raise ValueError(why)
+        return StorePlace("redis", url)
+    raise ValueError(
+        "expected memory://, sqlite:///path or redis://host:port/number, "
+        f"got {kind + '://…' if '://' in url else url!r:.60}"
+    )
+
+
+def _redis_fault(url: str) -> str | None:
+    """The reason why a Redis URL names no server; None when it names one."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "the port of the Redis server is no number from 1 to 65535"
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    number = options.get("db", "0")
+    if parts.scheme == "unix":
+        place = parts.path
+    else:
+        place, number = parts.hostname or "", parts.path.strip("/") or number
+    if not place or port == 0:
+        return "expected redis://host:port/number or unix:///path/of/socket"
+    if not (number.isascii() and number.isdecimal() and len(number) < 6):
+        return f"the database of the Redis server must be a number, got {number!r:.60}"
+    for name in options:
+        if name not in REDIS_OPTIONS and not name.startswith("ssl_"):
+            return f"{name!r:.60} is no option of a Redis URL that this server knows"
+    return None

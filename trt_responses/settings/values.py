@@ -1,0 +1,68 @@
+"""The kinds of values that settings have: lists of words, texts, hosts, numbers within bounds."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+MIB = 1024 * 1024
+YEAR_S = 366 * 86_400
+LARGEST = 2**53 - 1
+"""The largest whole number that every store and every JSON reader keeps exactly."""
+
+
+def _words(value: Any) -> Any:
+    """Split a text at its commas; a tuple stays as it is."""
+    return (
+        tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+    )
+
+
+def _text(value: str) -> str:
+    if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", value):
+        raise ValueError("it holds a control character, or bytes that are no UTF-8")
+    return value
+
+
+def day(value: str) -> str:
+    """A date as the system message has it, such as 2026-01-31."""
+    if date.fromisoformat(value).isoformat() != value:
+        raise ValueError("expected the form 2026-01-31")
+    return value
+
+
+def hosts(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Names and addresses of hosts as a Host header has them, without scheme and port."""
+    for value in values:
+        if not re.fullmatch(r"\*|[\w.~-]+|\[[0-9a-f:.]+\]", value, re.ASCII | re.IGNORECASE):
+            raise ValueError(
+                f"{value!r} is no host: give its name or address alone, without scheme and port, "
+                "an IPv6 address in brackets"
+            )
+    return values
+
+
+def origins(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Origins of web pages, such as https://app.example, in the spelling of browsers."""
+    for value in values:
+        if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@]+", value, re.IGNORECASE):
+            raise ValueError(
+                f"{value!r} is no origin: expected scheme://host or scheme://host:port, "
+                "without a path and without a slash at the end"
+            )
+    return tuple(map(str.lower, values))
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Text = Annotated[str, AfterValidator(_text)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+Seconds = Annotated[float, Field(ge=0.001, le=YEAR_S, allow_inf_nan=False)]
+
+
+class SettingGroup(BaseModel):
+    """Settings that belong together. The first line of a group's docstring is its title in help."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
