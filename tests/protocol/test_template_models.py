@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 ANSWER = "<think>\nHm.\n</think>\n\nHello <b>there</b>.<|im_end|>"
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "a"'}
+RUN_HERE: dict[str, dict[str, Any]] = {
+    "code_interpreter": {"container": {"type": "auto"}},
+    "web_search": {},
+    "shell": {"environment": {"type": "container_auto"}},
+    "mcp": {"server_label": "deepwiki", "server_url": "https://mcp.deepwiki.com/mcp"},
+}
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "a tool that runs here": (
-        "qwen3",
-        {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
-        "tools[0]",
-    ),
     "a Lark grammar": (
         "qwen3",
         {"tools": [{"type": "custom", "name": "shell", "format": GRAMMAR}]},
@@ -61,6 +62,23 @@ def test_what_a_model_cannot_be_asked_for_is_refused_by_name(
             assert (call.status, call.error["type"]) == (400, "invalid_request_error"), call.body
             assert call.error["param"].startswith(param)
             assert "its dialect is" in call.error["message"]
+            assert not s.engine.requests
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", RUN_HERE)
+def test_a_tool_that_runs_here_is_refused_by_name(kind: str) -> None:
+    tool = ScriptedTool()
+    tool.kind = kind
+
+    async def story() -> None:
+        async with template_served("qwen3", ANSWER, tools=[tool]) as s:
+            call = await create(s, tools=[{"type": kind, **RUN_HERE[kind]}])
+            assert call.status == 400, call.body
+            assert call.error["param"] == "tools[0]"
+            assert "tools that run here are not offered to this model" in call.error["message"]
+            assert not tool.opened
             assert not s.engine.requests
 
     asyncio.run(story())

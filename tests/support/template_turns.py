@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.support.template_families import checkpoint, tables
 from trt_responses.language.fragments import Closed, Opened, Repaired, Scored, Text
+from trt_responses.language.messages import FunctionTool
+from trt_responses.language.reader import ReaderOptions
 from trt_responses.templates.read.reader import TemplateReader
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ WEATHER = {
     },
     "$defs": {"thing": {"type": "object"}},
 }
-SCHEMAS = {"get_weather": WEATHER}
+TOOLS = (FunctionTool("get_weather", "", WEATHER),)
 
 STRUCTURE = {
     *("name", "arguments", "parameters", "function", "parameter", "tool_call", "functions", "json"),
@@ -43,7 +45,8 @@ def ids_of(name: str, text: str) -> list[int]:
 
 
 def reader_of(name: str, begins: Begins = "text", *, call_ends: bool = False) -> TemplateReader:
-    return TemplateReader(tables(name), call_ends=call_ends, schemas=SCHEMAS, begins=begins)
+    options = ReaderOptions(call_ends=call_ends, tools=TOOLS)
+    return TemplateReader(tables(name), options, begins=begins)
 
 
 def merged(fragments: Iterable[Fragment]) -> list[Fragment | str]:

@@ -13,14 +13,15 @@ from trt_responses.harmony.steer.turn import plan_of
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.language.base import Takes
+from trt_responses.language.reader import AS_USUAL
 from trt_responses.language.steering import Resumed
 from trt_responses.tokens.control import CONTROL
 from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from trt_responses.language.messages import FunctionTool
+    from trt_responses.language.reader import ReaderOptions
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -45,25 +46,11 @@ class Harmony:
         self.spelled = Spelled(vocabulary, tables.pieces)
         self._language = Language(vocabulary)
 
-    def reader(
-        self,
-        *,
-        call_ends: bool = True,
-        ending: Collection[str] = (),
-        tools: Sequence[FunctionTool] = (),
-        prompt: Sequence[int] = (),
-    ) -> Reader:
-        return Reader(self.tables, call_ends=call_ends, ending=ending)
+    def reader(self, options: ReaderOptions = AS_USUAL) -> Reader:
+        return Reader(self.tables, options)
 
-    def scored_reader(
-        self,
-        *,
-        call_ends: bool = True,
-        ending: Collection[str] = (),
-        tools: Sequence[FunctionTool] = (),
-        prompt: Sequence[int] = (),
-    ) -> ScoredReader:
-        return ScoredReader(self.tables, call_ends=call_ends, ending=ending)
+    def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredReader:
+        return ScoredReader(self.tables, options)
 
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False

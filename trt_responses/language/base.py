@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from trt_responses.language.reader import AS_USUAL
+
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
-    from trt_responses.language.messages import Developer, FunctionTool, Message, System
-    from trt_responses.language.reader import Reader, ScoredReader, Span
+    from trt_responses.language.messages import Developer, Message, System
+    from trt_responses.language.reader import Reader, ReaderOptions, ScoredReader, Span
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.store.base import Block, Kind
 
@@ -41,9 +43,10 @@ class Takes(NamedTuple):
     thoughts: bool = True
     strict_tools: bool = True
     """Arguments that follow a schema."""
-    hosted_tools: bool = True
-    """Tools that the server runs within a response."""
-    compaction: bool = True
+    raw_calls: bool = True
+    """Calls whose text is written as it is, as a Lark grammar asks."""
+    prompt_ids: bool = True
+    """Prompts of ids."""
 
 
 class Lexicon(Protocol):
@@ -67,8 +70,30 @@ class Lexicon(Protocol):
         ...
 
 
+class Continuation(Protocol):
+    """Goes on with ids that are there already, within one response: tools that the server runs and
+    compactions need it."""
+
+    async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
+        """A tool's answer within a run, from behind its call on."""
+        ...
+
+    async def behind(self, prompt: array[int], message: Message) -> array[int]:
+        """A prompt with one message more."""
+        ...
+
+    def at_call(self, prompt: array[int]) -> array[int]:
+        """A prompt whose last message is a call, up to where the answer of that begins."""
+        ...
+
+
 class Renderer(Protocol):
     """Renders. No text of a message, a name or a schema ever becomes a control id."""
+
+    @property
+    def continuation(self) -> Continuation | None:
+        """None where each prompt is rendered whole; what needs one is refused then."""
+        ...
 
     async def pause(self) -> None:
         """Let other tasks run, as it does itself between two pieces of work."""
@@ -77,10 +102,6 @@ class Renderer(Protocol):
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
         """What a block holds for a message: ids of its own, and as many as it takes in a prompt.
         Raises `InvalidRequest` when it is longer than `at_most`."""
-        ...
-
-    async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
-        """A tool's answer within a run, from behind its call on."""
         ...
 
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
@@ -96,14 +117,6 @@ class Renderer(Protocol):
         at_most: int | None,
     ) -> array[int]:
         """A whole prompt, up to where the model goes on."""
-        ...
-
-    async def behind(self, prompt: array[int], message: Message) -> array[int]:
-        """A prompt with one message more."""
-        ...
-
-    def at_call(self, prompt: array[int]) -> array[int]:
-        """A prompt whose last message is a call, up to where the answer of that begins."""
         ...
 
     def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
@@ -138,27 +151,11 @@ class Dialect(Protocol):
     @property
     def takes(self) -> Takes: ...
 
-    def reader(
-        self,
-        *,
-        call_ends: bool = True,
-        ending: Collection[str] = (),
-        tools: Sequence[FunctionTool] = (),
-        prompt: Sequence[int] = (),
-    ) -> Reader:
-        """A reader of one generation. `call_ends`: the first call is the end of a turn. `ending`:
-        so is any call to one of these recipients. `tools` are those that were offered, `prompt` the
-        ids before the first."""
+    def reader(self, options: ReaderOptions = AS_USUAL) -> Reader:
+        """A reader of one generation."""
         ...
 
-    def scored_reader(
-        self,
-        *,
-        call_ends: bool = True,
-        ending: Collection[str] = (),
-        tools: Sequence[FunctionTool] = (),
-        prompt: Sequence[int] = (),
-    ) -> ScoredReader:
+    def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredReader:
         """The same, for who asks how likely each token was."""
         ...
 

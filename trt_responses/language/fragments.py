@@ -1,7 +1,7 @@
 """Fragments: what a reader of a model's language says. Values only: no ids, no items, no HTTP.
 
 A generation is a row of messages, each `Opened`, any number of `Text`, `Closed`. A `Repaired` may
-stand anywhere and says that what the model wrote broke Harmony's rules and how it was mended.
+stand anywhere and says that what the model wrote broke its dialect's rules and how it was mended.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Scored(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The message ended: whole at one of Harmony's terminators, or cut."""
+    """The message ended: whole at a terminator, or cut."""
 
     whole: bool
 

@@ -7,11 +7,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from trt_responses.language.fragments import Repaired, Text
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.engine.base import Logprob
-    from trt_responses.language.fragments import Fragment
+    from trt_responses.language.fragments import Fragment, RepairKind
+    from trt_responses.language.messages import FunctionTool
+
+
+class ReaderOptions(NamedTuple):
+    """How one generation is to be read."""
+
+    call_ends: bool = True
+    """The first call is the end of a turn."""
+    ending: Collection[str] = ()
+    """So is any call to one of these recipients."""
+    tools: Sequence[FunctionTool] = ()
+    """Those that were offered."""
+    prompt: Sequence[int] = ()
+    """The ids before the first."""
+
+
+AS_USUAL = ReaderOptions()
 
 
 class Span(NamedTuple):
@@ -101,3 +120,49 @@ class ScoredReader(Reader, Protocol):
     def take_logprobs(self, logprobs: Sequence[Logprob]) -> None:
         """What the engine says of the ids that are fed next."""
         ...
+
+
+class ReaderBase:
+    """What every dialect's reader notes: which ids count, which messages have ended, and the
+    fragments that have not been given out yet."""
+
+    def __init__(self, options: ReaderOptions) -> None:
+        self.call_ends = options.call_ends
+        self.ended = False
+        self.clear = False
+        """In a message's text, with nothing held back: an id of `plain` is its text as it
+        stands."""
+        self.kept: list[int] = []
+        self.dropped: list[tuple[int, int]] = []
+        """Ids that do not count, each behind so many that do."""
+        self.messages: list[Span] = []
+        self._ending = options.ending
+        self._start = 0
+        """Where in `kept` the next message begins, or the one that is open."""
+        self._repaired = False
+        """Of the message that is open or comes next."""
+        self._pieces: list[bytes] = []
+        """Text that is not among the fragments yet."""
+        self._out: list[Fragment] = []
+
+    def _drop(self, *token_ids: int) -> None:
+        self.dropped += ((len(self.kept), token_id) for token_id in token_ids)
+
+    def _repair(self, kind: RepairKind) -> None:
+        self._repaired = True
+        self._add(Repaired(kind))
+
+    def _add(self, fragment: Fragment) -> None:
+        self._add_text()
+        self._out.append(fragment)
+
+    def _add_text(self) -> None:
+        if self._pieces:
+            self._out.append(Text(self._pieces))
+            self._pieces = []
+
+    def _taken(self) -> list[Fragment]:
+        """The fragments since the last time."""
+        self._add_text()
+        out, self._out = self._out, []
+        return out

@@ -110,7 +110,9 @@ class Compaction:
 
     async def prompt_ids(self, prompt: Prompt) -> array[int]:
         """The conversation's prompt, and behind it what is asked."""
-        return await self.renderer.behind(prompt.ids, Message("user", ASKED))
+        continuation = self.renderer.continuation
+        assert continuation is not None  # without one, compactions are refused
+        return await continuation.behind(prompt.ids, Message("user", ASKED))
 
     async def sealed(self, summary: str | None) -> str:
         """The sealed content; without a summary, of an extract."""

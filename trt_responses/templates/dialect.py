@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.language.base import Takes
+from trt_responses.language.reader import AS_USUAL, ReaderOptions
 from trt_responses.templates.probes import probe
 from trt_responses.templates.read.logprobs import ScoredTemplateReader
 from trt_responses.templates.read.reader import TemplateReader
@@ -14,11 +15,12 @@ from trt_responses.templates.write.render_process import TemplateProcess
 from trt_responses.templates.write.renderer import Renderer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Sequence
 
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.templates.families import Family
+    from trt_responses.templates.read.reader import Begins
     from trt_responses.templates.tokeniser import Tokeniser
     from trt_responses.templates.write.template import Template
 
@@ -58,8 +60,8 @@ class TemplateDialect:
             tools=family.calls is not None and family.shows_tools,
             thoughts=family.thought is not None,
             strict_tools=self.places.guides_arguments,
-            hosted_tools=False,
-            compaction=False,
+            raw_calls=False,
+            prompt_ids=False,
         )
         self.tokeniser = tokeniser
         self._family = family
@@ -83,37 +85,11 @@ class TemplateDialect:
         finally:
             await self.close()
 
-    def reader(
-        self,
-        *,
-        call_ends: bool = True,
-        ending: Collection[str] = (),
-        tools: Iterable[FunctionTool] = (),
-        prompt: Sequence[int] = (),
-    ) -> TemplateReader:
-        return TemplateReader(
-            self._tables,
-            call_ends=call_ends,
-            ending=ending,
-            schemas={tool.name: tool.parameters or {} for tool in tools},
-            begins="thought" if self._thinks(prompt) else "text",
-        )
+    def reader(self, options: ReaderOptions = AS_USUAL) -> TemplateReader:
+        return TemplateReader(self._tables, options, begins=self._begins(options.prompt))
 
-    def scored_reader(
-        self,
-        *,
-        call_ends: bool = True,
-        ending: Collection[str] = (),
-        tools: Iterable[FunctionTool] = (),
-        prompt: Sequence[int] = (),
-    ) -> ScoredTemplateReader:
-        return ScoredTemplateReader(
-            self._tables,
-            call_ends=call_ends,
-            ending=ending,
-            schemas={tool.name: tool.parameters or {} for tool in tools},
-            begins="thought" if self._thinks(prompt) else "text",
-        )
+    def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredTemplateReader:
+        return ScoredTemplateReader(self._tables, options, begins=self._begins(options.prompt))
 
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
@@ -133,16 +109,16 @@ class TemplateDialect:
     def _reader_behind(
         self, before: Sequence[int], tools: Sequence[FunctionTool]
     ) -> TemplateReader:
-        return self.reader(call_ends=False, tools=tools, prompt=before)
+        return self.reader(ReaderOptions(call_ends=False, tools=tools, prompt=before))
 
-    def _thinks(self, prompt: Sequence[int]) -> bool:
-        """Whether a prompt ends inside a thought that the template has begun."""
+    def _begins(self, prompt: Sequence[int]) -> Begins:
+        """Inside a thought, where the template has begun one at the prompt's end."""
         if self.places.thought is None:
-            return False
+            return "text"
         opened, closed = self.places.thought
         for token_id in reversed(prompt[-8:]):
             if token_id == opened[0]:
-                return True
+                return "thought"
             if token_id == closed[0] or token_id in self.places.ends:
-                return False
-        return False
+                break
+        return "text"

@@ -22,16 +22,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.harmony.read.headers import MAX_LENGTH, Author, Headers, fault_of, is_message
-from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Text
-from trt_responses.language.reader import Span
+from trt_responses.language.fragments import Closed, Opened, Repaired, Text
+from trt_responses.language.reader import AS_USUAL, ReaderBase, Span
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.pieces import Pieces, advance, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.harmony.read.headers import Ending
     from trt_responses.language.fragments import Fragment
+    from trt_responses.language.reader import ReaderOptions
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ENDS_GENERATION = frozenset({CONTROL.return_, CONTROL.call})
@@ -86,35 +87,21 @@ class Tables(NamedTuple):
         return cls(pieces, Headers(pieces, vocabulary.encoding))
 
 
-class Reader:
+class Reader(ReaderBase):
     """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
 
-    def __init__(
-        self, tables: Tables, *, call_ends: bool = True, ending: Collection[str] = ()
-    ) -> None:
-        """`call_ends`: the first `<|call|>` is the end of a turn. `ending`: so is any call to one
-        of these recipients, however it ends."""
-        self.call_ends = call_ends
-        self._ending = ending
-        self._ends = ENDS_GENERATION if call_ends else frozenset({CONTROL.return_})
-        self.kept: list[int] = []
-        self.dropped: list[tuple[int, int]] = []
-        """Ids that do not count, each behind so many that do."""
-        self.messages: list[Span] = []
-        self.ended = False
+    def __init__(self, tables: Tables, options: ReaderOptions = AS_USUAL) -> None:
+        """A call that ends a turn ends at `<|call|>`; one that `options.ending` names, however."""
+        super().__init__(options)
+        self._ends = ENDS_GENERATION if options.call_ends else frozenset({CONTROL.return_})
         self._plain = tables.pieces.plain
         self._raw = tables.pieces.raw
         self._headers = tables.headers
-        self._out: list[Fragment] = []
-        self._pieces: list[bytes] = []
         self._pending = b""
-        self.clear = False
-        """In a message's text, with no bytes pending: an id of `plain` is its text as it stands."""
         self._state: _State = "header"
         self._author: Author = "given"
-        self._start = self._words = self._body = 0
+        self._words = self._body = 0
         self._opened = Opened(None, None, None)
-        self._repaired = False
 
     @property
     def plain(self) -> Mapping[int, bytes]:
@@ -136,7 +123,7 @@ class Reader:
                 self._step(token_id)
             else:
                 self._drop(token_id)
-        return self._told()
+        return self._taken()
 
     def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
         """The hot path: ids that are nothing but text of the open message, to whoever says it.
@@ -203,7 +190,7 @@ class Reader:
         elif self._state == "header" and (stopped or self._start < len(self.kept)):
             self._abandon(len(self.kept), "stopped" if stopped else "cut")
         self._state = "done"
-        return self._told()
+        return self._taken()
 
     def _step(self, token_id: int) -> None:
         raw = self._raw(token_id)
@@ -282,7 +269,7 @@ class Reader:
             self._after(terminator)
 
     def _open(self, opened: Opened, body_start: int) -> None:
-        self._tell(opened)
+        self._add(opened)
         self._opened = opened
         self._body = body_start
         self._state, self.clear = "content", True
@@ -297,7 +284,7 @@ class Reader:
         if self._pending:
             self._pieces.append(escaped(self._pending.decode("utf-8", "replace")))
             self._pending = b""
-        self._tell(Closed(whole))
+        self._add(Closed(whole))
         end = len(self.kept) if end is None else end
         self.messages.append(
             Span(self._start, self._body, end, *self._opened, self._repaired, terminator)
@@ -309,30 +296,9 @@ class Reader:
         self.ended = ends or terminator in self._ends
         self._state = "done" if self.ended else "between"
 
-    def _drop(self, *token_ids: int) -> None:
-        self.dropped += ((len(self.kept), token_id) for token_id in token_ids)
-
     def _foreign(self) -> None:
         foreign = self.kept[self._start :]
         del self.kept[self._start :]
         self._drop(*foreign)
-        self._tell(Repaired("foreign_author"))
+        self._add(Repaired("foreign_author"))
         self.ended, self._state = True, "done"
-
-    def _repair(self, kind: RepairKind) -> None:
-        self._repaired = True
-        self._tell(Repaired(kind))
-
-    def _tell(self, fragment: Fragment) -> None:
-        self._flush()
-        self._out.append(fragment)
-
-    def _flush(self) -> None:
-        if self._pieces:
-            self._out.append(Text(self._pieces))
-            self._pieces = []
-
-    def _told(self) -> list[Fragment]:
-        self._flush()
-        out, self._out = self._out, []
-        return out

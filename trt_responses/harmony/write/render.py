@@ -47,6 +47,11 @@ class Renderer:
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
         """`<|start|>assistant`: the model goes on from here."""
 
+    @property
+    def continuation(self) -> Renderer:
+        """A message may stand behind any other."""
+        return self
+
     async def pause(self) -> None:
         """Let other tasks run, as it does itself between two pieces of work."""
         await self._tokeniser.pause()

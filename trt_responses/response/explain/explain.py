@@ -12,6 +12,7 @@ import orjson
 
 from trt_responses.errors import Forbidden
 from trt_responses.language.fragments import Closed, Opened, Repaired, Text
+from trt_responses.language.reader import ReaderOptions
 from trt_responses.response.explain.transcript import transcript_of
 
 if TYPE_CHECKING:
@@ -108,9 +109,9 @@ class Explainer:
 
     def _fragments(self, facts: RunFacts) -> list[Json]:
         """What the reader made of the ids: read again, and so the same."""
-        reader = self._dialect.reader(
-            call_ends=facts.trace.call_ends, tools=facts.trace.tools, prompt=facts.trace.prompt_ids
-        )
+        trace = facts.trace
+        options = ReaderOptions(trace.call_ends, (), trace.tools, trace.prompt_ids)
+        reader = self._dialect.reader(options)
         fragments: list[Fragment] = []
         for segment in facts.trace.segments:
             if segment.answer:

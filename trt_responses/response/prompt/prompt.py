@@ -93,7 +93,7 @@ async def prompt_of(
     date = prior.date or since or parts.today()
     ids, gone = await _joined(blocks, accepted, parts, date)
     if approved:
-        ids = parts.renderer.at_call(ids)
+        ids = parts.continuation.at_call(ids)
     names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
     return Prompt(ids, blocks, len(prior.blocks), date, names, prior.conversation)
 

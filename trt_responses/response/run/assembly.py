@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.frozen import dataclass, replace
+from trt_responses.language.reader import ReaderOptions
 from trt_responses.language.steering import Free
 from trt_responses.response.compaction import CompactionGeneration, SummaryMachine, summarising
 from trt_responses.response.log.log import Log
@@ -314,7 +315,7 @@ class Assembly:
             opened.used,
             called,
             steering.plan_after_tool,
-            parts.renderer,
+            parts.continuation,
             bounds,
             parts.clock_ns,
             opened.listings,
@@ -333,12 +334,8 @@ class Assembly:
         dialect = parts.dialect
         new_reader = dialect.scored_reader if accepted.scored else dialect.reader
         ending = tools.recipients if tools is not None else ()
-        return new_reader(
-            call_ends=not parallel,
-            ending=ending,
-            tools=shown(accepted.tools),
-            prompt=prompt.ids,
-        )
+        tools_shown = shown(accepted.tools)
+        return new_reader(ReaderOptions(not parallel, ending, tools_shown, prompt.ids))
 
 
 def _gone_on(engine: Engine, prompt: Prompt, before: Before, log: Log) -> Engine:

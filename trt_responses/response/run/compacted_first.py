@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import replace
+from trt_responses.language.reader import ReaderOptions
 from trt_responses.response.compaction import (
     SUMMARY_TOKENS,
     Compaction,
@@ -85,7 +86,7 @@ async def compacted_first(
         plan=summary_plan(max(0, min(room, SUMMARY_TOKENS))),
         options=replace(options, logprobs=None),
         engine=parts.engine,
-        reader=parts.dialect.reader(prompt=ids),
+        reader=parts.dialect.reader(ReaderOptions(prompt=ids)),
         machine=SummaryMachine(log, {}, mint, Unwrapper),
         log=log,
         clock_ns=parts.clock_ns,

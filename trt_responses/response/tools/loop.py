@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from trt_responses.language.base import Renderer
+    from trt_responses.language.base import Continuation
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import SteeringPlan
     from trt_responses.response.log.machine import Machine
@@ -104,7 +104,7 @@ class ToolLoop:
         tools: Mapping[str, UsedTool],
         functions: Collection[str],
         plan: NextPlan,
-        renderer: Renderer,
+        continuation: Continuation,
         bounds: Bounds,
         clock_ns: Callable[[], int],
         listings: Sequence[Listing] = (),
@@ -118,7 +118,7 @@ class ToolLoop:
         self._tools = self._open = tools
         self._functions = functions
         self._plan_of = plan
-        self._renderer = renderer
+        self._continuation = continuation
         self._bounds = bounds
         self._clock_ns = clock_ns
         self._listings = listings
@@ -239,7 +239,7 @@ class ToolLoop:
         while True:
             message = Message("tool", text, name=recipient, recipient="assistant", channel=channel)
             try:
-                ids = await self._renderer.answer(message, at_most=most)
+                ids = await self._continuation.answer(message, at_most=most)
             except InvalidRequest:
                 if len(text) <= len(CUT):
                     return None

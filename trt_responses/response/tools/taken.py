@@ -25,15 +25,16 @@ def check_taken(accepted: Accepted, dialect: Dialect) -> None:
 
 def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
     takes = dialect.takes
-    if not takes.hosted_tools:
+    goes_on = dialect.renderer.continuation is not None
+    if not goes_on:
         for built_in in accepted.built_in:
             yield built_in.place, "tools that run here are not offered to this model"
-        if accepted.prompt_ids is not None:
-            yield "input_ids", "this model takes text, and no ids"
+    if accepted.prompt_ids is not None and not takes.prompt_ids:
+        yield "input_ids", "this model takes text, and no ids"
     for tool in accepted.tools:
         if not takes.tools:
             yield tool.place, "this model's template shows it no tools"
-        elif is_raw(tool) and not takes.hosted_tools:
+        elif is_raw(tool) and not takes.raw_calls:
             yield f"{tool.place}.format", "this model writes calls in one form alone, and no other"
         elif tool.promise and not takes.strict_tools:
             place = f"{tool.place}.{tool.promise}"
@@ -42,7 +43,7 @@ def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
         yield "reasoning.effort", "this model does not think before it answers"
     if not takes.thoughts and accepted.thought is not None and accepted.thought.tokens:
         yield accepted.thought.place, "this model does not think before it answers"
-    if accepted.compacts and not takes.compaction:
+    if accepted.compacts and not goes_on:
         yield "input", "conversations with this model cannot be compacted"
-    if accepted.compacts_beyond is not None and not takes.compaction:
+    if accepted.compacts_beyond is not None and not goes_on:
         yield "context_management", "conversations with this model cannot be compacted"

@@ -7,6 +7,7 @@ ids and no fragments.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def split(text: str, marks: Collection[str]) -> tuple[str, str | None, str]:
     return text, None, ""
 
 
-class Body:
+class Body(ABC):
     """One call's. `over`: the text mark that closes it was found, and `rest` follows it."""
 
     def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
@@ -66,12 +67,13 @@ class Body:
         """Whether the closing mark, as one token, closes the call here."""
         return True
 
+    @abstractmethod
     def finish(self, *, closed: bool) -> None:
         """The call's end: `closed` by its mark, or cut."""
 
+    @abstractmethod
     def _step(self) -> bool:
         """Take some text; False when there is nothing to be done before more has come."""
-        raise NotImplementedError
 
     def _named(self, text: str) -> str | None:
         """Open the call under the first word of this text."""

@@ -1,4 +1,4 @@
-"""The messages of one generation as they are read: which ids are of which, and what is told.
+"""The messages of one generation as they are read: which ids are of which.
 
 Knows spans and fragments; knows no mark and no row.
 """
@@ -7,27 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.language.fragments import Closed, Repaired, Text
-from trt_responses.language.reader import Span
+from trt_responses.language.fragments import Closed
+from trt_responses.language.reader import ReaderBase, Span
 
 if TYPE_CHECKING:
-    from trt_responses.language.fragments import Fragment, Opened, RepairKind
+    from trt_responses.language.fragments import Opened
+    from trt_responses.language.reader import ReaderOptions
 
 
-class Messages:
+class Messages(ReaderBase):
     """`kept` are the ids that count, in order; `messages` are those that have ended."""
 
-    def __init__(self) -> None:
-        self.kept: list[int] = []
-        self.dropped: list[tuple[int, int]] = []
-        """Ids that do not count, each behind so many that do."""
-        self.messages: list[Span] = []
-        self._out: list[Fragment] = []
-        self._pieces: list[bytes] = []
-        """Text that has not been told yet."""
+    def __init__(self, options: ReaderOptions) -> None:
+        super().__init__(options)
         self._opened: Opened | None = None
-        self._start = self._body_start = 0
-        self._repaired = False
+        self._body_start = 0
 
     @property
     def recipient(self) -> str | None:
@@ -35,7 +29,7 @@ class Messages:
         return None if self._opened is None else self._opened.recipient
 
     def _open(self, opened: Opened) -> None:
-        self._tell(opened)
+        self._add(opened)
         self._opened = opened
         self._body_start = max(self._start, len(self.kept) - 1)
 
@@ -43,7 +37,7 @@ class Messages:
         """End the open message, if one is open."""
         if self._opened is None:
             return
-        self._tell(Closed(whole))
+        self._add(Closed(whole))
         end = len(self.kept) - before_mark
         self.messages.append(
             Span(
@@ -61,24 +55,3 @@ class Messages:
         """The newest id does not count after all."""
         self.kept.pop()
         self._drop(token_id)
-
-    def _drop(self, token_id: int) -> None:
-        self.dropped.append((len(self.kept), token_id))
-
-    def _repair(self, kind: RepairKind) -> None:
-        self._repaired = True
-        self._tell(Repaired(kind))
-
-    def _tell(self, fragment: Fragment) -> None:
-        self._flush()
-        self._out.append(fragment)
-
-    def _flush(self) -> None:
-        if self._pieces:
-            self._out.append(Text(self._pieces))
-            self._pieces = []
-
-    def _told(self) -> list[Fragment]:
-        self._flush()
-        out, self._out = self._out, []
-        return out

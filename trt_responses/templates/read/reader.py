@@ -16,6 +16,7 @@ import codecs
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.language.fragments import Opened
+from trt_responses.language.reader import AS_USUAL
 from trt_responses.templates.read.bodies import BODIES
 from trt_responses.templates.read.body import split
 from trt_responses.templates.read.messages import Messages
@@ -23,9 +24,10 @@ from trt_responses.templates.tables import WHITE
 from trt_responses.tokens.pieces import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.language.fragments import Fragment
+    from trt_responses.language.reader import ReaderOptions
     from trt_responses.templates.read.body import Body
     from trt_responses.templates.tables import Sign, Tables
 
@@ -43,26 +45,13 @@ class TemplateReader(Messages):
     """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
 
     def __init__(
-        self,
-        tables: Tables,
-        *,
-        call_ends: bool = True,
-        ending: Collection[str] = (),
-        schemas: Mapping[str, object] | None = None,
-        begins: Begins = "text",
+        self, tables: Tables, options: ReaderOptions = AS_USUAL, *, begins: Begins = "text"
     ) -> None:
-        """`call_ends`: the first call is the end of a turn. `ending`: so is any call to one of
-        these recipients. `schemas`: of each function's arguments. `begins`: where the prompt
-        ended."""
-        super().__init__()
-        self.call_ends = call_ends
-        self.ended = False
-        self.clear = False
-        """In a message's text, with nothing held back: an id of `plain` is text as it stands."""
+        """`begins`: where the prompt ended."""
+        super().__init__(options)
         self._tables = tables
         self._family = tables.family
-        self._ending = ending
-        self._schemas = schemas or {}
+        self._schemas = {tool.name: tool.parameters or {} for tool in options.tools}
         self._begins = begins
         self._state: _State = begins
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -101,7 +90,7 @@ class TemplateReader(Messages):
                 self._pieces.append(piece)
             else:
                 self._step(token_id)
-        return self._told()
+        return self._taken()
 
     def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
         """The hot path: ids that are nothing but text of the open message, to whoever says it.
@@ -121,7 +110,7 @@ class TemplateReader(Messages):
         """The engine has ended: `stopped` of itself, or cut (length, abort, error)."""
         if self._state != "done":
             self._end(None, whole=stopped)
-        return self._told()
+        return self._taken()
 
     # --- one id ---------------------------------------------------------------------------------
 

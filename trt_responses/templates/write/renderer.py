@@ -44,6 +44,9 @@ ASKED: list[Json] = [{"role": "user", "content": "?"}]
 class Renderer:
     """One checkpoint's."""
 
+    continuation = None
+    """What a template writes behind a message may hang on all of them."""
+
     def __init__(
         self,
         template: TemplateProcess,
@@ -74,18 +77,6 @@ class Renderer:
         ids.append(self._end)
         refuse_longer(len(ids), at_most)
         return ids
-
-    async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
-        """A tool's answer within a run."""
-        raise NotImplementedError("tools of the server's are refused")
-
-    async def behind(self, prompt: array[int], message: Message) -> array[int]:
-        """A prompt with one message more."""
-        raise NotImplementedError("compaction is refused")
-
-    def at_call(self, prompt: array[int]) -> array[int]:
-        """A prompt whose last message is a call, up to where the answer of that begins."""
-        raise NotImplementedError("tools of the server's are refused")
 
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
         """Tokens of a prompt in which nobody has said anything."""

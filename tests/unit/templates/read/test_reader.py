@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.golden_renders import as_taken
 from tests.support.template_families import checkpoint, tables
 from tests.support.template_turns import (
-    SCHEMAS,
+    TOOLS,
     check_spans,
     ids_of,
     lost_words,
@@ -25,6 +25,7 @@ from tests.support.template_turns import (
 )
 from trt_responses.engine.base import Logprob
 from trt_responses.language.fragments import Scored, Text
+from trt_responses.language.reader import ReaderOptions
 from trt_responses.templates.families import Calls, Family
 from trt_responses.templates.read.logprobs import ScoredTemplateReader
 from trt_responses.templates.read.reader import TemplateReader
@@ -371,7 +372,7 @@ def test_the_first_call_ends_a_turn_where_it_is_asked_for() -> None:
 
 
 def test_so_does_a_call_to_whom_it_is_named() -> None:
-    reader = TemplateReader(tables(Q), call_ends=False, ending=("functions.get_weather",))
+    reader = TemplateReader(tables(Q), ReaderOptions(False, ("functions.get_weather",)))
     reader.feed(ids_of(Q, f"{CALL}\nmore"))
     assert reader.ended
 
@@ -417,7 +418,7 @@ def test_marks_that_are_text_are_held_back_as_long_as_they_may_be_one() -> None:
     )
     expected = ["analysis: a <b </reason", "final: Hi <c", 'f: {"a": "</call>"}']
     for size in (1, 2, 1000):
-        reader, ids = TemplateReader(one, call_ends=False), ids_of(Q, text)
+        reader, ids = TemplateReader(one, ReaderOptions(call_ends=False)), ids_of(Q, text)
         fragments = [f for at in range(0, len(ids), size) for f in reader.feed(ids[at : at + size])]
         assert short(merged(fragments)) == expected
     reader = TemplateReader(one)
@@ -426,7 +427,7 @@ def test_marks_that_are_text_are_held_back_as_long_as_they_may_be_one() -> None:
 
 
 def test_probabilities_go_with_the_text_that_they_made() -> None:
-    reader = ScoredTemplateReader(tables(Q), call_ends=False, schemas=SCHEMAS)
+    reader = ScoredTemplateReader(tables(Q), ReaderOptions(call_ends=False, tools=TOOLS))
     ids = ids_of(Q, f"Hi there.\n{CALL}<|im_end|>")
     fragments = []
     for number in ids:

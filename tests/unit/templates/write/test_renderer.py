@@ -11,6 +11,7 @@ from tests.support.template_families import checkpoint
 from tests.support.template_turns import WEATHER, merged, short
 from trt_responses.language.base import Entry
 from trt_responses.language.messages import Developer, FunctionTool, Message, System
+from trt_responses.language.reader import ReaderOptions
 from trt_responses.templates.dialect import TemplateDialect
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def own_entries(
     dialect: TemplateDialect, before: array[int], written: Sequence[int]
 ) -> list[Entry]:
     """What blocks hold of a turn that a model has written."""
-    reader = dialect.reader(call_ends=False, tools=(TOOL,), prompt=before)
+    reader = dialect.reader(ReaderOptions(call_ends=False, tools=(TOOL,), prompt=before))
     fragments = [*reader.feed(written), *reader.finish(stopped=True)]
     lines = [line.partition(": ")[2] for line in short(merged(fragments))]
     entries = []
