@@ -9,11 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trt_responses import __version__, backends
+from trt_responses import __version__
+from trt_responses.backends.engines import engine_of
 from trt_responses.errors import StartupError
-from trt_responses.routes import add_routes
-from trt_responses.server_parts import Given, mint, server_parts
 from trt_responses.settings import Settings
+from trt_responses.setup.engine import Given
+from trt_responses.setup.parts import mint, server_parts
+from trt_responses.setup.routes import add_routes
 from trt_responses.web.framework import App
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.middleware import Middleware
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.shelf import Selection
     from trt_responses.response.versions.exchange import Builds
     from trt_responses.response.versions.versions import Loaded
-    from trt_responses.server_parts import ServerParts
+    from trt_responses.setup.parts import ServerParts
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool
 
@@ -47,7 +49,7 @@ def create_app(
     builds: Builds | None = None,
     store: Store | None = None,
     tools: Sequence[Tool] | None = None,
-    engine_of: Callable[[Selection, Settings], Engine] = backends.engine_of,
+    engine_of: Callable[[Selection, Settings], Engine] = engine_of,
     counts: Counts | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
@@ -67,7 +69,7 @@ def create_app(
         lifespan=_lifespan(server),
     )
     app.state.runs, app.state.model = server.runs, server.model
-    app.state.metrics, app.state.exchange = server.metrics, server.exchange
+    app.state.metrics, app.state.exchange = server.telemetry.metrics, server.exchange
     app.state.health, app.state.lifecycle = server.health, server.lifecycle
     origins = Origins(server.settings.allowed_origins)
     headers = ReplyHeaders(time.monotonic_ns, origins, server.lifecycle)
@@ -78,7 +80,7 @@ def create_app(
         mint=mint,
         origins=origins,
         headers=headers,
-        listeners=(server.metrics, server.request_log),
+        listeners=(server.telemetry.metrics, server.telemetry.request_log),
     )
     return app
 
@@ -89,8 +91,8 @@ def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextMa
         *([server.watched.life] if server.watched else []),
         server.keep_alive.life,
         server.repeats.life,
-        *([server.traces.life] if server.traces else []),
-        server.token_gaps.life,
+        *([server.telemetry.traces.life] if server.telemetry.traces else []),
+        server.telemetry.token_gaps.life,
         server.stall_watch.life,
         partial(server.background.life, drain_s),
         server.exchange.life,

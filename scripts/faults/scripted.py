@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.remote_pair import VERSION, path_of, socket_served
 from trt_responses.app import create_app
-from trt_responses.backends import vocabulary
+from trt_responses.backends.dialects import vocabulary
 from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.serve.server import bound, lasting, log_to_stderr, run_server

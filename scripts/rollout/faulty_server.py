@@ -19,11 +19,11 @@ from trt_responses.cli.main import main
 from trt_responses.response.versions.versions import Versions
 
 if TYPE_CHECKING:
-    from trt_responses.builds import EngineOf
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.shelf import Selection
     from trt_responses.response.versions.versions import Loaded
     from trt_responses.settings import Settings
+    from trt_responses.setup.builds import EngineOf
 
 SLOW, DIES, KILLED = 4, 5, 6
 TIMES_SLOWER = 3.0

@@ -19,8 +19,8 @@ from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol
-from trt_responses.server_parts import mint
 from trt_responses.settings import Settings
+from trt_responses.setup.parts import mint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -29,8 +29,8 @@ from trt_responses.app import create_app
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.silence import DROPPED_BYTES, PIECE_BYTES
-from trt_responses.server_parts import mint
 from trt_responses.settings import Settings
+from trt_responses.setup.parts import mint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

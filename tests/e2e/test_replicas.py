@@ -15,7 +15,7 @@ from tests.support.asgi import JSON, PATIENCE_S
 from tests.support.dying_server import LEASE_S
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
 from tests.support.server_processes import Servers, asked
-from trt_responses.backends import store_of
+from trt_responses.backends.stores import store_of
 from trt_responses.serve.server import lasting
 from trt_responses.settings import Settings
 from trt_responses.store.base import says_nothing

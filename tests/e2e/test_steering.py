@@ -30,7 +30,7 @@ from tests.support.steering_bench import (
     random_wish,
 )
 from trt_responses.app import create_app
-from trt_responses.backends import llamacpp_over
+from trt_responses.backends.engines import llamacpp_over
 from trt_responses.engine.base import Chunk, GenerateOptions
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.settings import Settings

@@ -16,8 +16,9 @@ from openai import AsyncOpenAI, BadRequestError
 from tests.support.serving import serving
 from tests.support.tiny_gguf import write_tiny
 from tests.support.tiny_hf import next_id, write_tiny_hf
-from trt_responses import backends
 from trt_responses.app import create_app
+from trt_responses.backends.dialects import dialect_facts, question_of, vocabulary
+from trt_responses.backends.engines import engine_of
 from trt_responses.doctor.engines import dialect_checks
 from trt_responses.errors import StartupError
 from trt_responses.prepare.card import read_card
@@ -82,12 +83,10 @@ def engines_dir(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Pat
 
 def tools_of(settings: Settings) -> BuildTools:
     return BuildTools(
-        backends.vocabulary(),
-        engine_for=lambda directory, card: backends.engine_of(
-            Selection(directory, card, ""), settings
-        ),
-        dialect_for=backends.dialect_facts,
-        question=backends.question_of,
+        vocabulary(),
+        engine_for=lambda directory, card: engine_of(Selection(directory, card, ""), settings),
+        dialect_for=dialect_facts,
+        question=question_of,
     )
 
 
@@ -166,7 +165,7 @@ def test_a_card_names_the_dialect_and_what_the_template_does(model: Built) -> No
 
 def test_a_converted_checkpoint_says_what_its_weights_say(engines_dir: Path) -> None:
     model = built(engines_dir, "published")
-    question = backends.question_of(model.directory, model.card)
+    question = question_of(model.directory, model.card)
     assert question is not None
     ids = list(question.prompt)
     for given in model.card.greedy_ids[:4]:
@@ -320,7 +319,7 @@ def test_the_doctor_finds_a_template_that_does_other_things_than_its_card_says(
     model = built(engines_dir, "coder")
     (found,) = [
         check
-        for check in dialect_checks(engines_dir, backends.dialect_facts)
+        for check in dialect_checks(engines_dir, dialect_facts)
         if model.card.label in check.name
     ]
     assert found.state == "ok"
@@ -329,4 +328,4 @@ def test_the_doctor_finds_a_template_that_does_other_things_than_its_card_says(
         json.dumps(told | {"tokenizer.chat_template": "{{ messages[0].content }}"})
     )
     with pytest.raises(StartupError, match=r"tools are dropped"):
-        backends.dialect_facts(tmp_path / "dialect.json", "qwen3-xml")
+        dialect_facts(tmp_path / "dialect.json", "qwen3-xml")

@@ -17,7 +17,7 @@ from tests.support.asgi import JSON
 from tests.support.mcp_site import mcp_site
 from tests.support.otlp import collecting
 from tests.support.served import ANSWER, KEY, KEYED, script, served, vocabulary
-from trt_responses import backends
+from trt_responses.backends.stores import store_of
 from trt_responses.response.seal.sealer import Sealer
 from trt_responses.settings import Settings
 from trt_responses.store.base import says_nothing
@@ -133,7 +133,7 @@ def test_secrets_of_a_server_stand_nowhere(
     with collecting() as collector:
         if kind == "redis":
             with redis_server.running(tmp_path) as server:
-                store = backends.store_of(Settings(store=server.url), says_nothing)
+                store = store_of(Settings(store=server.url), says_nothing)
                 asyncio.run(everything(store, collector.endpoint, said))
                 with redis_py.Redis(port=server.port) as client:
                     kept = [client.dump(key) or b"" for key in client.scan_iter()]
@@ -141,7 +141,7 @@ def test_secrets_of_a_server_stand_nowhere(
             said += map(repr, kept)
         else:
             where = "memory://" if kind == "memory" else f"sqlite:///{tmp_path}/kept.db"
-            store = backends.store_of(Settings(store=where), says_nothing)
+            store = store_of(Settings(store=where), says_nothing)
             asyncio.run(everything(store, collector.endpoint, said))
             said += [repr(path.read_bytes()) for path in tmp_path.iterdir()]
     assert collector.spans

@@ -13,7 +13,7 @@ from tests.support import redis_server
 from tests.support.asgi import JSON
 from tests.support.served import CALL, KEYED, WEATHER, served
 from tests.support.template_served import template_served
-from trt_responses import backends
+from trt_responses.backends.dialects import spelled
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.redis.store import RedisStore
 from trt_responses.store.sqlite.store import SqliteStore
@@ -60,7 +60,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """Stores over one history, as servers have them: texts that ids of gpt-oss say are left out."""
-    spell = backends.spelled()
+    spell = spelled()
     if request.param == "memory":
         one = MemoryStore(spell=spell)
         return lambda: one

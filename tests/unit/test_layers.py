@@ -91,17 +91,14 @@ MAY_IMPORT = {
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
     "backends": f"{LEAVES} settings tokens language harmony.* templates.*"
     " engine.* store.* tools.* prepare.*",
-    "builds": f"{SEAMS} settings prepare response response.accept response.versions",
-    "server_parts": f"{SEAMS} settings builds prepare tokens wire language response.* telemetry"
-    " access web.* backends",
-    "routes": f"{SEAMS} settings server_parts wire language response.* access web.*",
+    "setup": f"{SEAMS} settings prepare tokens wire language response.* telemetry access web.*"
+    " backends",
     "app": f"{SEAMS} settings access prepare language response response.run response.versions"
-    " backends"
-    " server_parts routes web.*",
+    " backends setup web.*",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
-    "serve": f"{SEAMS} settings access response response.run app server_parts backends"
+    "serve": f"{SEAMS} settings access response response.run app setup backends"
     " engine.remote engine.triton engine.trtllm prepare prepare.trtllm serve.protocol"
     " serve.silence serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from trt_responses.backends import store_of
+from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, Settings
 from trt_responses.store.base import says_nothing

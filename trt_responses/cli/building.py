@@ -26,12 +26,12 @@ def to_stderr(sentence: str) -> None:
 @contextmanager
 def build_tools(settings: Settings) -> Iterator[BuildTools]:
     """The real vocabulary and engines; progress and what is about to be done go to stderr."""
-    from trt_responses.backends import (  # loads every engine
+    from trt_responses.backends.dialects import (  # loads every engine
         dialect_facts,
-        engine_of,
         question_of,
         vocabulary,
     )
+    from trt_responses.backends.engines import engine_of
 
     with shown_on(sys.stderr) as progress:
         yield BuildTools(

@@ -151,7 +151,8 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _deep(settings: Settings) -> Check:
     """Over the demo, which is prepared first where it is not there."""
-    from trt_responses.backends import llamacpp_over, vocabulary  # loads every engine
+    from trt_responses.backends.dialects import vocabulary  # loads every engine
+    from trt_responses.backends.engines import llamacpp_over
 
     try:
         directory = prepare_demo(settings)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses import backends
+from trt_responses.backends.dialects import dialect_facts
 from trt_responses.doctor.check import Check as Check  # noqa: TC001  # exported
 from trt_responses.doctor.check import as_json as as_json
 from trt_responses.doctor.check import exit_status as exit_status
@@ -55,7 +55,7 @@ def checks(settings: Settings) -> list[Check]:
         *numpy_checks(),
         *model_checks(),
         *engine_checks(settings.engines_dir, this_machine(settings.trtllm_python)),
-        *dialect_checks(settings.engines_dir, backends.dialect_facts),
+        *dialect_checks(settings.engines_dir, dialect_facts),
         python_tool_check(settings),
         shell_tool_check(settings),
         browser_tool_check(settings),

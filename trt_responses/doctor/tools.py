@@ -7,7 +7,14 @@ import shutil
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trt_responses import backends
+from trt_responses.backends.tools import (
+    NoBox,
+    browser_tool,
+    landlock_abi,
+    mcp_servers,
+    mcp_tool,
+    search_url,
+)
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
@@ -32,9 +39,7 @@ COMMANDS_REACH = (
 )
 
 
-def python_tool_check(
-    settings: Settings, landlock_abi: Callable[[], int] = backends.landlock_abi
-) -> Check:
+def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
     switched = f"switched {'off' if settings.python == 'off' else 'on'}"
     if settings.python == "unboxed":
         return Check(
@@ -45,19 +50,17 @@ def python_tool_check(
         )
     try:
         abi = landlock_abi()
-    except backends.NoBox as fault:
+    except NoBox as fault:
         state: State = "fault" if settings.python == "boxed" else "note"
         return Check(NAME, state, f"{switched}; code cannot be shut in: {fault}", KERNEL)
     return Check(NAME, "ok", f"{switched}; Landlock {abi} and seccomp: {REACH}")
 
 
-def shell_tool_check(
-    settings: Settings, landlock_abi: Callable[[], int] = backends.landlock_abi
-) -> Check:
+def shell_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
     switched = f"switched {settings.shell.replace('boxed', 'on')}"
     try:
         abi = landlock_abi()
-    except backends.NoBox as fault:
+    except NoBox as fault:
         state: State = "fault" if settings.shell == "boxed" else "note"
         return Check(SHELL, state, f"{switched}; commands cannot be shut in: {fault}", KERNEL)
     return Check(SHELL, "ok", f"{switched}; Landlock {abi} and seccomp: {COMMANDS_REACH}")
@@ -65,21 +68,21 @@ def shell_tool_check(
 
 def browser_tool_check(
     settings: Settings,
-    landlock_abi: Callable[[], int] = backends.landlock_abi,
+    landlock_abi: Callable[[], int] = landlock_abi,
     why_not: Reachable = why_not,
 ) -> Check:
     """Who searches, and whether something listens there; nothing is searched for."""
     if settings.browser == "off":
         return Check(BROWSER, "ok", "switched off")
     try:
-        backends.browser_tool(settings)
-        host, port = _address(backends.search_url(settings))
+        browser_tool(settings)
+        host, port = _address(search_url(settings))
         abi = landlock_abi() if settings.browser == "boxed" else None
     except StartupError as fault:
         return Check(BROWSER, "fault", str(fault), PAGE)
     except ValueError as fault:
         return Check(BROWSER, "fault", f"TRT_RESPONSES_SEARCH_URL: {fault}", PAGE)
-    except backends.NoBox as fault:
+    except NoBox as fault:
         return Check(BROWSER, "fault", f"pages cannot be read in a box: {fault}", KERNEL)
     service = f"{settings.search_service} at {host}:{port}"
     if (error := why_not(host, port)) is not None:
@@ -106,8 +109,8 @@ def mcp_tool_check(settings: Settings, why_not: Reachable = why_not) -> Check:
     if settings.mcp_servers is None and not settings.mcp_urls:
         return Check(MCP, "ok", "switched off: no servers are configured, and requests name none")
     try:
-        servers, places = backends.mcp_servers(settings)
-        backends.mcp_tool(settings)
+        servers, places = mcp_servers(settings)
+        mcp_tool(settings)
     except StartupError as fault:
         return Check(MCP, "fault", str(fault), PAGE)
     away = [

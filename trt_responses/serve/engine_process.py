@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_responses import __version__, backends
+from trt_responses import __version__
+from trt_responses.backends import engines
 from trt_responses.engine.remote.child import host
 from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.engine.remote.process import EngineProcess, Patience
@@ -55,7 +56,7 @@ def engine_of(selection: Selection, settings: Settings) -> Engine:
                 f"{PREFIX}TRTLLM_PYTHON names another interpreter, which takes a process of its "
                 f"own: leave out {PREFIX}ENGINE_PROCESS=never."
             )
-        return backends.engine_of(selection, settings)
+        return engines.engine_of(selection, settings)
     process = process_of(selection, settings)
     return RemoteEngine(__version__, process=process)
 
@@ -76,7 +77,7 @@ def trtllm_starter(settings: Settings) -> Callable[[Path, Arguments, Variables],
     """What makes an engine of TensorRT-LLM over a checkpoint while it is prepared: in this process,
     unless another interpreter has the package."""
     if settings.trtllm_python is None:
-        return backends.trtllm_over
+        return engines.trtllm_over
 
     def start(checkpoint: Path, arguments: Arguments, variables: Variables) -> Engine:
         process = _trtllm_process(settings, checkpoint, arguments, variables)
@@ -113,7 +114,7 @@ def main() -> None:
 
 
 def _made(given: dict[str, Any]) -> Engine:
-    return backends.engine_at(Path(given["directory"]), Settings(**given["settings"]))
+    return engines.engine_at(Path(given["directory"]), Settings(**given["settings"]))
 
 
 if __name__ == "__main__":

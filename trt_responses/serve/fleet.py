@@ -18,7 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses import backends
+from trt_responses.backends.engines import chosen_engine
 from trt_responses.errors import StartupError
 from trt_responses.serve.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.serve.engine_process import process_of
@@ -58,7 +58,7 @@ class Fleet:
     """`frontends` processes, and the engine's."""
 
     def __init__(self, settings: Settings) -> None:
-        selection = backends.chosen_engine(settings)
+        selection = chosen_engine(settings)
         logger.info("%s", selection.reason)
         card = selection.card
         # All serve this very version, whatever is prepared meanwhile.

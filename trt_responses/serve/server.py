@@ -26,7 +26,7 @@ from trt_responses.serve.engine_process import engine_of
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 from trt_responses.serve.websocket import PING_S, SocketProtocol
-from trt_responses.server_parts import mint
+from trt_responses.setup.parts import mint
 from trt_responses.telemetry.log import JsonLines, TextLines
 
 if TYPE_CHECKING:

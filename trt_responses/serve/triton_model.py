@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trt_responses import backends
+from trt_responses.backends.engines import chosen_engine, engine_of
 from trt_responses.engine.triton.fields import DESCRIBE, limits_text, options_of, outputs_of
 from trt_responses.engine.triton.fields import INPUTS as INPUTS
 from trt_responses.engine.triton.fields import OUTPUTS as OUTPUTS
@@ -157,4 +157,4 @@ def engine_of_version(settings_file: Path, version: str) -> Engine:
     settings = Settings(
         engine=told["versions"][version], engines_dir=told["engines_dir"], **told["settings"]
     )
-    return backends.engine_of(backends.chosen_engine(settings), settings)
+    return engine_of(chosen_engine(settings), settings)

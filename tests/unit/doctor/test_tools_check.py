@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trt_responses.backends import NoBox
+from trt_responses.backends.tools import NoBox
 from trt_responses.doctor.tools import (
     browser_tool_check,
     mcp_tool_check,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.small_site import Page, endless_gzip, redirect, site_of
 from tests.support.story import story
-from trt_responses.backends import tools_of
+from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError
 from trt_responses.settings import Settings
 from trt_responses.tools.browser.search import Brave, Query, Result, SearchFailed, SearXNG

@@ -16,7 +16,6 @@ import pytest
 
 from tests.support.cards import carded
 from tests.support.versions import scripted
-from trt_responses.builds import PreparedBuilds, memory_bytes
 from trt_responses.errors import StartupError
 from trt_responses.prepare import promotion, shelf, versions
 from trt_responses.prepare.card import read_card
@@ -24,6 +23,7 @@ from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.memory import Memory
 from trt_responses.response.versions.versions import Version
 from trt_responses.settings import Settings
+from trt_responses.setup.builds import PreparedBuilds, memory_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +102,7 @@ def test_a_version_needs_room_beside_what_the_served_one_has_mapped_of_its_weigh
     card = read_card(tmp_path / "mine" / TWO)
     mapped = read_card(tmp_path / "mine" / ONE).limits.memory_bytes
     free = memory_bytes(card, Settings()) + mapped - missing
-    monkeypatch.setattr("trt_responses.builds.memory", lambda: Memory(2 * free, free))
+    monkeypatch.setattr("trt_responses.setup.builds.memory", lambda: Memory(2 * free, free))
     why = builds_in(tmp_path).find("2", one).fault(one)
     assert (why is not None) == refused
     assert why is None or f"memory: {two.label} needs" in why
@@ -127,7 +127,7 @@ from pathlib import Path
 from tests.support.asgi import Client, living
 from tests.support.versions import ADMIN, scripted
 from trt_responses.app import create_app
-from trt_responses.builds import PreparedBuilds
+from trt_responses.setup.builds import PreparedBuilds
 from trt_responses.response.versions.versions import Loaded, Version, Versions
 from trt_responses.settings import Settings
 

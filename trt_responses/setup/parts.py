@@ -1,4 +1,4 @@
-"""The parts of one server, made from its settings. Knows every room but the routes."""
+"""The parts of one server, made from its settings. Knows every room but those of the routes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import sys
 import time
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from trt_responses import __version__, backends
 from trt_responses.access.admission import Admission, Bounds
 from trt_responses.access.audit import Audit
 from trt_responses.access.counts import LocalCounts
 from trt_responses.access.key_file import WatchedKeys
 from trt_responses.access.keys import KeyFault, KeyRing, OwnerLimits
-from trt_responses.builds import builds_of, gate_prompts, loaded
+from trt_responses.backends.dialects import spelled
+from trt_responses.backends.stores import store_of
+from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
 from trt_responses.response.background.background import Background
@@ -31,13 +32,10 @@ from trt_responses.response.stall import StallWatch
 from trt_responses.response.steering.steering import Steering
 from trt_responses.response.versions.exchange import Exchange
 from trt_responses.response.versions.gate import Gate
-from trt_responses.response.versions.versions import Loaded, Version, Versions
-from trt_responses.telemetry.explanations import Explanations
-from trt_responses.telemetry.log import RequestLog
-from trt_responses.telemetry.metrics import Metrics
-from trt_responses.telemetry.statistics import Statistics
-from trt_responses.telemetry.token_gaps import TokenGaps
-from trt_responses.telemetry.traces import Traces, traces_to
+from trt_responses.response.versions.versions import Versions
+from trt_responses.setup.builds import gate_prompts
+from trt_responses.setup.engine import Given, about, served_engine
+from trt_responses.setup.telemetry import Telemetry, read_state, read_store, telemetry_of
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.models import ModelNames
 from trt_responses.web.stream.keepalive import KeepAlive
@@ -76,12 +74,7 @@ class ServerParts:
     tools: Sequence[Tool]
     keys: KeyRing
     watched: WatchedKeys | None
-    metrics: Metrics
-    request_log: RequestLog
-    traces: Traces | None
-    statistics: Statistics
-    token_gaps: TokenGaps
-    explanations: Explanations
+    telemetry: Telemetry
     lifecycle: Lifecycle
     parts: Parts
     runs: Runs
@@ -93,55 +86,6 @@ class ServerParts:
     sleep: Callable[[float], Awaitable[None]]
 
 
-class _Served(NamedTuple):
-    """The engine, and what can be loaded in its place, or why nothing can."""
-
-    loaded: Loaded
-    model: str
-    builds: Builds | str
-    dialect: Dialect
-
-
-class Given(NamedTuple):
-    """What a program hands in that makes an app of its own engine."""
-
-    engine: Engine | Loaded | None = None
-    builds: Builds | None = None
-    speaks: Dialect | None = None
-
-    @property
-    def dialect(self) -> Dialect:
-        return self.speaks or backends.dialect_of()
-
-
-def _served(
-    settings: Settings, given: Given, engine_of: Callable[[Selection, Settings], Engine]
-) -> _Served:
-    """The engine that was given, that of a Triton, or the one that the settings choose."""
-    engine = given.engine
-    if isinstance(engine, Loaded):
-        none = "The program that runs this server has given it no other versions."
-        return _Served(engine, engine.version.name, given.builds or none, given.dialect)
-    if engine is not None:  # by the program that embeds this one
-        model = settings.model or settings.engine or "demo"
-        loaded_one = Loaded(Version(model, "given"), engine)
-        why = "The engine was given by the program that runs this server, which exchanges it."
-        return _Served(loaded_one, model, why, given.dialect)
-    if settings.triton is not None:
-        model = settings.model or settings.triton.partition("/")[2]
-        card = {"kind": "triton", "name": settings.triton}
-        engine = backends.triton_at(settings.triton)
-        far = Loaded(Version(model, "triton"), engine, card=card)
-        why = "The engine is a Triton's: load and unload its versions there."
-        return _Served(far, model, why, backends.dialect_of())
-    selection = backends.chosen_engine(settings)
-    logger.info("%s", selection.reason)
-    found = loaded(selection, settings, engine_of)
-    others = builds_of(settings, selection.card, engine_of)
-    dialect = backends.dialect_of(selection.directory, selection.card)
-    return _Served(found, found.version.name, others, dialect)
-
-
 def server_parts(
     settings: Settings,
     given: Given,
@@ -151,41 +95,16 @@ def server_parts(
     counts: Counts | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> ServerParts:
-    served = _served(settings, given, engine_of)
+    """All parts of one server. A store, tools and counts that are not given are made."""
+    served = served_engine(settings, given, engine_of)
     model, versions, dialect = served.model, Versions(served.loaded), served.dialect
-    if tools is None:
-        tools = backends.tools_of(settings)
-    if store is None:
-        store = backends.store_of(settings, backends.spelled())
+    tools = tools_of(settings) if tools is None else tools
+    store = store_of(settings, spelled()) if store is None else store
     keys = _keys(settings)
     watched = _watched(settings, keys, sleep)
-    metrics = Metrics(
-        model=model,
-        engine=served.loaded.version.kind,
-        versions=versions.live,
-        version=__version__,
-        live_tokens=lambda: sum(run.tokens for run in runs.progress()),
-    )
-    token_gaps = TokenGaps(metrics.gap_s, lambda: runs.progress(), time.monotonic_ns)
-    statistics, lifecycle = Statistics(), Lifecycle(time.monotonic)
-    explanations = Explanations(settings.explain_bytes)
-    request_log = RequestLog()
-    traces = (
-        traces_to(settings.otlp_endpoint, __version__, settings.otlp_names)
-        if settings.otlp_endpoint
-        else None
-    )
-    listeners: list[Listener] = [
-        *([traces] if traces else []),
-        request_log,
-        metrics,
-        token_gaps,
-        statistics,
-    ]
-    if settings.explain != "off" and settings.explain_bytes:
-        listeners.append(explanations)
-    counts = counts or LocalCounts()
-    admission = _admission(settings, versions, keys, counts)
+    telemetry = telemetry_of(settings, served, versions, lambda: runs.progress())
+    lifecycle = Lifecycle(time.monotonic)
+    admission = _admission(settings, versions, keys, counts or LocalCounts())
     recovery = Recovery(
         versions, wait_s=settings.engine_pause_s, clock_s=time.monotonic, sleep=sleep
     )
@@ -199,46 +118,32 @@ def server_parts(
         sleep=sleep,
         paused=lambda: recovery.paused,
     )
-    listeners.append(stall_watch)
+    listeners = [*telemetry.listeners(settings), stall_watch]
     parts = _parts(settings, versions, dialect, store, tools, model, admission, recovery, listeners)
     runs = Runs(parts, lifecycle)
-    prompts = gate_prompts(settings.gate_prompts)
-    exchange = Exchange(versions, served.builds, partial(Gate, parts, prompts), lifecycle)
     health = Health(lifecycle, versions, admission, stall_watch, clock_ns=time.monotonic_ns)
-    _read_state(metrics, health, watched, recovery, versions)
-    _read_store(metrics, store)
-    metrics.show_as(settings.metrics_names)
+    read_state(telemetry.metrics, health, watched, recovery, versions)
+    read_store(telemetry.metrics, store)
+    telemetry.metrics.show_as(settings.metrics_names)
     return ServerParts(
         settings=settings,
         engine=versions,
         model=model,
         names=ModelNames(model, settings.model_aliases, settings.any_model, versions.live),
         versions=versions,
-        exchange=exchange,
-        about=partial(_about, model, versions),
+        exchange=_exchange(settings, parts, versions, served.builds, lifecycle),
+        about=partial(about, model, versions),
         store=store,
         tools=tools,
         keys=keys,
         watched=watched,
-        metrics=metrics,
-        request_log=request_log,
-        traces=traces,
-        statistics=statistics,
-        token_gaps=token_gaps,
-        explanations=explanations,
+        telemetry=telemetry,
         lifecycle=lifecycle,
         parts=parts,
         runs=runs,
         stall_watch=stall_watch,
         health=health,
-        background=Background(
-            runs,
-            store,
-            count=admission.count_background,
-            max_per_owner=settings.max_background,
-            model=f"{model} {dialect.vocabulary}".rstrip(),  # whose ids a job's are
-            sleep=sleep,
-        ),
+        background=_background(settings, runs, parts, admission, sleep),
         keep_alive=KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, sleep),
         repeats=Repeats(
             max_keys=settings.idempotency_keys,
@@ -249,88 +154,38 @@ def server_parts(
     )
 
 
-def _about(model: str, versions: Versions) -> dict[str, Any]:
-    version = versions.promoted.version
-    engine: dict[str, Any] = {"kind": version.kind, "version": version.digest}
-    if version.number is not None:
-        engine["number"] = version.number
-    return {"model": model, "version": __version__, "engine": engine}
+def _exchange(
+    settings: Settings,
+    parts: Parts,
+    versions: Versions,
+    builds: Builds | str,
+    lifecycle: Lifecycle,
+) -> Exchange:
+    """What loads other versions, each of which is compared by the gate's prompts first."""
+    prompts = gate_prompts(settings.gate_prompts)
+    return Exchange(versions, builds, partial(Gate, parts, prompts), lifecycle)
+
+
+def _background(
+    settings: Settings,
+    runs: Runs,
+    parts: Parts,
+    admission: Admission,
+    sleep: Callable[[float], Awaitable[None]],
+) -> Background:
+    return Background(
+        runs,
+        parts.store,
+        count=admission.count_background,
+        max_per_owner=settings.max_background,
+        model=f"{parts.model} {parts.dialect.vocabulary}".rstrip(),  # whose ids a job's are
+        sleep=sleep,
+    )
 
 
 def mint(prefix: str) -> str:
     """A fresh id in the API's form."""
     return f"{prefix}_{secrets.token_hex(24)}"
-
-
-def _read_state(
-    metrics: Metrics,
-    health: Health,
-    watched: WatchedKeys | None,
-    recovery: Recovery,
-    versions: Versions,
-) -> None:
-    """What is not counted but asked for, when the metrics are read."""
-    metrics.reading(
-        "engine_version_gone",
-        "Responses that continue one of a version that is not loaded any more.",
-        lambda: versions.gone,
-        kind="counter",
-    )
-    for name, help_text, read in (
-        (
-            "responses_running",
-            "Responses being made, as many as the engine has places for.",
-            lambda: health().running,
-        ),
-        (
-            "responses_waiting",
-            "Responses accepted beyond the engine's places.",
-            lambda: health().waiting,
-        ),
-        (
-            "responses_paused",
-            "Responses running that wait until the engine is back.",
-            lambda: recovery.paused,
-        ),
-        (
-            "kv_cache_use_ratio",
-            "The share of the engine's KV cache that running responses hold.",
-            lambda: versions.health().cache_use,
-        ),
-        ("engine_alive", "Whether it is, or can recover.", lambda: health().engine_alive),
-        ("engine_ready", "Whether it takes work now.", lambda: health().engine_ready),
-        ("ready", "Whether the server should be sent work.", lambda: health().ready),
-        ("draining", "Whether the server is being stopped.", lambda: health().state == "draining"),
-    ):
-        metrics.reading(name, help_text, read)
-    if watched is not None:
-        metrics.reading("keys", "Keys of the file that are known.", lambda: len(watched))
-        metrics.reading(
-            "keys_file_fault",
-            "Whether the file as it is cannot be used, and older keys are.",
-            lambda: watched.fault is not None,
-        )
-
-
-def _read_store(metrics: Metrics, store: Store) -> None:
-    """What the history has found, dropped and holds."""
-    metrics.reading_by(
-        *("store_reads", "Responses that were looked up in the history.", "outcome"),
-        lambda: store.usage.reads,
-    )
-    metrics.reading_by(
-        *("store_blocks_read", "Messages of histories, by where they were read from.", "source"),
-        lambda: store.usage.blocks,
-    )
-    metrics.reading_by(
-        *("store_evictions", "Records that left the history of their own.", "reason"),
-        lambda: store.usage.dropped,
-        shared=store.usage.shared,
-    )
-    metrics.reading(
-        "store_bytes", "What the history holds at rest.", lambda: store.usage.size_bytes
-    )
-    metrics.reading("store_records", "Records in the history.", lambda: store.usage.records)
 
 
 def _parts(

@@ -1,0 +1,70 @@
+"""The dialects there are: Harmony, and those of models with a chat template of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+from trt_responses.harmony.dialect import harmony
+from trt_responses.prepare.card import DialectFacts
+from trt_responses.prepare.files import DIALECT
+from trt_responses.prepare.verify import Question
+from trt_responses.tokens import vocabulary as vocabularies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.language.base import Dialect
+    from trt_responses.prepare.card import Card
+    from trt_responses.store.base import Spell
+    from trt_responses.templates.dialect import TemplateDialect
+    from trt_responses.tokens.vocabulary import Vocabulary
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """The vocabulary, loaded once however many engines and apps a process has: it takes 0.3 s."""
+    return vocabularies.load()
+
+
+def dialect_of(directory: Path | None = None, card: Card | None = None) -> Dialect:
+    """What a model speaks: Harmony, unless its card says otherwise."""
+    if directory is None or card is None or card.dialect is None:
+        return harmony(vocabulary())
+    return template_dialect(directory / DIALECT, card.dialect.family)
+
+
+def template_dialect(told: Path, family: str | None) -> TemplateDialect:
+    """The dialect of a model with a chat template, from the keys of its file."""
+    try:
+        from trt_responses.templates.checkpoint import speech_of
+        from trt_responses.templates.dialect import TemplateDialect
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"A model that does not speak Harmony needs {error.name}: "
+            "pip install 'trt-responses[templates]'."
+        ) from None
+    return TemplateDialect(*speech_of(told, family))
+
+
+def dialect_facts(told: Path, family: str | None) -> DialectFacts:
+    """What a model speaks, for its card."""
+    spoken = template_dialect(told, family)
+    return DialectFacts(spoken.name, spoken.places.stops, spoken.probed())
+
+
+def question_of(directory: Path, card: Card) -> Question | None:
+    """What a model that does not speak Harmony is asked to verify it."""
+    if card.dialect is None:
+        return None
+    spoken = template_dialect(directory / DIALECT, card.dialect.family)
+    prompt = asyncio.run(spoken.question())
+    return Question(prompt, spoken.places.stops, len(spoken.lexicon.token_bytes))
+
+
+def spelled() -> Spell:
+    """What the ids of a stored block say, whichever dialect is spoken now: a history may be older.
+    Stores compare, so that what it does not say is kept."""
+    return harmony(vocabulary()).spelled

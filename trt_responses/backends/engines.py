@@ -1,0 +1,139 @@
+"""The engines there are, each made for a prepared directory and the settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trt_responses.backends.dialects import template_dialect, vocabulary
+from trt_responses.engine.llamacpp.body import HARMONY, Marks
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine.llamacpp.keeper import Patience
+from trt_responses.engine.llamacpp.process import spare_cores
+from trt_responses.engine.tensorrt.cuda import Cuda, runtime
+from trt_responses.engine.tensorrt.engine import TensorRtEngine
+from trt_responses.engine.tensorrt.onnx import OnnxExecutor
+from trt_responses.engine.tensorrt.rtx import RtxExecutor
+from trt_responses.engine.triton.engine import TritonEngine, address_of
+from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.prepare import shelf
+from trt_responses.prepare.card import architecture_of, chain_of, read_card
+from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
+from trt_responses.prepare.graph import expert_file
+from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.trtllm.plan import served
+from trt_responses.tokens.stand_ins import StandIns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.engine.tensorrt.executor import Executor
+    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.settings import Settings
+    from trt_responses.templates.dialect import TemplateDialect
+
+PROBE_S = 30.0
+"""What an embedded engine that stands still gets for one token, at most, before it is replaced."""
+
+
+def chosen_engine(settings: Settings) -> shelf.Selection:
+    """The prepared engine that the settings ask for, once its card agrees with this machine."""
+    selection = shelf.select(settings.engines_dir, settings.engine)
+    return shelf.serve_ready(selection, this_machine(settings.trtllm_python))
+
+
+def engine_at(directory: Path, settings: Settings) -> Engine:
+    """The engine of a directory that was chosen before."""
+    return engine_of(shelf.Selection(directory, read_card(directory), ""), settings)
+
+
+def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
+    """The engine that serves a prepared directory of its kind."""
+    directory, card = selection.directory, selection.card
+    if card.kind == "trtllm":
+        given = served(directory, card)
+        return trtllm_over(given.checkpoint, given.arguments, given.variables)
+    if card.kind in ("tensorrt", "onnx"):
+        return tensorrt_over(directory, card, settings)
+    spoken = None
+    if card.dialect is not None:
+        spoken = template_dialect(directory / DIALECT, card.dialect.family)
+    return llamacpp_over(directory / MODEL, settings, spoken)
+
+
+def triton_at(place: str) -> Engine:
+    """The engine that a Triton serves at `host:port/model`."""
+    return TritonEngine(address_of(place))
+
+
+def trtllm_over(
+    checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
+) -> Engine:
+    """The engine of TensorRT-LLM, over a checkpoint with the arguments of a plan."""
+    return TrtLlmEngine(checkpoint, arguments, variables=variables)
+
+
+def llamacpp_over(
+    model_path: Path, settings: Settings, spoken: TemplateDialect | None = None
+) -> Engine:
+    """The embedded engine, over a model file; `spoken` where that is not Harmony."""
+    marks, spelled = HARMONY, StandIns(vocabulary())
+    if spoken is not None:
+        ends = frozenset(spoken.places.stops)
+        marks = Marks(spoken.places.controls, ends, ends)
+        spelled = StandIns(spoken.tokeniser)
+    return LlamaCppEngine(
+        model_path,
+        context_tokens=settings.context_tokens,
+        slots=settings.slots,
+        threads=settings.threads,
+        patience=Patience(
+            idle_timeout_s=settings.stall_s, probe_timeout_s=min(PROBE_S, settings.stall_s)
+        ),
+        spelled=spelled,
+        marks=marks,
+    )
+
+
+def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
+    """The engine that runs compiled plans on an RTX GPU, or their graph on the CPU."""
+    chain = chain_of(card)
+    make = partial(_onnx, directory, card, settings.threads or spare_cores())
+    if card.kind == "tensorrt":
+        make = partial(_rtx, directory, card)
+    return TensorRtEngine(
+        make, vocabulary(), slots=chain.slots, context_tokens=chain.length, top=chain.top
+    )
+
+
+def _onnx(directory: Path, card: Card, threads: int) -> Executor:
+    chain, folder = chain_of(card), directory / GRAPH
+    weights = expert_file.opened(folder, architecture_of(card))
+
+    def expert(name: str) -> Array:
+        _, layer, projection = name.split(".")
+        return dense(weights, int(layer), projection, chain.element)
+
+    names = [link.name for link in chain.links]
+    return OnnxExecutor(
+        folder, names, expert, slots=chain.slots, chunk=chain.chunk, threads=threads
+    )
+
+
+def _rtx(directory: Path, card: Card) -> Executor:
+    """The executor of the plans for this GPU's family. What its runtime compiles is kept beside
+    them."""
+    chain, cuda = chain_of(card), Cuda(runtime())
+    target = cuda.target()
+    return RtxExecutor(
+        directory / chain.for_target(target).folder,
+        [link.name for link in chain.links],
+        slots=chain.slots,
+        chunk=chain.chunk,
+        cuda=cuda,
+        caches=directory.with_name(f"{directory.name}.cache") / target,
+    )

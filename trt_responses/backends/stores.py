@@ -1,0 +1,65 @@
+"""The stores there are, made as the settings name them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+from trt_responses.settings import PREFIX, Settings
+from trt_responses.store.limits import Bounds
+from trt_responses.store.memory.store import MemoryStore
+from trt_responses.store.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.store.base import Spell, Store
+
+
+def store_of(settings: Settings, spell: Spell) -> Store:
+    """The store that the settings name. Text that `spell` makes from ids is kept as the ids
+    alone."""
+    bounds = Bounds(
+        max_bytes=settings.store_bytes,
+        max_records=settings.store_records,
+        max_age_s=settings.store_age_s,
+        max_frame_bytes=settings.store_frame_bytes,
+        lease_s=settings.lease_s,
+        takeover_s=settings.takeover_s,
+    )
+    place = settings.store_place()
+    match place.kind:
+        case "memory":
+            # It ends with its server, whose jobs nobody else could take.
+            own = replace(bounds, takeover_s=0.0)
+            return MemoryStore(own, lease_clock_s=steady_clock(), spell=spell)
+        case "sqlite":
+            synchronous = settings.store_synchronous
+            return SqliteStore(
+                Path(place.where),
+                bounds,
+                synchronous=synchronous,
+                spell=spell,
+                lease_clock_s=steady_clock(),
+            )
+        case "redis":
+            return _redis(place.where, bounds, spell)
+
+
+def steady_clock() -> Callable[[], float]:
+    """Unix time as of now, going on by seconds whatever becomes of the machine's date."""
+    offset_s = time.time() - time.monotonic()
+    return lambda: time.monotonic() + offset_s
+
+
+def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
+    try:
+        from trt_responses.store.redis.store import RedisStore
+    except ModuleNotFoundError:
+        raise StartupError(
+            f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."
+        ) from None
+    return RedisStore(url, bounds, spell=spell)

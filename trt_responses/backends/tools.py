@@ -1,0 +1,179 @@
+"""The tools that a server runs, made as the settings switch them on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+from trt_responses.settings import PREFIX, Settings
+from trt_responses.tools.addresses import network
+from trt_responses.tools.box import NoBox as NoBox
+from trt_responses.tools.box import landlock_abi as landlock_abi
+from trt_responses.tools.code.command import PROGRAMS, Shell
+from trt_responses.tools.code.containers import Bounds as ContainerBounds
+from trt_responses.tools.code.containers import Containers
+from trt_responses.tools.code.directories import Usage
+from trt_responses.tools.code.process import Interpreter, readable_paths
+from trt_responses.tools.code.shell import ShellTool
+from trt_responses.tools.code.tool import PythonTool
+from trt_responses.tools.mcp.servers import place_of, servers_in
+
+if TYPE_CHECKING:
+    from trt_responses.tools.addresses import Network
+    from trt_responses.tools.base import Tool
+    from trt_responses.tools.mcp.servers import Place, Server
+    from trt_responses.tools.mcp.tool import McpTool
+
+SEARCH_PLACES = {"brave": "https://api.search.brave.com"}
+"""Where a search service is that has one place alone."""
+
+
+def tools_of(settings: Settings) -> list[Tool]:
+    """The tools that the settings switch on."""
+    tools: list[Tool] = []
+    if settings.python != "off" or settings.shell != "off":
+        held = containers(settings)
+        tools += [PythonTool(held)] if settings.python != "off" else []
+        tools += [ShellTool(held, commands(settings))] if settings.shell != "off" else []
+    if settings.browser != "off":
+        tools.append(browser_tool(settings))
+    if settings.mcp_servers is not None or settings.mcp_urls:
+        tools.append(mcp_tool(settings))
+    return tools
+
+
+def browser_tool(settings: Settings) -> Tool:
+    """`web_search`. Its packages are loaded where it is switched on."""
+    try:
+        from trt_responses.tools.browser import search
+        from trt_responses.tools.browser.reading import Reading
+        from trt_responses.tools.browser.tool import BrowserTool, Opens
+        from trt_responses.tools.fetch_guard import Bounds as FetchBounds
+        from trt_responses.tools.fetch_guard import Reach
+    except ModuleNotFoundError:
+        raise StartupError(
+            f"{PREFIX}BROWSER: it needs the extra: pip install 'trt-responses[browser]'."
+        ) from None
+    url = search_url(settings)
+    service = search.SERVICES[settings.search_service or ""]
+    return BrowserTool(
+        service(url, settings.search_key, settings.browser_s),
+        Opens(Reach(private_networks(settings), fetch_ports(settings)), settings.browser_opens),
+        FetchBounds(settings.browser_s, settings.browser_page_bytes),
+        Reading(memory_bytes=settings.browser_memory_bytes, boxed=settings.browser == "boxed"),
+    )
+
+
+def search_url(settings: Settings) -> str:
+    """Where the browser's search service is. Raises a `StartupError` for what is not set."""
+    name = settings.search_service
+    if name is None:
+        raise StartupError(f"{PREFIX}BROWSER: it needs {PREFIX}SEARCH_SERVICE, which searches.")
+    url = settings.search_url or SEARCH_PLACES.get(name)
+    if url is None:
+        raise StartupError(f"{PREFIX}SEARCH_URL: where is the {name} that is to search?")
+    if not url.startswith(("http://", "https://")):
+        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://… or https://…")
+    if name == "brave" and not settings.search_key:
+        raise StartupError(f"{PREFIX}SEARCH_KEY: Brave asks for a key.")
+    return url
+
+
+def private_networks(settings: Settings) -> tuple[Network, ...]:
+    """Those that are reached for a model or a client though they are not public."""
+    try:
+        return tuple(map(network, settings.private_networks))
+    except ValueError as fault:
+        raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
+
+
+def fetch_ports(settings: Settings) -> frozenset[int]:
+    """Those that pages are fetched from."""
+    try:
+        return frozenset(map(int, settings.browser_ports))
+    except ValueError:
+        raise StartupError(f"{PREFIX}BROWSER_PORTS: expected numbers, such as 80,443.") from None
+
+
+def mcp_tool(settings: Settings) -> McpTool:
+    """`mcp`: the operator's servers, and those that requests may name."""
+    try:
+        from trt_responses.tools.mcp.limits import Limits
+        from trt_responses.tools.mcp.tool import McpTool
+    except ModuleNotFoundError as fault:
+        raise StartupError(
+            f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS need the extra ({fault.name} is missing): "
+            "pip install 'trt-responses[mcp]'."
+        ) from None
+    from trt_responses.tools.fetch_guard import Reach
+
+    servers, places = mcp_servers(settings)
+    return McpTool(
+        servers,
+        places,
+        Limits(
+            settings.mcp_connect_s,
+            settings.mcp_call_s,
+            settings.mcp_bytes,
+            max_tools=settings.mcp_tools,
+        ),
+        Reach(private_networks(settings), ports=None),
+        list_s=settings.mcp_list_s,
+        clock_s=time.monotonic,
+    )
+
+
+def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
+    """The servers that are configured, and the URLs below which requests may name others."""
+    servers = {}
+    if settings.mcp_servers is not None:
+        servers = servers_in(settings.mcp_servers, f"{PREFIX}MCP_SERVERS")
+    places = []
+    for url in settings.mcp_urls:
+        try:
+            places.append(place_of(url))
+        except ValueError as error:
+            raise StartupError(f"{PREFIX}MCP_URLS: '{url}': {error}.") from None
+    return servers, places
+
+
+def commands(settings: Settings) -> Shell:
+    """How the commands of `shell` are run."""
+    return Shell(settings.python_bytes, settings.container_bytes)
+
+
+def containers(settings: Settings) -> Containers:
+    """Where code and commands run. What they may read must not hold what the server keeps to
+    itself."""
+    executable = str(settings.python_executable or sys.executable)
+    readable = readable_paths(executable)
+    kept = settings.data_dir.resolve()
+    programs = PROGRAMS if settings.shell != "off" else ()
+    for path in map(Path, (*readable, *programs)):
+        if kept.is_relative_to(path.resolve()):
+            raise StartupError(
+                f"{PREFIX}DATA_DIR: {kept} stands in {path}, which the model's code may read: "
+                "choose another directory."
+            )
+    disk = Usage(settings.container_bytes, settings.container_files)
+    return Containers(
+        settings.data_dir / "containers",
+        Interpreter(
+            executable,
+            readable,
+            memory_bytes=settings.python_bytes,
+            file_bytes=settings.container_bytes,
+            boxed=settings.python != "unboxed",
+        ),
+        ContainerBounds(
+            settings.python_s,
+            disk,
+            settings.container_idle_s,
+            settings.containers,
+            settings.containers_per_owner,
+        ),
+        clock_s=time.time,
+    )

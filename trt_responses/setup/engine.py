@@ -1,0 +1,83 @@
+"""The engine that a server serves: one that a program hands in, a Triton's, or a prepared one."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trt_responses import __version__
+from trt_responses.backends.dialects import dialect_of
+from trt_responses.backends.engines import chosen_engine, triton_at
+from trt_responses.response.versions.versions import Loaded, Version
+from trt_responses.setup.builds import builds_of, loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.engine.base import Engine
+    from trt_responses.language.base import Dialect
+    from trt_responses.prepare.shelf import Selection
+    from trt_responses.response.versions.exchange import Builds
+    from trt_responses.response.versions.versions import Versions
+    from trt_responses.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class Given(NamedTuple):
+    """An engine that a program hands in when it embeds the app, with its dialect and its builds."""
+
+    engine: Engine | Loaded | None = None
+    builds: Builds | None = None
+    speaks: Dialect | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.speaks or dialect_of()
+
+
+class ServedEngine(NamedTuple):
+    """The engine, the dialect of its model, and the builds that can replace it, or the reason why
+    none can."""
+
+    loaded: Loaded
+    model: str
+    builds: Builds | str
+    dialect: Dialect
+
+
+def served_engine(
+    settings: Settings, given: Given, engine_of: Callable[[Selection, Settings], Engine]
+) -> ServedEngine:
+    """The engine that was given, that of a Triton, or the one that the settings choose."""
+    engine = given.engine
+    if isinstance(engine, Loaded):
+        none = "The program that runs this server has given it no other versions."
+        return ServedEngine(engine, engine.version.name, given.builds or none, given.dialect)
+    if engine is not None:  # by the program that embeds this one
+        model = settings.model or settings.engine or "demo"
+        loaded_one = Loaded(Version(model, "given"), engine)
+        why = "The engine was given by the program that runs this server, which exchanges it."
+        return ServedEngine(loaded_one, model, why, given.dialect)
+    if settings.triton is not None:
+        model = settings.model or settings.triton.partition("/")[2]
+        card = {"kind": "triton", "name": settings.triton}
+        engine = triton_at(settings.triton)
+        far = Loaded(Version(model, "triton"), engine, card=card)
+        why = "The engine is a Triton's: load and unload its versions there."
+        return ServedEngine(far, model, why, dialect_of())
+    selection = chosen_engine(settings)
+    logger.info("%s", selection.reason)
+    found = loaded(selection, settings, engine_of)
+    others = builds_of(settings, selection.card, engine_of)
+    dialect = dialect_of(selection.directory, selection.card)
+    return ServedEngine(found, found.version.name, others, dialect)
+
+
+def about(model: str, versions: Versions) -> dict[str, Any]:
+    """The model, the server's version and the engine, as the health route tells them."""
+    version = versions.promoted.version
+    engine: dict[str, Any] = {"kind": version.kind, "version": version.digest}
+    if version.number is not None:
+        engine["number"] = version.number
+    return {"model": model, "version": __version__, "engine": engine}

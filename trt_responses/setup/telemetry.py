@@ -1,0 +1,141 @@
+"""The listeners of a server's runs and requests, and what its metrics ask at a scrape."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses import __version__
+from trt_responses.telemetry.explanations import Explanations
+from trt_responses.telemetry.log import RequestLog
+from trt_responses.telemetry.metrics import Metrics
+from trt_responses.telemetry.statistics import Statistics
+from trt_responses.telemetry.token_gaps import TokenGaps
+from trt_responses.telemetry.traces import Traces, traces_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trt_responses.access.key_file import WatchedKeys
+    from trt_responses.response.health import Health
+    from trt_responses.response.run.recovery import Recovery
+    from trt_responses.response.run.run import Listener, Progress
+    from trt_responses.response.versions.versions import Versions
+    from trt_responses.settings import Settings
+    from trt_responses.setup.engine import ServedEngine
+    from trt_responses.store.base import Store
+
+
+class Telemetry(NamedTuple):
+    """Those who hear of each run at its end."""
+
+    metrics: Metrics
+    request_log: RequestLog
+    traces: Traces | None
+    statistics: Statistics
+    token_gaps: TokenGaps
+    explanations: Explanations
+
+    def listeners(self, settings: Settings) -> list[Listener]:
+        """All that the settings switch on, in the order in which they hear."""
+        found: list[Listener] = [self.traces] if self.traces is not None else []
+        found += [self.request_log, self.metrics, self.token_gaps, self.statistics]
+        if settings.explain != "off" and settings.explain_bytes:
+            found.append(self.explanations)
+        return found
+
+
+def telemetry_of(
+    settings: Settings,
+    served: ServedEngine,
+    versions: Versions,
+    progress: Callable[[], Iterable[Progress]],
+) -> Telemetry:
+    """The listeners of a server. `progress` gives the runs that are being made."""
+    metrics = Metrics(
+        model=served.model,
+        engine=served.loaded.version.kind,
+        versions=versions.live,
+        version=__version__,
+        live_tokens=lambda: sum(run.tokens for run in progress()),
+    )
+    endpoint = settings.otlp_endpoint
+    return Telemetry(
+        metrics,
+        RequestLog(),
+        traces_to(endpoint, __version__, settings.otlp_names) if endpoint else None,
+        Statistics(),
+        TokenGaps(metrics.gap_s, progress, time.monotonic_ns),
+        Explanations(settings.explain_bytes),
+    )
+
+
+def read_state(
+    metrics: Metrics,
+    health: Health,
+    watched: WatchedKeys | None,
+    recovery: Recovery,
+    versions: Versions,
+) -> None:
+    """Have the metrics ask the server's parts for their state at each scrape."""
+    metrics.reading(
+        "engine_version_gone",
+        "Responses that continue one of a version that is not loaded any more.",
+        lambda: versions.gone,
+        kind="counter",
+    )
+    for name, help_text, read in (
+        (
+            "responses_running",
+            "Responses being made, as many as the engine has places for.",
+            lambda: health().running,
+        ),
+        (
+            "responses_waiting",
+            "Responses accepted beyond the engine's places.",
+            lambda: health().waiting,
+        ),
+        (
+            "responses_paused",
+            "Responses running that wait until the engine is back.",
+            lambda: recovery.paused,
+        ),
+        (
+            "kv_cache_use_ratio",
+            "The share of the engine's KV cache that running responses hold.",
+            lambda: versions.health().cache_use,
+        ),
+        ("engine_alive", "Whether it is, or can recover.", lambda: health().engine_alive),
+        ("engine_ready", "Whether it takes work now.", lambda: health().engine_ready),
+        ("ready", "Whether the server should be sent work.", lambda: health().ready),
+        ("draining", "Whether the server is being stopped.", lambda: health().state == "draining"),
+    ):
+        metrics.reading(name, help_text, read)
+    if watched is not None:
+        metrics.reading("keys", "Keys of the file that are known.", lambda: len(watched))
+        metrics.reading(
+            "keys_file_fault",
+            "Whether the file as it is cannot be used, and older keys are.",
+            lambda: watched.fault is not None,
+        )
+
+
+def read_store(metrics: Metrics, store: Store) -> None:
+    """Have the metrics ask the store, at each scrape, what it has found, dropped and holds."""
+    metrics.reading_by(
+        *("store_reads", "Responses that were looked up in the history.", "outcome"),
+        lambda: store.usage.reads,
+    )
+    metrics.reading_by(
+        *("store_blocks_read", "Messages of histories, by where they were read from.", "source"),
+        lambda: store.usage.blocks,
+    )
+    metrics.reading_by(
+        *("store_evictions", "Records that left the history of their own.", "reason"),
+        lambda: store.usage.dropped,
+        shared=store.usage.shared,
+    )
+    metrics.reading(
+        "store_bytes", "What the history holds at rest.", lambda: store.usage.size_bytes
+    )
+    metrics.reading("store_records", "Records in the history.", lambda: store.usage.records)
