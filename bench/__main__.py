@@ -53,7 +53,7 @@ before any time is shown each contender's text is compared with the script, lett
 
   inprocess   the app called without sockets: what our own code costs for each token
   wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
-  beside      request to first delta, long prompts, hostile texts, memory of stored responses
+  beside      request to first delta, scrapes, long prompts, hostile texts, stored responses
   stores      what each kind of store adds to a response's end, and how many it takes a second
   segments    what one more engine request costs inside a response, free and guided, on the demo
   prepare     seconds for the demo, memory for a 20b-shaped checkpoint (3.3 GB in TMPDIR meanwhile)
@@ -171,6 +171,7 @@ async def _in_this_process(
             )
         if "beside" in parts:
             told.first_delta = await beside.first_delta(vocabulary, playing, LENGTHS[0])
+            told.scrapes = await beside.scrapes(vocabulary, playing, LENGTHS[0], wanted.repeats)
     if "beside" in parts:
         await _prompts(told, wanted, vocabulary)
 

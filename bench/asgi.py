@@ -38,7 +38,20 @@ async def living(app: ASGIApp) -> AsyncIterator[None]:
 
 
 async def post(app: ASGIApp, body: bytes, on_body: OnBody) -> int:
-    """One request to its end; each body part goes to `on_body`. Returns the status."""
+    """One response to its end; each body part goes to `on_body`. Returns the status."""
+    return await _call(app, "POST", "/v1/responses", body, on_body)
+
+
+async def scrape(app: ASGIApp) -> bytes:
+    """The metrics, as a Prometheus gets them."""
+    parts: list[bytes] = []
+    status = await _call(app, "GET", "/metrics", b"", parts.append)
+    if status != 200:
+        raise RuntimeError(f"status {status}: {b''.join(parts)[:300]!r}")
+    return b"".join(parts)
+
+
+async def _call(app: ASGIApp, method: str, path: str, body: bytes, on_body: OnBody) -> int:
     over = asyncio.Event()
     requests: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     status = 0
@@ -56,7 +69,7 @@ async def post(app: ASGIApp, body: bytes, on_body: OnBody) -> int:
         else:
             status = message["status"]
 
-    await app(_scope(body), receive, send)
+    await app(_scope(method, path, body), receive, send)
     over.set()
     return status
 
@@ -70,7 +83,7 @@ async def stream_of(app: ASGIApp, body: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _scope(body: bytes) -> Scope:
+def _scope(method: str, path: str, body: bytes) -> Scope:
     headers = {
         "host": "127.0.0.1:8000",
         "accept": "*/*",
@@ -85,9 +98,9 @@ def _scope(body: bytes) -> Scope:
         "server": ("127.0.0.1", 8000),
         "client": ("127.0.0.1", 50000),
         "scheme": "http",
-        "method": "POST",
-        "path": "/v1/responses",
-        "raw_path": b"/v1/responses",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.asgi import post
+from bench.asgi import post, scrape
 from bench.asks import BODY, BODY_WITH_TOOLS
 from bench.floor import floor
 from bench.script import prose, script
@@ -37,6 +37,11 @@ CONTEXT_TOKENS = 131_072
 CONVERSATION_TOKENS = 100_000
 TURN_TOKENS = 215
 FIRST_DELTAS = 100
+SCRAPES = 100
+SCRAPE_STREAMS, SCRAPE_ROUNDS = 64, 4
+SCRAPE_EVERY_NS = 50_000_000
+"""Twenty a second, as a router asks."""
+SCRAPE_LOOK_S = 0.002
 SYSTEM = System("You are a harbour master.", "2024-06", "2026-01-01", "medium", False)
 DEVELOPER = Developer("Answer as a harbour master would: short, and with numbers.")
 
@@ -49,6 +54,17 @@ class FirstDelta:
     ours_us: float
     with_tools_us: float
     """With five function tools and instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrapes:
+    """What `/metrics` costs a server that streams."""
+
+    lines: int
+    one_us: float
+    """CPU time of one, the median."""
+    share: float
+    """CPU time of 64 streams with twenty scrapes a second, by that without: median of the pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +118,41 @@ async def _to_first_delta(app: ASGIApp, body: bytes) -> float:
     start_ns = cpu_ns()
     await post(app, body, look)
     return (first_ns[0] - start_ns) / 1000
+
+
+async def scrapes(vocabulary: Vocabulary, playing: Playing, length: int, repeats: int) -> Scrapes:
+    playing.play(script(vocabulary, length), 1)
+    app: ASGIApp = playing.app
+    await _streams(app)
+    lines = (await scrape(app)).count(b"\n")
+    times, shares = [], []
+    for _ in range(SCRAPES):
+        start_ns = cpu_ns()
+        await scrape(app)
+        times.append((cpu_ns() - start_ns) / 1000)
+    for _ in range(repeats):
+        without_ns = await _streams(app)
+        scraping = asyncio.create_task(_scrape_on(app))
+        shares.append(await _streams(app) / without_ns)
+        scraping.cancel()
+    return Scrapes(lines, statistics.median(times), statistics.median(shares))
+
+
+async def _streams(app: ASGIApp) -> int:
+    """CPU time of many responses at once."""
+    start_ns = cpu_ns()
+    for _ in range(SCRAPE_ROUNDS):
+        await asyncio.gather(*(post(app, BODY, len) for _ in range(SCRAPE_STREAMS)))
+    return cpu_ns() - start_ns
+
+
+async def _scrape_on(app: ASGIApp) -> None:
+    """Timed by the process's own time, so that a busy neighbour does not make them more."""
+    while True:
+        due_ns = cpu_ns() + SCRAPE_EVERY_NS
+        await scrape(app)
+        while cpu_ns() < due_ns:  # noqa: ASYNC110 - the event would be the clock
+            await asyncio.sleep(SCRAPE_LOOK_S)
 
 
 async def next_turn(vocabulary: Vocabulary, tokeniser: Tokeniser, repeats: int) -> NextTurn:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bench import inprocess, segments, wire
-    from bench.beside import FirstDelta, NextTurn, Trap
+    from bench.beside import FirstDelta, NextTurn, Scrapes, Trap
     from bench.timing import Repeats
 
 ONE_STEP_GOAL = 2.0
@@ -28,6 +28,8 @@ WIRE_GOAL = 1.5
 """At every number of streams; 1.6 at 64 is the least that is asked."""
 HOP_GOALS = {1: 1.5, 64: 1.15, 256: 1.15}
 """With the engine in a process of its own: the web process alone, by the number of streams."""
+SCRAPE_GOAL_US = 500
+SCRAPES_GOAL = 1.05
 NEXT_TURN_GOAL = 0.02
 HOLD_GOAL_US = 5_000
 TRAP_GOAL_US = 2_000_000
@@ -44,6 +46,7 @@ class Report:
     inprocess: list[inprocess.Row] = field(default_factory=list)
     wire: list[wire.Row] = field(default_factory=list)
     first_delta: FirstDelta | None = None
+    scrapes: Scrapes | None = None
     next_turn: NextTurn | None = None
     traps: list[Trap] = field(default_factory=list)
     stored_mib: float | None = None
@@ -147,7 +150,7 @@ def _beside(report: Report) -> Table:
     table = Table(title="Beside the tokens")
     for name in ("what", "measured", "goal"):
         table.add_column(name)
-    for row in (*_first(report), *_prompt(report), *_traps(report)):
+    for row in (*_first(report), *_scrapes(report), *_prompt(report), *_traps(report)):
         table.add_row(*row)
     if (stored := report.stored_mib) is not None:
         verdict = _verdict(stored, STORED_GOAL_MIB, f"{STORED_GOAL_MIB} MiB")
@@ -163,6 +166,14 @@ def _first(report: Report) -> Iterator[tuple[str, ...]]:
         yield "request to first delta, CPU", f"{first.ours_us:,.0f} µs"
         yield "… with five tools", f"{first.with_tools_us:,.0f} µs"
         yield "… of the floor", f"{first.floor_us:,.0f} µs"
+
+
+def _scrapes(report: Report) -> Iterator[tuple[str, ...]]:
+    if (scrapes := report.scrapes) is not None:
+        verdict = _verdict(scrapes.one_us, SCRAPE_GOAL_US, f"{SCRAPE_GOAL_US} µs")
+        yield f"a scrape of {scrapes.lines} lines, CPU", f"{scrapes.one_us:,.0f} µs", verdict
+        verdict = _verdict(scrapes.share, SCRAPES_GOAL)
+        yield "… 64 streams beside twenty a second", f"{scrapes.share:.3f} ×", verdict
 
 
 def _prompt(report: Report) -> Iterator[tuple[str, ...]]:

@@ -25,7 +25,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from scripts.faults.servers import Server
+from scripts.faults.servers import Server, resident_mib
 from trt_responses.tokens import vocabulary
 
 RANKS_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
@@ -64,14 +64,6 @@ class Memory(threading.Thread):
         """The median of each quarter of the time."""
         length = max(1, len(self.samples) // 4)
         return [statistics.median(self.samples[n * length : (n + 1) * length]) for n in range(4)]
-
-
-def resident_mib(pid: int) -> float:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 class Loaded(NamedTuple):

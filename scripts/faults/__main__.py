@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.faults import life, surroundings
+from scripts.faults.overload import overload
 from trt_responses.cli.engine import prepare_demo
 from trt_responses.settings import Settings
 
@@ -48,6 +49,7 @@ def long_acts(times: int, chance: random.Random) -> Sequence[Act]:
         partial(surroundings.jump_in_time, kind="embedded", seconds=30),
         partial(surroundings.talk_over_a_bad_line, kind="embedded", seconds=30),
         partial(surroundings.hold_idle_sockets, kind="embedded", count=2000, seconds=5),
+        partial(overload, kind="paced", seconds=60),
     ]
 
 

@@ -319,6 +319,15 @@ def alive(pid: int) -> bool:
         return False
 
 
+def resident_mib(pid: int) -> float:
+    """Memory that a process holds; none when it has gone."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]

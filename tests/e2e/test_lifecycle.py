@@ -27,13 +27,25 @@ from trt_responses.serve.server import bound
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 embedded = pytest.mark.xdist_group("embedded")
 
 
+@pytest.fixture
+def not_under_nohup() -> Iterator[None]:
+    """A child inherits that its parent ignores SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @embedded
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+@pytest.mark.parametrize(
+    "stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["term", "int", "hup"]
+)
+@pytest.mark.usefixtures("not_under_nohup")
 def test_a_server_says_one_line_answers_and_drains_when_it_is_told_to_stop(
     engines_dir: Path, stop: int
 ) -> None:

@@ -108,11 +108,18 @@ def _serve(options: argparse.Namespace) -> int:
         return 0
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
+    _stop_with_the_terminal()
     if settings.engine == DEMO_ONNX:
         prepare_demo_onnx(settings)
     elif _serves_demo(settings):
         prepare_demo(settings)
     return serve_fleet(settings) if settings.frontends > 1 else serve(settings)
+
+
+def _stop_with_the_terminal() -> None:
+    """A terminal that closes stops the server as Ctrl-C does; under `nohup` it serves on."""
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _serves_demo(settings: Settings) -> bool:

@@ -33,6 +33,8 @@ class Report:
     engine_ready: bool
     last_progress_s: float
     """Seconds since the engine made its last step, or answered at all."""
+    cache_use: float | None
+    """The share of the engine's KV cache that running responses hold, where it tells."""
     running: int
     waiting: int
 
@@ -60,9 +62,11 @@ class Health:
         lost = life.state != "starting" and not engine.alive
         state: State = "failed" if lost else life.state
         reason = life.reason or engine.reason
-        if state == "ready" and self._watch.stalled:
-            reason = f"the engine has work and has made no step for {self._watch.still_s:.0f} s"
-        ready = state == "ready" and engine.ready and not self._watch.stalled
+        still_s = self._watch.still_s(engine.last_progress_ns)
+        stalled = self._watch.is_stall(still_s)
+        if state == "ready" and stalled:
+            reason = f"the engine has work and has made no step for {still_s:.0f} s"
+        ready = state == "ready" and engine.ready and not stalled
         return Report(
             state=state,
             live=state != "failed",
@@ -71,6 +75,7 @@ class Health:
             since_s=life.since_s,
             engine_alive=engine.alive,
             engine_ready=engine.ready,
+            cache_use=engine.cache_use,
             last_progress_s=max(0, self._clock_ns() - engine.last_progress_ns) / 1e9,
             running=self._admission.running,
             waiting=self._admission.waiting,

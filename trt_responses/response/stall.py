@@ -62,27 +62,26 @@ class StallWatch:
         """Since when it has had work, or was given up last."""
         self._failures = 0
 
-    @property
-    def still_s(self) -> float:
-        """Seconds for which the engine has had work and made no step."""
+    def still_s(self, last_step_ns: int) -> float:
+        """Seconds for which the engine, whose last step this was, has had work and made none."""
         if not self._has_work:
             return 0.0
-        last_ns = max(self._since_ns, self._engine.health().last_progress_ns)
+        last_ns = max(self._since_ns, last_step_ns)
         return max(0, self._clock_ns() - last_ns) / 1e9
 
     @property
     def _has_work(self) -> bool:
         return self._admission.running > self._paused()
 
-    @property
-    def stalled(self) -> bool:
-        return self.still_s >= self._stall_s
+    def is_stall(self, still_s: float) -> bool:
+        """Whether it has stood still for too long."""
+        return still_s >= self._stall_s
 
     def look(self) -> None:
         self._admission.look()
         if not self._has_work:
             self._since_ns = self._clock_ns()
-        elif self.still_s >= GIVE_UP * self._stall_s:
+        elif self.still_s(self._engine.health().last_progress_ns) >= GIVE_UP * self._stall_s:
             self._give_up()
 
     def run_ended(self, facts: RunFacts) -> None:

@@ -84,33 +84,35 @@ def read_state(
         lambda: versions.gone,
         kind="counter",
     )
-    for name, help_text, read in (
+    metrics.readings(
+        health,
         (
-            "responses_running",
-            "Responses being made, as many as the engine has places for.",
-            lambda: health().running,
+            (
+                "responses_running",
+                "Responses being made, as many as the engine has places for.",
+                lambda report: report.running,
+            ),
+            (
+                "responses_waiting",
+                "Responses accepted beyond the engine's places.",
+                lambda report: report.waiting,
+            ),
+            (
+                "responses_paused",
+                "Responses running that wait until the engine is back.",
+                lambda _: recovery.paused,
+            ),
+            (
+                "kv_cache_use_ratio",
+                "The share of the engine's KV cache that running responses hold.",
+                lambda report: report.cache_use,
+            ),
+            ("engine_alive", "Whether it is, or can recover.", lambda r: r.engine_alive),
+            ("engine_ready", "Whether it takes work now.", lambda r: r.engine_ready),
+            ("ready", "Whether the server should be sent work.", lambda r: r.ready),
+            ("draining", "Whether the server is being stopped.", lambda r: r.state == "draining"),
         ),
-        (
-            "responses_waiting",
-            "Responses accepted beyond the engine's places.",
-            lambda: health().waiting,
-        ),
-        (
-            "responses_paused",
-            "Responses running that wait until the engine is back.",
-            lambda: recovery.paused,
-        ),
-        (
-            "kv_cache_use_ratio",
-            "The share of the engine's KV cache that running responses hold.",
-            lambda: versions.health().cache_use,
-        ),
-        ("engine_alive", "Whether it is, or can recover.", lambda: health().engine_alive),
-        ("engine_ready", "Whether it takes work now.", lambda: health().engine_ready),
-        ("ready", "Whether the server should be sent work.", lambda: health().ready),
-        ("draining", "Whether the server is being stopped.", lambda: health().state == "draining"),
-    ):
-        metrics.reading(name, help_text, read)
+    )
     if watched is not None:
         metrics.reading("keys", "Keys of the file that are known.", lambda: len(watched))
         metrics.reading(

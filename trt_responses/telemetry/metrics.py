@@ -10,7 +10,7 @@ import os
 import resource
 import time
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from trt_responses.telemetry.aliases import aliases
 from trt_responses.telemetry.families import (
@@ -62,6 +62,8 @@ Samples = dict[str, list[Any]]
 """By a family's name: the labels of each sample, and its number or numbers."""
 PROMPT, CACHED, GENERATED = ("prompt",), ("cached",), ("generated",)
 
+T = TypeVar("T")
+
 
 class Metrics:
     """A listener of runs, and everything else that is counted."""
@@ -99,6 +101,8 @@ class Metrics:
         self._engine_s = Histogram(WHOLE_S)
         self._families: dict[str, Family] = {}
         self._shown: list[Shown] = []
+        self._asks: list[Callable[[], None]] = []
+        """Done at the beginning of each scrape, for what several numbers are read from."""
         self._shared: set[str] = set()
         """Names of what all processes tell alike, so that it is not added up."""
         self._model, self._engine = model, engine
@@ -152,6 +156,15 @@ class Metrics:
             return {} if number is None else {(): +number}
 
         self._show(name, help_text, Reading(kind, (), samples))
+
+    def readings(
+        self, ask: Callable[[], T], rows: Iterable[tuple[str, str, Callable[[T], float | None]]]
+    ) -> None:
+        """Numbers that one answer holds, which is asked for once at each scrape."""
+        latest: list[T] = []
+        self._asks.append(lambda: latest.__setitem__(slice(None), (ask(),)))
+        for name, help_text, read in rows:
+            self.reading(name, help_text, lambda read=read: read(latest[0]))  # type: ignore[misc]
 
     def reading_by(
         self,
@@ -229,19 +242,26 @@ class Metrics:
 
     def text(self, others: Iterable[Samples] = ()) -> bytes:
         """With the numbers of other processes added to these."""
+        self._ask()
         return text(self._shown, self._more(others))
 
     def open_metrics(self, others: Iterable[Samples] = ()) -> bytes:
+        self._ask()
         return open_metrics(self._shown, self._more(others))
 
     def samples(self, kinds: Collection[Kind] = ADDED_KINDS) -> Samples:
         """What may be added to the like of other processes."""
+        self._ask()
         return {
             name: [(labels, value) for labels, value in family.samples()]
             for name, family in self._families.items()
             if family.kind in kinds and name not in self._shared
             if family.kind != "gauge" or name in ADDED_GAUGES
         }
+
+    def _ask(self) -> None:
+        for ask in self._asks:
+            ask()
 
     def _more(self, others: Iterable[Samples]) -> More:
         nothing: Samples = {}

@@ -252,9 +252,12 @@ class Versions:
 
     def health(self) -> Health:
         """The promoted one's. Whichever of them has made a step, the server has."""
-        others = [*self, *self._finishing]
+        own, promoted = self.promoted.engine.health(), self.promoted
+        others = [each for each in (*self, *self._finishing) if each is not promoted]
+        if not others:
+            return own
         latest = max(each.engine.health().last_progress_ns for each in others)
-        return replace(self.promoted.engine.health(), last_progress_ns=latest)
+        return replace(own, last_progress_ns=max(own.last_progress_ns, latest))
 
     def limits(self) -> Limits:
         return self.promoted.engine.limits()
