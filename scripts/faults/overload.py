@@ -15,7 +15,6 @@ import orjson
 from scripts.faults.servers import KEY, Row, Server, resident_mib
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from scripts.faults.servers import Kind

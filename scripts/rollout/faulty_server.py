@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.versions import Faulty
-from trt_responses import builds
 from trt_responses.cli.main import main
 from trt_responses.response.versions.versions import Versions
+from trt_responses.setup import builds
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
