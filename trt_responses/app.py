@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 ENGINE_STOP_S = 5.0
-"""What an engine gets for its end, when every response has had its own."""
+"""Seconds that an engine gets to stop, after every response has had its own time."""
 
 
 def create_app(

@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RETRY_AFTER_S = (1, 5)
-"""Bounds of the seconds after which a client is asked to come back. Each gets its own number
-between them, so that those who were refused together do not return together."""
+"""The bounds of the seconds after which a client is asked to come back. Each client gets its own
+number between them, so that those who were refused together do not return together."""
 
 IN_PROGRESS_S = 2
-"""When to come again for a response that is still being made."""
+"""Seconds after which a client may ask again for a response that is still being made."""
 
 
 class ErrorBody(TypedDict):
+    """An error as the API writes it."""
+
     message: str
     type: str
     param: str | None
@@ -44,7 +46,7 @@ class ApiError(Exception):
         retry_after_s: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`headers` are those that tell more than the message does."""
+        """`headers` are sent beside the body, and tell more than the message."""
         super().__init__(message)
         self.headers = dict(headers or {})
         if retry_after_s is not None:
@@ -72,7 +74,8 @@ class Unsupported(InvalidRequest):
 
 
 def refuse_longer(tokens: int, most: int | None) -> None:
-    """The one judge of a prompt's length. Who stops counting early says what has been counted."""
+    """Raise when a prompt is too long; the one place that judges it. A caller that stopped counting
+    early gives the tokens that it counted."""
     if most is not None and tokens > most:
         raise InvalidRequest(
             f"The prompt has at least {tokens} tokens, and at most {most} are taken: shorten the "
@@ -97,13 +100,15 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
+    """What the request names does not exist, or is another owner's."""
+
     status = 404
     type = "invalid_request_error"
     code = None
 
 
 class Overloaded(ApiError):
-    """An owner has used up what it may; come back after `retry_after_s`."""
+    """The owner has used up what it may; it should come back after `retry_after_s`."""
 
     status = 429
     type = "too_many_requests"
@@ -126,6 +131,8 @@ class Unavailable(ApiError):
 
 
 class ServerStarting(Unavailable):
+    """The server is still loading."""
+
     code = "starting"
 
 
@@ -136,7 +143,7 @@ class ServerDraining(Unavailable):
 
 
 class ServerBusy(Unavailable):
-    """More work than this server takes, whoever it came from."""
+    """The server has more work than it takes, over all owners."""
 
     code = "server_busy"
 
@@ -190,7 +197,7 @@ class StartupError(Exception):
 
 
 def root_cause(error: BaseException) -> str:
-    """What an error comes from, on one line, with its class where its text alone says little."""
+    """The first cause of an error, on one line, with its class where the text alone says little."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(str(error).split())

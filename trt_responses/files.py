@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def write_whole(path: Path, data: str | bytes | memoryview, *, shared: bool = False) -> None:
-    """Replace a file so that a crash or a full disk leaves the old one or the new one, synced.
+    """Replace a file so that a crash or a full disk leaves the old or the new one, on the disk.
     `shared`: other processes may write it at the same time."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part" if shared else f"{path.name}.part")
     try:

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 0.005
-"""So often a line looks for a place that other front ends have left, for nobody tells it."""
+"""Seconds between two looks for a place that another front end has left: nobody tells this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What waits at once, whoever it belongs to."""
+    """The most that may wait at once, over all owners."""
 
     waiting: int = 256
     waiting_tokens: int = 1_000_000
@@ -64,13 +64,13 @@ class Admission:
         self._looking: asyncio.TimerHandle | None = None
         self._owners: dict[str, _Owner] = {}
         self.running = 0
-        """Of this front end, as all that follow."""
+        """Responses that run, of this front end alone, as are all counts below."""
         self.waiting = 0
-        """Those in line, and those whose prompt is still being read."""
+        """Responses that wait in line, and those whose prompt is still being read."""
         self.waiting_tokens = 0
 
     def enter(self, owner: str) -> Place:
-        """A place for one response, or the reason why it has to come again later."""
+        """Give one response a place, or raise the reason why it has to come again later."""
         limits, counts = self._limits_of(owner), self._counts
         with counts.locked():
             held = self._owners.get(owner)
@@ -139,7 +139,7 @@ class Admission:
         place.granted()
 
     def line_up(self, place: Place) -> None:
-        """Raises when the tokens that wait would be too many."""
+        """Put a place in line. Raises when too many tokens would wait."""
         with self._counts.locked():
             owner, others = place.owner, self._counts.waiting_tokens
             owner.line.append(place)
@@ -158,6 +158,7 @@ class Admission:
         self._look_later()
 
     def left(self, place: Place, generated_tokens: int) -> None:
+        """Count a response as over, with the tokens that it wrote."""
         owner = place.owner
         with self._counts.locked():
             if owner.tokens is not None:
@@ -177,7 +178,8 @@ class Admission:
         self._count(waiting=-1, waiting_tokens=-place.tokens if place.state == "waiting" else 0)
 
     def count_background(self, owner: str, more: int) -> int:
-        """How many responses an owner has in the background, with so many more or less here."""
+        """Count so many more background responses of an owner, or less, and return how many there
+        are."""
         with self._counts.locked():
             counts = self._counts.owner(owner)
             counts.add(background=more)
@@ -206,13 +208,13 @@ class Admission:
 
 
 class Place:
-    """One response's place: being read, waiting, running, gone."""
+    """The place of one response, which is read, waits, runs and is gone."""
 
     def __init__(self, admission: Admission, owner: _Owner) -> None:
         self.owner = owner
         self.tokens = 0
         self.since_s = 0.0
-        """When it lined up."""
+        """The time at which it lined up."""
         self.state: Literal["entered", "waiting", "running", "gone"] = "entered"
         self._admission = admission
         self._turn: asyncio.Future[None] | None = None
@@ -247,13 +249,13 @@ class Place:
 
 
 class _Owner:
-    """What one owner has at once, and may use in a minute."""
+    """One owner's responses at once, and what is left of its minute."""
 
     def __init__(self, counts: OwnerCounts) -> None:
         self.limits = NO_LIMITS
         self.counts = counts
         self.line: deque[Place] = deque()
-        """Those who wait in this front end."""
+        """The places that wait in this front end."""
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
 
@@ -263,11 +265,11 @@ class _Owner:
 
     @property
     def rank(self) -> Rank:
-        """Whose turn it is: the owner with the least has it."""
+        """The order of owners: the smallest rank has the next turn."""
         return self.counts.running, self.counts.last_turn, self.line[0].since_s
 
     def set_limits(self, limits: OwnerLimits, clock_s: Callable[[], float]) -> None:
-        """They may have changed since the last request."""
+        """Take over the owner's limits, which may have changed since its last request."""
         self.limits = limits
         self.requests = _bucket(limits.requests_per_minute, clock_s, self.counts.requests)
         self.tokens = _bucket(limits.tokens_per_minute, clock_s, self.counts.tokens)
@@ -282,7 +284,8 @@ def _bucket(per_minute: int | None, clock_s: Callable[[], float], held: Level) -
 
 
 def _over(why: str, wait_s: int, owner: _Owner) -> Overloaded:
-    """Codex reads the wait out of the message, other clients out of the header."""
+    """The refusal of an owner that is over a limit. Codex reads the wait out of the message, other
+    clients out of the header."""
     return Overloaded(
         f"{why}: please try again in {wait_s}s.", retry_after_s=wait_s, headers=owner.headers()
     )

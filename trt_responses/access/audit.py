@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class Audit:
-    """Lines that several processes may write: each is one append, and is on disk when told."""
+    """The audit file. Several processes may write it: each line is one append, and is on disk when
+    `tell` returns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def tell(self, act: str, **facts: object) -> None:
-        """Raises an `OSError` when the line cannot be kept."""
+        """Append one line. Raises an `OSError` when it cannot be kept."""
         line = orjson.dumps({"at": utc_now().isoformat(), "act": act, **facts}) + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 Rank = tuple[int, int, float]
-"""Whose turn it is, the least first: how many responses its owner has running, when the owner had
-its last turn, and since when it waits."""
+"""The order of those who wait, the least first: how many responses the owner has running, when its
+last turn was, and since when it waits."""
 
 
 NEVER_USED = (0.0, -math.inf)
@@ -23,10 +23,10 @@ NEVER_USED = (0.0, -math.inf)
 
 
 class Level(Protocol):
-    """What a bucket held at some time."""
+    """One bucket's level, kept where several processes may read it."""
 
     def read(self) -> tuple[float, float]:
-        """Its level and the time of that level, which is endlessly long ago before the first
+        """The level and the time at which it was true, which is endlessly long ago before the first
         `write`."""
         ...
 
@@ -34,7 +34,7 @@ class Level(Protocol):
 
 
 class OwnerCounts(Protocol):
-    """What one owner has, over all front ends."""
+    """The responses of one owner, over all front ends, and its buckets."""
 
     @property
     def running(self) -> int: ...
@@ -55,20 +55,20 @@ class OwnerCounts(Protocol):
     def tokens(self) -> Level: ...
 
     def add(self, *, running: int = 0, waiting: int = 0, background: int = 0) -> None:
-        """So many more, or less, in this process."""
+        """Count so many more, or less, in this process."""
         ...
 
     def take_turn(self) -> None:
-        """Its last turn is now."""
+        """Note that the owner has its turn now."""
         ...
 
 
 class Counts(Protocol):
-    """What all owners have, over all front ends."""
+    """The responses of all owners, over all front ends."""
 
     @property
     def shared(self) -> bool:
-        """Whether others count here, too, so that what is read may change at any time."""
+        """Whether other processes count here, too, so that numbers may change at any time."""
         ...
 
     @property
@@ -81,24 +81,25 @@ class Counts(Protocol):
     def waiting_tokens(self) -> int: ...
 
     def locked(self) -> AbstractContextManager[None]:
-        """While it lasts nobody else reads or changes anything. It cannot be entered twice."""
+        """Hold the lock, under which nobody else reads or changes anything. It cannot be entered
+        twice."""
         ...
 
     def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
-        """So many more, or less, in this process."""
+        """Count so many more, or less, in this process."""
         ...
 
     def owner(self, name: str) -> OwnerCounts:
-        """Good until the owner has nothing any more. Raises `ServerBusy` when there are too many
-        owners at once."""
+        """The counts of one owner, which hold until it has nothing any more. Raises `ServerBusy`
+        when there are too many owners at once."""
         ...
 
     def offer(self, owner: OwnerCounts | None, since_s: float, now_s: float) -> None:
-        """Tell the others who is next in this process's line, if anybody is."""
+        """Tell the other processes who is next in this one's line, if anybody is."""
         ...
 
     def offers(self, now_s: float) -> list[Rank]:
-        """Who is next in the others' lines."""
+        """The ranks of those who are next in the others' lines."""
         ...
 
 
@@ -118,7 +119,7 @@ class LocalLevel:
 
 
 class LocalOwner:
-    """What one owner has in a server that is alone."""
+    """The responses of one owner, in a server that is alone."""
 
     def __init__(self, counts: LocalCounts) -> None:
         self.running = self.waiting = self.background = self.last_turn = 0
@@ -136,7 +137,7 @@ class LocalOwner:
 
 
 class LocalCounts:
-    """What all owners have in a server that is alone."""
+    """The responses of all owners, in a server that is alone."""
 
     shared = False
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Between two looks at the file: a key that is removed is refused within twice of it."""
+"""Seconds between two looks at the file: a removed key is refused within twice of it."""
 
 
 class WatchedKeys:
-    """Keeps a ring of keys as the file says. A file that cannot be used changes nothing."""
+    """Keeps a `KeyRing` as the file says. A file that cannot be used changes nothing."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class WatchedKeys:
         self._seen: object = None
         self._keys: tuple[Key, ...] = ()
         self.fault: str | None = None
-        """Why the file as it is now cannot be used."""
+        """The reason why the file as it is now cannot be used; None when it can."""
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def load(self) -> None:
-        """Read it; a `KeyFault` when it cannot be used."""
+        """Read the file. Raises a `KeyFault` when it cannot be used."""
         self._seen, keys = read_file(self._path)
         self._ring.hold(keys)
         before, after = set(self._keys), set(keys)
@@ -61,7 +61,7 @@ class WatchedKeys:
         self._tell("keys.loaded", added=added, removed=removed)
 
     def look(self) -> None:
-        """Load it anew if it is another than when it was looked at last."""
+        """Read the file again if it has changed since the last look."""
         if (stamp := _stamp(self._path)) == self._seen:
             return
         try:
@@ -74,7 +74,7 @@ class WatchedKeys:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """While it lasts the file is looked at."""
+        """Look at the file now and then, for as long as the context lasts."""
         watching = asyncio.create_task(self._watch())
         try:
             yield
@@ -98,7 +98,7 @@ class WatchedKeys:
 
 
 def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
-    """What `stat` says of the file, and its keys."""
+    """The file's `stat`, by which changes are noticed, and its keys."""
     try:
         with path.open("rb") as file:
             return _stamp_of(os.fstat(file.fileno())), read_keys(file.read())
@@ -108,8 +108,9 @@ def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
 
 @contextmanager
 def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
-    """Nobody else changes the file meanwhile: the folder is locked. What it gives writes other
-    keys: whoever reads sees all of the old file or all of the new one, where the path leads to."""
+    """Lock the file's folder, so that nobody else changes the file, and give a function that writes
+    other keys. Readers see all of the old file or all of the new one, also where the path is a
+    link."""
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(target.parent, os.O_RDONLY)
@@ -126,7 +127,7 @@ def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
 
 
 def _replace(target: Path, text: bytes) -> None:
-    """With the owner and the mode of the file that was there, for a server has to read it."""
+    """Replace the file and keep its owner and mode, since a server has to read it."""
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
 PREFIX = "trt_"
 OPERATOR = "operator"
-"""The name of whoever has the admin key of the settings."""
+"""The name of the admin whose key stands in the settings."""
 KEY_BYTES = 32
 """256 random bits: nobody guesses one, so that a plain SHA-256 of it is safe to keep."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_@.+-]{1,64}$")]
-"""Of an owner or of a key. It stands in paths `owner/name`, in logs and in the audit file."""
+"""The name of an owner or of a key. It stands in paths `owner/name`, in logs and in the audit
+file."""
 
 
 class KeyFault(Exception):
-    """A file of keys that cannot be used, said without any of its digests."""
+    """A file of keys cannot be used. The message holds none of its digests."""
 
 
 class OwnerLimits(BaseModel):
@@ -58,7 +59,7 @@ KINDS = tuple(OwnerLimits.model_fields)
 
 
 class Key(BaseModel):
-    """What a file says of one key."""
+    """One key as its file describes it: a digest and no key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -68,12 +69,13 @@ class Key(BaseModel):
     admin: bool = False
     expires: AwareDatetime | None = None
     limits: OwnerLimits | None = None
-    """Its owner's, as far as they are named; the settings say the rest."""
+    """Limits of its owner that this key names; the settings say the rest."""
 
     def __str__(self) -> str:
         return f"{self.owner}/{self.name}"
 
     def has_expired(self, now_s: float) -> bool:
+        """Whether the key's time is over."""
         return self.expires is not None and self.expires.timestamp() <= now_s
 
 
@@ -84,15 +86,17 @@ class _File(BaseModel):
 
 
 def new_key() -> str:
+    """A new random key."""
     return PREFIX + secrets.token_urlsafe(KEY_BYTES)
 
 
 def digest_of(key: str) -> str:
+    """The SHA-256 of a key, in hexadecimal digits."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def read_keys(text: bytes) -> tuple[Key, ...]:
-    """The keys that a file names; a `KeyFault` when any part of it is wrong."""
+    """The keys in the text of a file. Raises a `KeyFault` when any part of it is wrong."""
     try:
         keys = _File.model_validate_json(text).keys
     except ValidationError as error:
@@ -106,7 +110,8 @@ def read_keys(text: bytes) -> tuple[Key, ...]:
 
 
 def write_keys(keys: Iterable[Key]) -> bytes:
-    """The file that says so: a key a line, so that a change of one is a change of one line."""
+    """The text of a file that holds these keys, one a line, so that a change of a key is a change
+    of a line."""
     lines = [
         orjson.dumps(key.model_dump(mode="json", exclude_defaults=True)).decode() for key in keys
     ]
@@ -114,7 +119,7 @@ def write_keys(keys: Iterable[Key]) -> bytes:
 
 
 class KeyRing:
-    """Whose a key is: those of the settings, which last, and those of a file, which come and go."""
+    """Looks up the owner of a key, among the keys of the settings and those of a file."""
 
     def __init__(
         self,
@@ -128,16 +133,17 @@ class KeyRing:
         self._owners = {digest_of(key): owner for key, owner in (owners or {}).items()}
         self._listed: dict[str, Key] = {}
         self._limited: dict[str, list[Key]] = {}
-        """The keys of each owner that name limits."""
+        """The keys of each owner that name limits of their own."""
         self._limits = limits
         self._admin_digest = "" if admin_key is None else digest_of(admin_key)
         self._clock_s = clock_s
         self.asked = from_file or bool(self._owners)
-        """Whether anybody needs a key. With a file everybody does, also when it names none."""
+        """Whether a request needs a key. With a file every request does, also when the file has
+        none."""
 
     def hold(self, keys: Iterable[Key]) -> None:
-        """These are the file's from now on; a `KeyFault`, and nothing changes, when one of them
-        is another owner's by the settings."""
+        """Use these as the file's keys from now on. Raises a `KeyFault`, and changes nothing, when
+        one of them is another owner's by the settings."""
         listed = {key.sha256: key for key in keys}
         for digest, key in listed.items():
             if self._owners.get(digest, key.owner) != key.owner:
@@ -180,7 +186,7 @@ class KeyRing:
         return None if found is None else found.owner
 
     def admin_of(self, key: str) -> str | None:
-        """The name of the admin whose key it is, for those who note what admins do."""
+        """The name of the admin whose key it is, for the audit file; None when it is no admin's."""
         digest = digest_of(key)
         if compare_digest(digest, self._admin_digest):
             return OPERATOR
@@ -188,6 +194,7 @@ class KeyRing:
         return str(found) if found is not None and found.admin else None
 
     def is_admin(self, key: str) -> bool:
+        """Whether a key is an admin's."""
         return self.admin_of(key) is not None
 
     @property
@@ -203,4 +210,5 @@ class KeyRing:
 
 
 def utc_now() -> datetime:
+    """The time now, as a date in UTC."""
     return datetime.now(UTC).replace(microsecond=0)

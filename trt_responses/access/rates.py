@@ -28,12 +28,13 @@ class Bucket:
         return self._now()[0]
 
     def _now(self) -> tuple[float, float]:
-        """Its level, and the time of it."""
+        """The level now, and the time of it."""
         now_s, (level, at_s) = self._clock_s(), self._held.read()
         filled = level + (now_s - at_s) * self.per_minute / MINUTE_S
         return min(float(self.per_minute), filled), now_s
 
     def take(self, amount: float) -> None:
+        """Take so much out of it, at once."""
         level, now_s = self._now()
         self._held.write(level - amount, now_s)
 
@@ -51,7 +52,7 @@ class Bucket:
 
 
 def duration(seconds: float) -> str:
-    """As the API writes it: `6m0s`, `1s`, `120ms`."""
+    """A duration as the API writes it: `6m0s`, `1s`, `120ms`."""
     if 0 < seconds < 1:
         return f"{max(1, int(seconds * 1000))}ms"
     minutes, rest = divmod(int(seconds), 60)

@@ -30,7 +30,7 @@ def vocabulary() -> Vocabulary:
 
 
 def dialect_of(directory: Path | None = None, card: Card | None = None) -> Dialect:
-    """What a model speaks: Harmony, unless its card says otherwise."""
+    """The dialect of a model: Harmony, unless its card names a chat template."""
     if directory is None or card is None or card.dialect is None:
         return harmony(vocabulary())
     return template_dialect(directory / DIALECT, card.dialect.family)
@@ -50,13 +50,13 @@ def template_dialect(told: Path, family: str | None) -> TemplateDialect:
 
 
 def dialect_facts(told: Path, family: str | None) -> DialectFacts:
-    """What a model speaks, for its card."""
+    """The facts about a model's dialect that its card records."""
     spoken = template_dialect(told, family)
     return DialectFacts(spoken.name, spoken.places.stops, spoken.probed())
 
 
 def question_of(directory: Path, card: Card) -> Question | None:
-    """What a model that does not speak Harmony is asked to verify it."""
+    """The question that verifies a model which does not speak Harmony; None for one that does."""
     if card.dialect is None:
         return None
     spoken = template_dialect(directory / DIALECT, card.dialect.family)
@@ -65,6 +65,6 @@ def question_of(directory: Path, card: Card) -> Question | None:
 
 
 def spelled() -> Spell:
-    """What the ids of a stored block say, whichever dialect is spoken now: a history may be older.
-    Stores compare, so that what it does not say is kept."""
+    """A function from a stored block's ids to its text, in Harmony, since a history may be older
+    than the model. Stores compare, so that a text which it does not give is kept."""
     return harmony(vocabulary()).spelled

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from trt_responses.templates.dialect import TemplateDialect
 
 PROBE_S = 30.0
-"""What an embedded engine that stands still gets for one token, at most, before it is replaced."""
+"""Seconds in which an embedded engine that has stalled must give one token before it is
+replaced."""
 
 
 def chosen_engine(settings: Settings) -> shelf.Selection:

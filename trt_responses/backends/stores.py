@@ -50,7 +50,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
 
 
 def steady_clock() -> Callable[[], float]:
-    """Unix time as of now, going on by seconds whatever becomes of the machine's date."""
+    """A clock of Unix time that goes on evenly when the machine's date jumps."""
     offset_s = time.time() - time.monotonic()
     return lambda: time.monotonic() + offset_s
 

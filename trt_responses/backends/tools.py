@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trt_responses.tools.mcp.tool import McpTool
 
 SEARCH_PLACES = {"brave": "https://api.search.brave.com"}
-"""Where a search service is that has one place alone."""
+"""URLs of search services that have one place alone."""
 
 
 def tools_of(settings: Settings) -> list[Tool]:
@@ -68,7 +68,8 @@ def browser_tool(settings: Settings) -> Tool:
 
 
 def search_url(settings: Settings) -> str:
-    """Where the browser's search service is. Raises a `StartupError` for what is not set."""
+    """The URL of the browser's search service. Raises a `StartupError` for a setting that is
+    missing."""
     name = settings.search_service
     if name is None:
         raise StartupError(f"{PREFIX}BROWSER: it needs {PREFIX}SEARCH_SERVICE, which searches.")
@@ -83,7 +84,7 @@ def search_url(settings: Settings) -> str:
 
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
-    """Those that are reached for a model or a client though they are not public."""
+    """The networks that may be reached for a model or a client though they are not public."""
     try:
         return tuple(map(network, settings.private_networks))
     except ValueError as fault:
@@ -91,7 +92,7 @@ def private_networks(settings: Settings) -> tuple[Network, ...]:
 
 
 def fetch_ports(settings: Settings) -> frozenset[int]:
-    """Those that pages are fetched from."""
+    """The ports from which pages may be fetched."""
     try:
         return frozenset(map(int, settings.browser_ports))
     except ValueError:
@@ -99,7 +100,7 @@ def fetch_ports(settings: Settings) -> frozenset[int]:
 
 
 def mcp_tool(settings: Settings) -> McpTool:
-    """`mcp`: the operator's servers, and those that requests may name."""
+    """The tool `mcp`, over the operator's servers and those that requests may name."""
     try:
         from trt_responses.tools.mcp.limits import Limits
         from trt_responses.tools.mcp.tool import McpTool
@@ -146,8 +147,8 @@ def commands(settings: Settings) -> Shell:
 
 
 def containers(settings: Settings) -> Containers:
-    """Where code and commands run. What they may read must not hold what the server keeps to
-    itself."""
+    """The containers in which code and commands run. Raises a `StartupError` when the paths that
+    code may read hold the server's own data."""
     executable = str(settings.python_executable or sys.executable)
     readable = readable_paths(executable)
     kept = settings.data_dir.resolve()

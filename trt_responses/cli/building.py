@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_stderr(sentence: str) -> None:
-    """Say what is about to be done."""
+    """Print what is about to be done, to standard error."""
     print(sentence, file=sys.stderr)
 
 
@@ -45,7 +45,8 @@ def build_tools(settings: Settings) -> Iterator[BuildTools]:
 
 
 def tell(built: Built) -> None:
-    """One line of what was prepared, and one for each family of plans; nothing if it was there."""
+    """Print one line of what was prepared, and one for each family of plans; nothing if it was
+    there."""
     card = built.card
     if built.phases:
         took = f"prepared in {sum(card.seconds.values()):.1f} s"

@@ -46,6 +46,7 @@ Ctrl-C stops an answer."""
 
 
 def add_chat(commands: Commands) -> None:
+    """Add the command `chat` and its options."""
     text = "chat with a model in the terminal, over any server of the Responses API"
     parser = commands.add_parser("chat", help=text, description=text.capitalize() + ".")
     parser.add_argument("question", nargs="*", help="one question, instead of a chat")
@@ -92,7 +93,7 @@ class Chat:
     # --- asking ---------------------------------------------------------------------------------
 
     def ask(self, items: Sequence[Json]) -> bool:
-        """Ask, and show the answer as it comes. Whether there was one."""
+        """Ask, and show the answer as it comes. Returns whether there was an answer."""
         view = AnswerView(self._terminal)
         try:
             body = self._settings | self._conversation.request(items) | {"model": self._named()}
@@ -126,7 +127,7 @@ class Chat:
     # --- the loop ---------------------------------------------------------------------------
 
     def loop(self) -> int:
-        """Until Ctrl-D or /quit."""
+        """Read and answer until Ctrl-D or /quit."""
         self._greet()
         with _history():
             while (text := self._read()) is not None:
@@ -138,7 +139,7 @@ class Chat:
         return 0
 
     def _heard(self, text: str) -> bool:
-        """Do what a person has written; False to leave."""
+        """Do what a person has typed. Returns False to leave."""
         name, _, rest = text.removeprefix("/").partition(" ")
         if text.startswith("/") and name == "quit":
             return False
@@ -155,7 +156,8 @@ class Chat:
             self._terminal.note(f"{self._named()} at {self._server.base_url}. /help, Ctrl-D ends.")
 
     def _read(self) -> str | None:
-        """What a person writes: a line, several that end in a backslash, or a fenced text."""
+        """The text that a person types: a line, several that end in a backslash, or a fenced
+        text."""
         lines: list[str] = []
         fenced = False
         while True:
@@ -180,7 +182,8 @@ class Chat:
                 return "\n".join((*lines, line))
 
     def _answer_calls(self) -> None:
-        """By hand, as long as the model calls; an empty line leaves a call open."""
+        """Let the person answer calls by hand, as long as the model makes any; an empty line leaves
+        a call open."""
         while calls := self._conversation.open_calls():
             results = []
             for call in calls:
@@ -253,7 +256,7 @@ class Chat:
 
 
 def _json_of(path: str) -> Any:
-    """What a file holds; nothing for `off`."""
+    """The JSON of a file; None for the word `off`."""
     if path in ("", "off"):
         return None
     name = shlex.split(path)[0]
@@ -265,7 +268,7 @@ def _json_of(path: str) -> Any:
 
 @contextmanager
 def _history() -> Iterator[None]:
-    """What was typed is known again in the next chat, where the terminal has readline."""
+    """Keep a history of typed lines for the next chat, where the terminal has readline."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     path = Path(state) / "trt_responses" / "chat_history"
     try:

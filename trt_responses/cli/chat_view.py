@@ -28,11 +28,11 @@ TEXTS = {
 
 
 class Terminal:
-    """Where a chat is written to."""
+    """A terminal, or a file, that a chat is written to."""
 
     def __init__(self, out: TextIO, err: TextIO, *, quiet: bool = False) -> None:
-        """Where `out` is no terminal, it gets answers alone, and `err` all else; `quiet`: nobody
-        does."""
+        """Where `out` is no terminal, it gets answers alone, and `err` all else; with `quiet`
+        nobody gets the rest."""
         self._out = out
         self._aside = out if out.isatty() else err
         self._quiet = quiet
@@ -42,7 +42,7 @@ class Terminal:
         _write(self._out, printable(text))
 
     def aside(self, text: str, style: str = "") -> None:
-        """What is not the answer's text."""
+        """Write what is not the answer's text, such as a thought."""
         if not self._quiet:
             self._styled(text, style)
 
@@ -63,7 +63,8 @@ def _write(out: TextIO, text: str) -> None:
 
 
 class AnswerView:
-    """One response. `text` is what the client may repeat of it, if it is stopped."""
+    """Shows one response while it comes. `text` is the part that the client may repeat when it is
+    stopped."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.text = ""
@@ -108,7 +109,7 @@ class AnswerView:
         self._kind = ""
 
     def close(self) -> None:
-        """When nothing more comes of it: how it ended, and what it took."""
+        """Show how the response ended and what it took."""
         if self._kind:
             self._end()
         if self.last is None:

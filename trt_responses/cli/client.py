@@ -28,7 +28,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ServerFault(Exception):
-    """What the server, or the way to it, said in the place of an answer."""
+    """The server, or the network, gave an error instead of an answer."""
 
 
 class Server:

@@ -20,50 +20,54 @@ CALLS = {
 
 
 def user_message(text: str) -> Json:
+    """A user's message, as an item of the API."""
     return {"type": "message", "role": "user", "content": text}
 
 
 def result_of(call: Json, output: str) -> Json:
+    """The result of a call, as an item of the API."""
     return {"type": CALLS[call["type"]], "call_id": call["call_id"], "output": output}
 
 
 def text_of(item: Json) -> str:
+    """The text of a message's item."""
     return "".join(part.get("text", "") for part in item.get("content") or ())
 
 
 class Conversation:
-    """It goes on from the last stored response; what came after that is brought along."""
+    """A conversation that goes on from its last stored response; newer items are sent along."""
 
     def __init__(self) -> None:
         self.last: Json | None = None
-        """The last snapshot of a response that has ended."""
+        """The last snapshot of a response that ended by itself."""
         self.said: list[Json] = []
-        """Every item, in order."""
+        """All items so far, in order."""
         self._previous: str | None = None
         self._unstored: list[Json] = []
 
     def request(self, items: Sequence[Json]) -> Json:
-        """The fields of a request that goes on with these items."""
+        """The fields of the next request, which sends these items."""
         request: Json = {"input": [*self._unstored, *items]}
         if self._previous is not None:
             request["previous_response_id"] = self._previous
         return request
 
     def ended(self, items: Sequence[Json], response: Json) -> None:
-        """A response to these items has ended by itself."""
+        """Note a response that ended by itself, and the items that it answers."""
         self.last = response
         if response["status"] in ("completed", "incomplete"):
             self._previous, self._unstored = response["id"], []
             self.said += [*items, *response["output"]]
 
     def stopped(self, items: Sequence[Json], text: str) -> None:
-        """It was stopped, and is stored nowhere: the next request tells what was heard of it."""
+        """Note an answer that was stopped. It is stored nowhere, so the next request repeats its
+        text."""
         heard = [{"type": "message", "role": "assistant", "content": text}] if text else []
         self._unstored += [*items, *heard]
         self.said += [*items, *heard]
 
     def open_calls(self) -> list[Json]:
-        """Calls of the last response, which wait for results."""
+        """The calls of the last response that wait for a result."""
         output: Iterable[Json] = self.last["output"] if self.last else ()
         return [item for item in output if item["type"] in CALLS]
 
@@ -71,7 +75,7 @@ class Conversation:
         return json.dumps(self.said, indent=2, ensure_ascii=False) + "\n"
 
     def as_markdown(self) -> str:
-        """For people; thoughts are quoted."""
+        """The conversation for people, in Markdown; thoughts are quoted."""
         return "\n".join(map(_markdown, self.said))
 
 

@@ -20,6 +20,7 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def add_drain(parser: argparse.ArgumentParser) -> None:
+    """Add the command `drain` and its options."""
     for name in ("host", "port"):
         field = Settings.model_fields[name]
         parser.add_argument(f"--{name}", metavar=name.upper(), help=field.description)
@@ -47,7 +48,7 @@ def _drain(options: argparse.Namespace) -> int:
 
 
 def _is_draining(settings: Settings) -> bool:
-    """Whether it still answers that it drains: not when it has gone, nor when its successor
+    """Whether the server still answers that it drains. False when it has gone or its successor
     answers."""
     try:
         _, body = _asked(settings, "GET", "/health")

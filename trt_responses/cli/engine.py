@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 
 def add_engine(commands: Commands) -> None:
+    """Add the command `engine` and its subcommands."""
     build = _command(commands, "build", "prepare an engine from a checkpoint", _engine_build)
     build.add_argument(
         "--checkpoint",
@@ -166,7 +167,7 @@ def _engine_build(options: argparse.Namespace) -> int:
 
 
 def _template_source(path: Path) -> TemplateSource | None:
-    """A model with a chat template; None for one of gpt-oss."""
+    """A model with a chat template at this path; None for a gpt-oss."""
     is_file = path.suffix.lower() == GGUF
     return open_template_gguf(path) if is_file else open_qwen3(path)
 
@@ -174,7 +175,7 @@ def _template_source(path: Path) -> TemplateSource | None:
 def _prepare_template(
     settings: Settings, source: TemplateSource, options: argparse.Namespace
 ) -> int:
-    """A model with a chat template, which the embedded engine alone serves."""
+    """Prepare a model with a chat template, which only the embedded engine serves."""
     if options.kind not in (None, "llamacpp"):
         raise PrepareError(
             f"{source.path.name}: found a model with a chat template, which the embedded engine "
@@ -190,8 +191,8 @@ def _prepare_template(
 
 
 def _kind_for(settings: Settings) -> Kind:
-    """TensorRT-LLM is what a GPU host is meant to serve with, the embedded engine any other. Raises
-    a `PrepareError` on a GPU host without the package: hours on a CPU are nobody's wish there."""
+    """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one.
+    Raises a `PrepareError` on a GPU host without the package, where the CPU would take hours."""
     hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
     if gpu_class_of(hardware) is None:
         return "llamacpp"
@@ -206,7 +207,7 @@ def _kind_for(settings: Settings) -> Kind:
 
 
 def prepare_demo(settings: Settings) -> Path:
-    """The demo engine of this checkout; done in a moment when it is there already."""
+    """Prepare the demo engine of this checkout; done in a moment when it is there already."""
     source = demo.demo_checkpoint(settings.engines_dir)
     built = _prepare_llamacpp(
         settings, name=shelf.DEMO, source=source, weight_type="q8_0", wait=True
@@ -233,7 +234,8 @@ def _prepare_llamacpp(
 
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
-    """Status 0 when verified, 1 when it cannot be, 3 when this machine could only plan it."""
+    """Prepare an engine for TensorRT-LLM. Returns status 0 when it was verified, 1 when it cannot
+    be, and 3 when this machine could only plan it."""
     from trt_responses.serve.engine_process import trtllm_starter  # loads every engine
 
     chosen = TrtLlmOptions(

@@ -26,6 +26,7 @@ STYLES = {"forced": "green", "kept": "", "discarded": "red strike"}
 
 
 def add_explain(commands: Commands) -> None:
+    """Add the command `explain` and its options."""
     text = "show what a response was made of: prompt, ids, segments, repairs, times"
     parser = commands.add_parser("explain", help=text, description=text.capitalize() + ".")
     parser.add_argument("id", metavar="ID", help="the response's id, resp_…")
@@ -70,7 +71,7 @@ def _name(path: Path) -> str:
 
 
 def show(told: Json, console: Console) -> None:
-    """An explanation for people: control ids, forced and discarded ones are in colours."""
+    """Print an explanation for people: control ids, forced and discarded ones are in colours."""
     console.print(Text(f"{told['id']}  {told['status']}  {told['model']}  ({told['plan']})"))
     if told["error"]:
         console.print(Text(printable(told["error"]), "red"))
@@ -108,7 +109,7 @@ def _title(console: Console, text: str) -> None:
 
 
 def _text(pieces: Iterable[Json], style: str = "") -> Text:
-    """Pieces as one text; where texts are redacted, how many tokens each has."""
+    """Pieces joined to one text; where texts are redacted, the number of tokens of each."""
     text = Text()
     for piece in pieces:
         if "control" in piece:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_export(commands: Commands) -> None:
+    """Add the command `export` and its options."""
     text = "write a model repository for Triton's Python backend"
     triton = commands.add_parser("triton", help=text, description=text.capitalize() + ".")
     triton.add_argument("engine", help="name of a prepared engine")

@@ -32,6 +32,7 @@ ABOUT = (
 
 
 def add_tensorrt(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the kinds `tensorrt` and `onnx`."""
     group = parser.add_argument_group("TensorRT and ONNX", ABOUT)
     group.add_argument(
         "--targets",
@@ -59,6 +60,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def options_of(options: argparse.Namespace) -> TensorRtOptions:
+    """The options of a compiled engine, from those of the command line."""
     return TensorRtOptions(
         kind=options.kind,
         targets=options.targets,
@@ -72,7 +74,7 @@ def options_of(options: argparse.Namespace) -> TensorRtOptions:
 
 
 def prepare_graph(settings: Settings, options: argparse.Namespace) -> int:
-    """Of the given checkpoint, or of the demo's."""
+    """Prepare a graph, of the given checkpoint or of the demo's."""
     source, name = options.checkpoint, options.name
     if source is None:
         source = demo.demo_checkpoint(settings.engines_dir)
@@ -83,7 +85,7 @@ def prepare_graph(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def prepare_demo_onnx(settings: Settings) -> Path:
-    """The demo as a bare graph; done in a moment when it is there already."""
+    """Prepare the demo as a bare graph; done in a moment when it is there already."""
     source = demo.demo_checkpoint(settings.engines_dir)
     return prepared(settings, source, DEMO_ONNX, TensorRtOptions(kind="onnx"), wait=True).directory
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 def add_keys(commands: Commands) -> None:
+    """Add the command `keys` and its subcommands."""
     new = _command(commands, "new", "make a key, and print it once", _new)
     new.add_argument("owner", help="whom it speaks for; an owner may have several keys")
     new.add_argument("--name", default="default", help="what tells the owner's keys apart")
@@ -170,7 +171,7 @@ def _read(path: Path) -> tuple[Key, ...]:
 
 
 def _user() -> str:
-    """Who runs this; in a container often a number without a name."""
+    """The name of the person who runs the command; in a container often a number."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -178,7 +179,7 @@ def _user() -> str:
 
 
 def _tell(audit: Audit, act: str, path: Path, keys: list[Key]) -> None:
-    """Before the change: one that cannot be audited is not made."""
+    """Write the audit line before the change: a change that cannot be audited is not made."""
     try:
         for key in keys:
             audit.tell(act, by=_user(), file=str(path), key=str(key), admin=key.admin)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_load(commands: Commands) -> None:
+    """Add the commands `engine load` and `engine unload`."""
     text = "have a running server load a version, compare it with its own, and serve it"
     load = _command(commands, "load", text, _load)
     load.add_argument(
@@ -64,7 +65,8 @@ def _unload(options: argparse.Namespace) -> int:
 
 
 def _asked(options: argparse.Namespace, act: str, body: dict[str, Any]) -> int:
-    """Status 0 when it was done, 1 when the server refuses; the reply is printed as JSON."""
+    """Ask a server to exchange its engine and print its reply as JSON. Returns status 0 when it was
+    done, 1 when the server refuses."""
     settings = Settings.from_environment(host=options.host, port=options.port)
     if settings.admin_key is None:
         raise StartupError(f"A {act} asks for an admin's key: set {PREFIX}ADMIN_KEY.")

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 SERVE_OPTIONS = ("engine", "host", "port", "model", "engines-dir", "frontends")
-"""Settings that are options of `serve` too."""
+"""Names of settings that are options of `serve` too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status. What goes wrong is told in one sentence."""
+    """Run one command and return the exit status. A fault is printed in one sentence."""
     options = _parser().parse_args(arguments)
     try:
         status: int = options.run(options)
@@ -123,7 +123,7 @@ def _stop_with_the_terminal() -> None:
 
 
 def _serves_demo(settings: Settings) -> bool:
-    """Whether the demo is asked for, or is all there is to serve."""
+    """Whether the demo is asked for, or is the only engine there is."""
     if settings.engine is not None:
         return settings.engine == shelf.DEMO
     return {entry.name for entry in shelf.entries(settings.engines_dir)} <= {shelf.DEMO}
@@ -157,7 +157,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _deep(settings: Settings) -> Check:
-    """Over the demo, which is prepared first where it is not there."""
+    """Run the numeric check over the demo, which is prepared first where it is not there."""
     from trt_responses.backends.dialects import vocabulary  # loads every engine
     from trt_responses.backends.engines import llamacpp_over
 

@@ -41,7 +41,7 @@ def settings_help() -> str:
 def settings_in_force(
     settings: Settings, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> str:
-    """Every setting as it is, and whether an option, a variable or the default says so. Keys and
+    """Every setting in force, and whether an option, a variable or the default gave it. Keys and
     passwords are not shown."""
     lines = []
     for title, names in groups():

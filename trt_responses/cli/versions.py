@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_versions(commands: Commands) -> None:
+    """Add the commands that change which version of an engine is served."""
     text = "serve this version of an engine, from the next start on"
     promote = _command(commands, "promote", text, _promote)
     promote.add_argument("version", metavar="N", help="its number, or its digest")

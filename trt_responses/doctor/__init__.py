@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 def checks(settings: Settings) -> list[Check]:
-    """Everything, in the order in which a person would ask; takes seconds, and starts nothing."""
+    """All checks, in the order in which a person would ask. It takes seconds, and starts
+    nothing."""
     hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
     return [
         python_check(),

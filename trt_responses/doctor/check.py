@@ -16,7 +16,8 @@ State = Literal["ok", "note", "fault"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`note`: something cannot be done here, and nothing is broken. `fault`: something is."""
+    """One finding about this machine. A `note` says that something cannot be done here and nothing
+    is broken; a `fault` says that something is broken."""
 
     name: str
     state: State
@@ -25,11 +26,12 @@ class Check:
 
 
 def exit_status(checks: Iterable[Check]) -> int:
-    """0 when nothing is broken, else 1."""
+    """The status of the command: 0 when nothing is broken, else 1."""
     return int(any(check.state == "fault" for check in checks))
 
 
 def as_json(checks: Iterable[Check]) -> str:
+    """The checks as one JSON document."""
     found = list(checks)
     body = {"status": exit_status(found), "checks": [asdict(check) for check in found]}
     return json.dumps(body, indent=2)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def vocabulary_check(load: Callable[[], object] = vocabulary.load) -> Check:
+    """Whether the vocabulary is there and whole."""
     try:
         load()
     except StartupError as error:
@@ -30,6 +31,7 @@ def vocabulary_check(load: Callable[[], object] = vocabulary.load) -> Check:
 
 
 def engine_checks(engines_dir: Path, machine: ServingMachine) -> Iterator[Check]:
+    """The card of each prepared engine, compared with this machine."""
     verdicts = shelf.verify(engines_dir, None, machine)
     if not verdicts:
         yield Check(
@@ -45,7 +47,7 @@ def engine_checks(engines_dir: Path, machine: ServingMachine) -> Iterator[Check]
 def dialect_checks(
     engines_dir: Path, probe: Callable[[Path, str], DialectFacts]
 ) -> Iterator[Check]:
-    """Models that do not speak Harmony: whether their templates do what their cards say."""
+    """For each model that does not speak Harmony, whether its template does what its card says."""
     for entry in shelf.entries(engines_dir):
         if entry.status not in ("built", "verified"):
             continue
@@ -75,7 +77,8 @@ def _dialect(
 
 
 def _engine(verdict: Verdict) -> Check:
-    """An engine that was only planned, or whose build was stopped, is no fault of this machine."""
+    """The check of one engine. One that was only planned, or whose build was stopped, is no fault
+    of this machine."""
     entry, difference = verdict
     name = f"engine {entry.label}"
     what = ", ".join(filter(None, (entry.kind, entry.weight_type, entry.status)))

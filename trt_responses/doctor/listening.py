@@ -8,7 +8,7 @@ CONNECT_S = 2.0
 
 
 def why_not(host: str, port: int) -> str | None:
-    """Why nothing can be connected to there; None when something listens."""
+    """The reason why nothing can be connected to at an address; None when something listens."""
     try:
         with socket.create_connection((host, port), timeout=CONNECT_S):
             return None

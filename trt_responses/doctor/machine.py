@@ -24,13 +24,14 @@ DISTRIBUTION = "trt-responses"
 OLDEST_PYTHON = (3, 11)
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?(?P<range>[^;]*)(;(?P<marker>.*))?")
 FEATURES = ("avx2", "avx512f", "amx_tile", "asimd", "sve")
-"""What llama.cpp's kernels ask of a processor, on x86 and on ARM."""
+"""The features that llama.cpp's kernels ask of a processor, on x86 and on ARM."""
 CPU_INFO = Path("/proc/cpuinfo")
 FREE_DISK_BYTES = 1 << 30
 
 
 class Model(NamedTuple):
-    """What a model takes on the embedded engine: its weights in MXFP4, and a short context."""
+    """The memory that a model takes on the embedded engine: its weights in MXFP4, and a short
+    context."""
 
     name: str
     memory_bytes: int
@@ -45,6 +46,7 @@ MODELS = (
 
 
 def python_check(found: tuple[int, ...] = sys.version_info[:3]) -> Check:
+    """Whether this Python is one that the server supports."""
     text = ".".join(map(str, found))
     if found >= OLDEST_PYTHON:
         return Check("python", "ok", f"{text} on {platform.system()} {platform.machine()}")
@@ -64,7 +66,8 @@ def package_checks(requirements: Sequence[str] | None = None) -> list[Check]:
 
 
 def _package(requirement: str) -> Check | None:
-    """None for a package of an extra, or of another system, that is not installed."""
+    """The check of one package; None for one of an extra, or of another system, that is not
+    installed."""
     parts = REQUIREMENT.match(requirement)
     assert parts is not None
     name, wanted, marker = parts["name"], parts["range"].strip(), parts["marker"]
@@ -81,6 +84,7 @@ def _package(requirement: str) -> Check | None:
 
 
 def cpu_check(info: str | None = None) -> Check:
+    """Whether the processor has what llama.cpp's kernels ask for."""
     text = _read(CPU_INFO) if info is None else info
     lists = re.findall(r"^(?:flags|Features)\s*: (.*)$", text, flags=re.MULTILINE)
     words = lists[0].split() if lists else []
@@ -94,6 +98,7 @@ def cpu_check(info: str | None = None) -> Check:
 
 
 def memory_check(size_bytes: int | None = None) -> Check:
+    """How much memory this process may use."""
     found = memory().total_bytes if size_bytes is None else size_bytes
     if found >= MODELS[0].memory_bytes:
         return Check("memory", "ok", f"{megabytes(found)} usable")
@@ -102,6 +107,7 @@ def memory_check(size_bytes: int | None = None) -> Check:
 
 
 def disk_check(directory: Path, free_bytes: int) -> Check:
+    """How much room the disk of a directory has."""
     found = f"{megabytes(free_bytes)} free for {directory}"
     if free_bytes >= FREE_DISK_BYTES:
         return Check("disk", "ok", found)
@@ -114,13 +120,15 @@ def nearest(path: Path) -> Path:
 
 
 def may_write(path: Path) -> bool:
+    """Whether this process may write there."""
     return os.access(path, os.W_OK)
 
 
 def writable_checks(
     settings: Settings, allowed: Callable[[Path], bool] = may_write
 ) -> Iterator[Check]:
-    """Every directory or file that the settings name, or the nearest that is there already."""
+    """A check for each directory and file that the settings name, or for its nearest parent that
+    exists."""
     for name, value in settings:
         if not isinstance(value, Path):
             continue
@@ -135,7 +143,7 @@ def writable_checks(
 
 
 def model_checks(memory_bytes: int | None = None, free_bytes: int | None = None) -> Iterator[Check]:
-    """Which models the embedded engine could serve here, by size alone."""
+    """For each model whether the embedded engine could serve it here, by size alone."""
     usable = memory().total_bytes if memory_bytes is None else memory_bytes
     disk = free_disk_bytes(Path()) if free_bytes is None else free_bytes
     for model in MODELS:

@@ -26,15 +26,17 @@ NAME = "deep"
 COUNTED = " ".join(f"{n} and" for n in range(100))
 THOUGHT = "<|channel|>analysis<|message|>The user wants a sum. The numbers are"
 PROMPT = f"<|start|>user<|message|>{COUNTED}<|end|><|start|>assistant{THOUGHT}"
-"""317 ids: longer than the window of 128, so that a wrong window shows. What comes next has to be
-looked up far back, so that every part of the forward counts."""
+"""A prompt of 317 ids, longer than the window of 128, so that a wrong window shows. Its answer must
+be looked up far back, so that every part of the forward pass counts."""
 LIKELIEST = 20
 BOUND = 0.3
-"""The demo's file is about 0.1 away; without the window, an expert or YaRN, it is over 3."""
+"""The largest difference that is no fault. The demo's file differs by about 0.1; without the
+window, an expert or YaRN, it differs by over 3."""
 DEADLINE_S = 120.0
 
 
 def deep_check(engine: Engine, checkpoint: Checkpoint, vocabulary: Vocabulary) -> Check:
+    """Whether an engine computes what the NumPy forward computes."""
     prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
     try:
         found = asyncio.run(likeliest(engine, prompt))
@@ -44,7 +46,8 @@ def deep_check(engine: Engine, checkpoint: Checkpoint, vocabulary: Vocabulary) -
 
 
 def compared(found: Likeliest, reference: Reference, prompt: Sequence[int]) -> Check:
-    """Over the engine's likeliest ids. `truncate`, since llama.cpp rounds YaRN's range outwards."""
+    """The check of an engine's likeliest ids against the forward's. `truncate`, since llama.cpp
+    rounds YaRN's range outwards."""
     expected = reference.logprobs(prompt)[0]
     away = max((abs(float(expected[n]) - logprob) for n, logprob in found), default=float("inf"))
     text = (
@@ -57,6 +60,7 @@ def compared(found: Likeliest, reference: Reference, prompt: Sequence[int]) -> C
 
 
 async def likeliest(engine: Engine, prompt: Sequence[int]) -> Likeliest:
+    """The likeliest next ids of an engine, with their log probabilities."""
     async with asyncio.timeout(DEADLINE_S):
         await engine.start()
         try:

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 CONNECT_S = 2.0
 LIST_S = 10.0
-"""Who listens and is silent is no server of ours; only an answer may take long."""
+"""Seconds for a list of models: a listener that is silent so long is no server of ours."""
 ANSWER_S = 120.0
 QUESTION = "Say hello."
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}
 
 
 def server_checks(settings: Settings) -> Iterator[Check]:
+    """Whether the port of the settings is free, ours, or somebody else's."""
     host = ANY_ADDRESS.get(settings.host, settings.host).strip("[]")
     where = f"{settings.host}:{settings.port}"
     if settings.port == 0:
@@ -58,7 +59,7 @@ def _free(host: str, port: int, where: str) -> Check:
 
 
 def self_test(host: str, port: int, key: str) -> Check:
-    """One model from the list, one response from it."""
+    """Ask the server for its models, and one of them for one response."""
     try:
         import openai
     except ImportError:

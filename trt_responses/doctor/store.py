@@ -21,6 +21,7 @@ VARIABLE = "TRT_RESPONSES_STORE"
 
 
 def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write) -> Check:
+    """Whether the place of the history takes responses."""
     if settings.store is None:
         return _file(settings.data_dir, allowed)
     try:

@@ -24,6 +24,7 @@ NUMPY_BOUND = re.compile(r"numpy\b[^;]*<\s*(\d+)")
 
 
 def gpu_check(hardware: Hardware) -> Check:
+    """Whether there is a GPU that TensorRT-LLM supports."""
     if not hardware.gpus:
         return Check("gpu", "note", f"none: {hardware.no_gpu}")
     first = hardware.gpus[0]
@@ -36,7 +37,8 @@ def gpu_check(hardware: Hardware) -> Check:
 
 
 def tensorrt_llm_check(hardware: Hardware) -> Check:
-    """A machine that has the package was meant to run it: there, a fault is a fault."""
+    """Whether TensorRT-LLM could serve here. A machine that has the package was meant to run it, so
+    there a problem is a fault."""
     gpu_class = gpu_class_of(hardware)
     name = "tensorrt-llm"
     if gpu_class is None:
@@ -55,7 +57,7 @@ def tensorrt_llm_check(hardware: Hardware) -> Check:
 def numpy_checks(
     requirements: Sequence[str] | None = None, installed: str | None = None
 ) -> Iterator[Check]:
-    """TensorRT-LLM and this project share one Python: its bound on numpy must still hold there."""
+    """Whether TensorRT-LLM's bound on numpy holds: it shares one Python with this project."""
     try:
         asked = (requires(PACKAGE) or ()) if requirements is None else requirements
     except PackageNotFoundError:

@@ -40,6 +40,7 @@ COMMANDS_REACH = (
 
 
 def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
+    """Whether the model's code can be shut in here."""
     switched = f"switched {'off' if settings.python == 'off' else 'on'}"
     if settings.python == "unboxed":
         return Check(
@@ -57,6 +58,7 @@ def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = land
 
 
 def shell_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
+    """Whether commands can be shut in here."""
     switched = f"switched {settings.shell.replace('boxed', 'on')}"
     try:
         abi = landlock_abi()
@@ -71,7 +73,7 @@ def browser_tool_check(
     landlock_abi: Callable[[], int] = landlock_abi,
     why_not: Reachable = why_not,
 ) -> Check:
-    """Who searches, and whether something listens there; nothing is searched for."""
+    """Which service searches, and whether something listens there; nothing is searched for."""
     if settings.browser == "off":
         return Check(BROWSER, "ok", "switched off")
     try:
@@ -97,7 +99,7 @@ def browser_tool_check(
 
 
 def _address(url: str) -> tuple[str, int]:
-    """Host and port. Raises a `ValueError` in words."""
+    """The host and port of a URL. Raises a `ValueError` that says what is wrong."""
     parts = urlsplit(url)
     if not parts.hostname:
         raise ValueError("the URL names no host")
@@ -105,7 +107,8 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def mcp_tool_check(settings: Settings, why_not: Reachable = why_not) -> Check:
-    """What MCP servers there are, and whether something is there. None is asked or begun."""
+    """The MCP servers that are configured, and whether something is there. None is asked or
+    started."""
     if settings.mcp_servers is None and not settings.mcp_urls:
         return Check(MCP, "ok", "switched off: no servers are configured, and requests name none")
     try:
@@ -130,7 +133,7 @@ def mcp_tool_check(settings: Settings, why_not: Reachable = why_not) -> Check:
 
 
 def _away(address: tuple[str, int] | None, program: str | None, why_not: Reachable) -> str | None:
-    """Why a server is not there, as far as can be seen without asking it."""
+    """The reason why a server is not there, as far as can be seen without asking it."""
     if address is not None:
         return why_not(*address)
     return None if shutil.which(program or "") else f"there is no program '{program}'"

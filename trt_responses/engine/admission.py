@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:
-    """How many ids the request may get; raises when it cannot be taken at all."""
+    """The number of ids that a request may get. Raises when it cannot be taken at all."""
     if prompt_length == 0:
         raise InvalidRequest("The prompt is empty: there is nothing to continue.", param="input")
     refuse_longer(prompt_length, limits.context_tokens - 1)

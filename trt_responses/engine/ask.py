@@ -29,12 +29,13 @@ CANARY = GenerateOptions(
     temperature=0.0,
     guide=Guide("json_schema", '{"const": "yes, déjà"}'),
 )
-"""Forced letters beyond ASCII are where a guide breaks off when a model lacks its merges."""
+"""The words that a new engine is made to write: letters beyond ASCII, at which a guide breaks off
+when a model lacks its merges."""
 
 REPEATS = (CONTROL.start, *(220,) * 62)
-"""A prompt that nearly every model goes on with as it began."""
+"""A prompt of repetitions, which nearly every model goes on with."""
 SHOWN = 24
-"""Tokens that show what an option does."""
+"""The number of tokens in which an option shows what it does."""
 PENALTIES = ("frequency_penalty", "presence_penalty")
 
 
@@ -70,7 +71,8 @@ async def ignored_options(ask: Ask) -> frozenset[str]:
 
 
 async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float | None) -> Chunk:
-    """The chunk with which a request ends; one that is refused or too late ends with an error."""
+    """The chunk that ends a small request. A request that is refused or too late ends with an
+    error."""
     answer = Gathered()
     try:
         handle = begin(answer)

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 Finish = Literal["stop", "length", "error"]
 GuideKind = Literal["json_schema", "regex", "lark"]
 Loss = Literal["died", "exchanged", "moved"]
-"""How an engine went away under its requests: for one that was exchanged, or whose run moved to
-another server, nobody is to blame."""
+"""How an engine went away under its requests. One that was exchanged, or whose run moved to another
+server, is nobody's fault."""
 
 CONTINUATION_PRIORITY = 1.0
-"""Later requests of a run go ahead of new ones: a run is never left waiting half-way."""
+"""The priority of a run's later requests: they go ahead of new runs, so that no run waits
+half-way."""
 
 
 class Logprob(NamedTuple):
-    """The chosen id, and the likeliest ids beside it, best first."""
+    """The log probability of the chosen id, and of the likeliest ids beside it, best first."""
 
     token_id: int
     logprob: float
@@ -52,16 +53,16 @@ class Chunk(NamedTuple):
     stop_id: int | None = None
     error: str | None = None
     refusal: ApiError | None = None
-    """With an error: the request could not be taken, and this is what `generate` would have raised
-    if it had known."""
+    """Beside an error: the request could not be taken, and `generate` would have raised this if it
+    had known."""
     lost: Loss | None = None
-    """With an error: the engine is gone, and the request may go on with the next one, from its
-    prompt and what it was given, once `health` says that the engine is ready."""
+    """Beside an error: the engine is gone. The request may go on with the next engine, from its
+    prompt and the ids it was given, once `health` says `ready`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What the output must match from its first token on."""
+    """A form that the output must match from its first token on."""
 
     kind: GuideKind
     source: str
@@ -69,7 +70,7 @@ class Guide:
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """One engine request, everything explicit: no engine's own default ever shows."""
+    """The options of one engine request, all explicit: no engine's own default ever shows."""
 
     max_tokens: int
     stop_ids: tuple[int, ...]
@@ -92,37 +93,43 @@ class GenerateOptions:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`alive`: the engine can still recover by itself. `ready`: it takes work now."""
+    """The health of an engine: while `alive` it can recover by itself, while `ready` it takes
+    work."""
 
     alive: bool
     ready: bool
     last_progress_ns: int
     reason: str | None = None
     cache_use: float | None = None
-    """The share of the KV cache that running requests hold, from 0 to 1; None: it does not say."""
+    """The share of the KV cache that running requests hold, from 0 to 1; None when the engine does
+    not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an engine can do, so that a request is refused before a token, not after."""
+    """The limits of an engine, by which a request is refused before its first token."""
 
     context_tokens: int
     max_batch: int
     guides: Mapping[GuideKind, frozenset[int]] = field(default_factory=dict)
-    """The guides it has, each with the ids that may end one."""
+    """The kinds of guides it has, each with the ids that may end one."""
     max_logprobs: int = 0
     longest_prompt: int | None = None
-    """Where a prompt may not fill the context."""
+    """The longest prompt in ids, where a prompt may not fill the context."""
     ignores: frozenset[str] = frozenset()
-    """Names of `GenerateOptions` that it takes and does nothing with."""
+    """Names of `GenerateOptions` that the engine takes and ignores."""
 
 
 class Sink(Protocol):
-    def push(self, chunk: Chunk, /) -> None: ...
+    """The receiver of one request's chunks."""
+
+    def push(self, chunk: Chunk, /) -> None:
+        """Take one chunk, on the event loop's thread."""
+        ...
 
 
 class Gathered:
-    """A sink that keeps what comes; `last` is the chunk that ended the request."""
+    """A sink that keeps all chunks; `last` is the one that ended the request."""
 
     def __init__(self) -> None:
         self.token_ids: list[int] = []
@@ -137,24 +144,33 @@ class Gathered:
 
 
 class Handle(Protocol):
+    """The requester's hold on one request."""
+
     def abort(self) -> None:
         """Forget the request: synchronous, idempotent, and never raises."""
         ...
 
 
 class Engine(Protocol):
+    """An engine: prompt ids in, chunks of output ids out."""
+
     async def start(self) -> None:
-        """Be ready, or raise `StartupError` with one sentence."""
+        """Load the engine. Raises a `StartupError` of one sentence when it cannot be."""
         ...
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
-        """Begin. Raises an `ApiError` when the request cannot be taken at all."""
+        """Begin a request, whose chunks go to the sink. Raises an `ApiError` when it cannot be
+        taken at all."""
         ...
 
-    def health(self) -> Health: ...
+    def health(self) -> Health:
+        """The engine's health now."""
+        ...
 
-    def limits(self) -> Limits: ...
+    def limits(self) -> Limits:
+        """The engine's limits, once it has started."""
+        ...
 
     async def stop(self, deadline_s: float) -> None:
-        """End within the deadline; running requests get a chunk that finishes with an error."""
+        """Stop within the deadline. Running requests get a chunk that finishes with an error."""
         ...

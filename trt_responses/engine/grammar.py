@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Guide
 
 DEADLY = -(2.0**63)
-"""llguidance ends the whole process where a schema has it as a constant."""
+"""A number that ends the whole process where llguidance meets it as a schema's constant."""
 
 
 def grammar(guide: Guide) -> str:
+    """The Lark grammar of a guide."""
     if guide.kind == "regex":
         return f"%llguidance {{}}\nstart: /{_between_slashes(guide.source)}/"
     if guide.kind == "lark":
@@ -40,7 +41,7 @@ def grammar(guide: Guide) -> str:
 
 
 def _holds(value: object, number: float) -> bool:
-    """Whether a JSON value holds a number that is this one as a double."""
+    """Whether a JSON value holds this number, as a double."""
     waiting = [value]
     while waiting:
         match waiting.pop():

@@ -49,7 +49,7 @@ class Stream(asyncio.Protocol):
     def connect(
         self, host: str, port: int, path: str, content: bytes, *headers: str
     ) -> asyncio.Task[None]:
-        """Send this JSON there; `headers` stand beside those that every request has."""
+        """Connect, and send this JSON; `headers` stand beside those that every request has."""
         lines = (
             f"POST {path} HTTP/1.1",
             f"Host: {host}:{port}",

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Slot:
+    """One slot that a request was given."""
+
     number: int
     owner: str | None = None
     ids: list[int] = field(default_factory=list)
     reusable: bool = True
     """Whether the running request may use what is in the cache."""
     known: int = 0
-    """How many ids of its prompt are in there, and are its own to use."""
+    """The number of the prompt's ids that stand in the cache and may be used."""
 
 
 class Slots:
@@ -28,11 +30,11 @@ class Slots:
         self._free = [Slot(number) for number in range(count)]  # least recently used first
 
     def __bool__(self) -> bool:
-        """Whether one is free."""
+        """Whether a slot is free."""
         return bool(self._free)
 
     def take(self, prompt_ids: Sequence[int], owner: str | None) -> Slot:
-        """The slot that knows most of the prompt, half at least, and of equals the latest used;
+        """The slot that holds most of the prompt, half at least, and of equals the latest used;
         else the one unused for longest."""
         prompt = list(prompt_ids)
         slot, known = self._free[0], 0
@@ -53,7 +55,8 @@ class Slots:
 
 
 def common_prefix(one: list[int], other: list[int]) -> int:
-    """How many ids are equal from the start on: slices compare in C, so halve the range."""
+    """The number of ids that are equal from the start on. Slices compare in C, so the range is
+    halved."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

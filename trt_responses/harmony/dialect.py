@@ -33,7 +33,7 @@ def harmony(vocabulary: Vocabulary) -> Harmony:
 
 
 class Harmony:
-    """What gpt-oss speaks."""
+    """Harmony, the language of gpt-oss."""
 
     name = "harmony"
     vocabulary = ""
@@ -59,9 +59,10 @@ class Harmony:
         return Resumed(plan, self._language.assistant) if after_tool else plan
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Give back what it holds, which is nothing."""
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """Each from its `<|start|>` on; the first of an output has none."""
+        """The ids of each message, from its `<|start|>` on; the first message of an output has
+        none."""
         starts = [at for at, token_id in enumerate(ids) if token_id == CONTROL.start or not at]
         return [ids[a:b] for a, b in pairwise([*starts, len(ids)])]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Spelled:
-    """Called with a message's ids, as a block holds them, it gives the text behind the header."""
+    """Called with a stored message's ids, it returns the text behind the header."""
 
     __slots__ = ("_pieces",)
 
@@ -29,8 +29,8 @@ class Spelled:
         ]
 
     def __call__(self, ids: bytes) -> bytes:
-        """Nothing, when they are no message, or control ids are among its text. Where they say it
-        badly it is no JSON: whoever relies on it compares."""
+        """The text; empty when the ids are no message, or have control ids in their text. For ids
+        that are no whole characters the result is no JSON: callers must compare."""
         pieces, words = self._pieces, array("I")
         try:
             words.frombytes(ids)
@@ -41,6 +41,7 @@ class Spelled:
 
 
 def _part(raw: bytes) -> bytes:
-    """An id that is part of a character, and may be more: orjson would not take it."""
+    """The JSON of an id that is a part of a character, and may be more, which orjson would
+    refuse."""
     text = raw.decode("utf-8", "surrogateescape")
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogateescape")[1:-1]

@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """What one block says."""
+    """What one block says, as messages."""
 
     kind: Kind
     messages: Sequence[Message]
-    """Two for a call that brings its own result; none where there is nothing to show."""
+    """The messages: two for a call that brings its own result, none where there is nothing to
+    show."""
     call_id: str | None
-    """Of a call, and of its result."""
+    """The id of a call, also on its result."""
     ids: bytes
-    """As the block has them."""
+    """The ids as the block has them."""
 
 
 class Takes(NamedTuple):
@@ -42,11 +43,11 @@ class Takes(NamedTuple):
     tools: bool = True
     thoughts: bool = True
     strict_tools: bool = True
-    """Arguments that follow a schema."""
+    """Whether a tool's arguments can be made to follow a schema."""
     raw_calls: bool = True
-    """Calls whose text is written as it is, as a Lark grammar asks."""
+    """Whether a call's text can be written as it is, and not as JSON, as a Lark grammar asks."""
     prompt_ids: bool = True
-    """Prompts of ids."""
+    """Whether a prompt may be given as ids."""
 
 
 class Lexicon(Protocol):
@@ -54,7 +55,7 @@ class Lexicon(Protocol):
 
     @property
     def token_bytes(self) -> tuple[bytes, ...]:
-        """Of each ordinary id; empty, or none, of a control id."""
+        """The bytes of each ordinary id; empty, or none, of a control id."""
         ...
 
     def is_control(self, token_id: int) -> bool:
@@ -71,8 +72,8 @@ class Lexicon(Protocol):
 
 
 class Continuation(Protocol):
-    """Goes on with ids that are there already, within one response: tools that the server runs and
-    compactions need it."""
+    """What goes on with ids that are there already, within one response: tools that the server runs
+    and compactions need it."""
 
     async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
         """A tool's answer within a run, from behind its call on."""
@@ -88,11 +89,13 @@ class Continuation(Protocol):
 
 
 class Renderer(Protocol):
-    """Renders. No text of a message, a name or a schema ever becomes a control id."""
+    """Writes messages as ids. No text of a message, a name or a schema ever becomes a control
+    id."""
 
     @property
     def continuation(self) -> Continuation | None:
-        """None where each prompt is rendered whole; what needs one is refused then."""
+        """What goes on within a response; None where each prompt is rendered whole: then what needs
+        it is refused."""
         ...
 
     async def pause(self) -> None:
@@ -100,12 +103,12 @@ class Renderer(Protocol):
         ...
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
-        """What a block holds for a message: ids of its own, and as many as it takes in a prompt.
-        Raises `InvalidRequest` when it is longer than `at_most`."""
+        """A message as its block holds it: its ids, and how many it takes in a prompt. Raises
+        `InvalidRequest` when it is longer than `at_most`."""
         ...
 
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
-        """Tokens of what stands around a conversation."""
+        """The number of tokens that stand around a conversation."""
         ...
 
     async def prompt(
@@ -116,12 +119,12 @@ class Renderer(Protocol):
         entries: Entries,
         at_most: int | None,
     ) -> array[int]:
-        """A whole prompt, up to where the model goes on."""
+        """The ids of a whole prompt, up to where the model goes on."""
         ...
 
     def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
-        """Which messages of a conversation are handed in: of some it is known that no prompt holds
-        them any more."""
+        """Which messages of a conversation are handed in: some are known to stand in no prompt any
+        more."""
         ...
 
     def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
@@ -138,8 +141,8 @@ class Dialect(Protocol):
 
     @property
     def vocabulary(self) -> str:
-        """The name of what its ids are of: blocks that were made with another name hold ids that
-        mean other things here. Empty for gpt-oss, whose histories are older than the name."""
+        """The name of the vocabulary: blocks that were made with another name hold ids that mean
+        other things here. Empty for gpt-oss, whose histories are older than the name."""
         ...
 
     @property
@@ -156,14 +159,14 @@ class Dialect(Protocol):
         ...
 
     def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredReader:
-        """The same, for who asks how likely each token was."""
+        """A reader of one generation that also tells how likely each token was."""
         ...
 
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
     ) -> SteeringPlan:
-        """For so many tokens more, behind those that have been written; `after_tool`: behind a
-        tool's answer."""
+        """The plan of a turn, for so many tokens more behind those that were written; `after_tool`:
+        behind a tool's answer."""
         ...
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:

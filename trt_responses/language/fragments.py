@@ -26,7 +26,7 @@ RepairKind = Literal[
 
 
 class Opened(NamedTuple):
-    """A header was read. `channel` is None when the model named none."""
+    """The header of a message was read. `channel` is None when the model named none."""
 
     channel: str | None
     recipient: str | None
@@ -43,19 +43,21 @@ class Text(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """Text for one who has asked how likely it was: for each piece, the tokens that make it up."""
+    """Content with its likelihood: for each piece, the tokens that make it up."""
 
     pieces: Sequence[bytes]
     logprobs: Sequence[tuple[TokenLogprob, ...]]
 
 
 class Closed(NamedTuple):
-    """The message ended: whole at a terminator, or cut."""
+    """The message ended, whole at a terminator, or cut."""
 
     whole: bool
 
 
 class Repaired(NamedTuple):
+    """The model broke its dialect's rules, which was mended as `kind` says."""
+
     kind: RepairKind
 
 

@@ -20,36 +20,37 @@ if TYPE_CHECKING:
 
 
 AT_ONCE_BYTES = 2_048
-"""A text that is judged where it ends, in a millisecond or so; a longer one in a thread."""
+"""The longest text that is judged at once when it ends, which takes about a millisecond; a longer
+one is judged in a thread."""
 
 
 class Follower(Protocol):
-    """Follows a guided text; see `schema/follow.py`."""
+    """Follows a guided text byte by byte (`schema/follow.py` has the one for schemas)."""
 
     def feed(self, piece: bytes) -> bool: ...
 
     @property
     def whole(self) -> bool:
-        """The text may end here."""
+        """Whether the text may end here."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes of the text."""
+        """The number of bytes so far."""
         ...
 
     @property
     def place(self) -> str | None:
-        """Where in the value that is written the text ends; None if it is no value."""
+        """The place in the JSON value at which the text ends; None if it is no value."""
         ...
 
     def departure(self) -> Departure | None:
-        """What of a whole text is not allowed. May take a while."""
+        """What is wrong with a whole text; None when nothing is. It may take a while."""
         ...
 
 
 class Words:
-    """One of some words, followed byte by byte."""
+    """Follows a text that must be one of some words."""
 
     size = 0
     place = None
@@ -74,16 +75,17 @@ class Words:
 
 
 class Gate:
-    """One segment's. After `admit` and `finish`, `over` and `fault` say how it stands."""
+    """The gate of one segment. After `admit` and `finish`, `over` and `fault` say how the segment
+    stands."""
 
     over = False
-    """The segment has ended: whatever else comes is discarded."""
+    """Whether the segment has ended; whatever else comes is discarded."""
     fault: ApiError | None = None
-    """The output is not what the guide says."""
+    """The reason why the output is not what the guide says."""
     ended_by: int | None = None
     """The id that ended the segment, if one did."""
     unjudged = False
-    """The segment is over, and `judge` has yet to say whether its text is what it should be."""
+    """Whether the segment is over and `judge` has yet to say if its text is right."""
 
     def __init__(
         self, ends: frozenset[int], closing: tuple[int, ...], *, may_be_cut: bool = False
@@ -92,10 +94,10 @@ class Gate:
         self._closing = closing
         self._may_be_cut = may_be_cut
         self.discarded: list[int] = []
-        """Ids that came and do not count, but for the one that ended the segment."""
+        """The ids that came and do not count, but for the one that ended the segment."""
 
     def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
-        """Those that count."""
+        """The ids that count, of those that came."""
         if self.over:
             self.discarded += token_ids
             return ()
@@ -108,14 +110,15 @@ class Gate:
         return (*token_ids[:end], *self._closing)
 
     def finish(self, finish: Finish) -> Sequence[int]:
-        """The engine has ended it, and no id has: what closes it."""
+        """The ids that close a segment which the engine has ended without an id."""
         if self.over or not (finish == "stop" or (finish == "length" and self._may_be_cut)):
             return ()
         self.over = True
         return self._closing
 
     def judge(self) -> Sequence[int]:
-        """What closes the segment, or nothing, and `fault` says why. May be called in a thread."""
+        """Judge the text. Returns the ids that close the segment, or none when `fault` says why
+        not. It may be called in a thread."""
         return self._closing
 
 
@@ -161,11 +164,11 @@ class GuidedGate(Gate):
         return bool(raw) and self._follower.feed(raw)
 
     def _bytes_of(self, token_id: int) -> bytes:
-        """Of an ordinary id; a control id has none."""
+        """The bytes of an ordinary id; a control id has none."""
         return self._token_bytes[token_id] if 0 <= token_id < len(self._token_bytes) else b""
 
     def _end(self, odd: int | None = None) -> Sequence[int]:
-        """`odd` is the id that may not follow, if that ended it."""
+        """End the segment. `odd` is the id that ended it and may not follow, if there was one."""
         self.over = True
         if not self._follower.whole:
             self.fault = self._cut_short(odd)

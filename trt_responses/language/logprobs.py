@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trt_responses.language.fragments import Fragment
 
 LEAST = -9999.0
-"""What the API says for a token that could not be: JSON has no infinity."""
+"""The log probability of a token that could not be: JSON has no infinity."""
 
 
 def token_logprob(chosen: Logprob, bytes_of: Callable[[int], bytes | None]) -> TokenLogprob:
@@ -42,7 +42,7 @@ class Scoring(ABC):
 
     _logprobs: Sequence[Logprob] = ()
     _waiting: tuple[TokenLogprob, ...] = ()
-    """Of ids whose text has not been told yet."""
+    """The log probabilities of ids whose text has not been told yet."""
 
     @property
     @abstractmethod
@@ -54,11 +54,11 @@ class Scoring(ABC):
 
     @abstractmethod
     def _read(self, token_id: int) -> list[Fragment]:
-        """What the reader itself makes of an id."""
+        """The fragments that the reader itself makes of an id."""
 
     @abstractmethod
     def _read_end(self, *, stopped: bool) -> list[Fragment]:
-        """What the reader itself makes of the end."""
+        """The fragments that the reader itself makes of the end."""
 
     def take_logprobs(self, logprobs: Sequence[Logprob]) -> None:
         self._logprobs = logprobs
@@ -68,7 +68,7 @@ class Scoring(ABC):
         return {}
 
     def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
-        """There is no short way."""
+        """False, always: text with likelihoods has no short way."""
         return False
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FUNCTIONS = "functions."
-"""Before the name of a client's tool, in the recipients of its calls."""
+"""The beginning of a recipient that names a client's function."""
 
 Role = Literal["user", "assistant", "developer", "tool"]
 Effort = Literal["low", "medium", "high"]
@@ -33,7 +33,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tool of the server's, described in words alone."""
+    """The tools of the server's own that stand under one name, described in words alone."""
 
     name: str
     description: str
@@ -50,7 +50,7 @@ class System:
     has_function_tools: bool
     namespaces: tuple[Namespace, ...] = ()
     thinks: bool = True
-    """Whether the model is to think at all, where it is told so."""
+    """Whether the model is to think at all, where its dialect can say so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class ReaderOptions(NamedTuple):
-    """How one generation is to be read."""
+    """The options by which one generation is read."""
 
     call_ends: bool = True
-    """The first call is the end of a turn."""
+    """Whether the first call ends the turn."""
     ending: Collection[str] = ()
-    """So is any call to one of these recipients."""
+    """Recipients of whom any call ends the turn."""
     tools: Sequence[FunctionTool] = ()
-    """Those that were offered."""
+    """The tools that were offered."""
     prompt: Sequence[int] = ()
-    """The ids before the first."""
+    """The ids of the prompt."""
 
 
 AS_USUAL = ReaderOptions()
@@ -48,7 +48,7 @@ class Span(NamedTuple):
     repaired: bool  # its ids are not what the dialect writes for its text: render it anew
     terminator: int | None
     answer_end: int = 0
-    """Of a call that a tool answered in the same generation: behind the answer, which follows."""
+    """Where a tool's answer to this call ends, which follows the call in the same generation."""
 
     @property
     def answer_tokens(self) -> int:
@@ -60,57 +60,58 @@ class Span(NamedTuple):
 
     @property
     def earlier(self) -> bool:
-        """An earlier generation wrote the call, of which only the answer stands here."""
+        """Whether an earlier generation wrote the call, so that only its answer stands here."""
         return self.start == self.end
 
 
 class Reader(Protocol):
-    """One generation. `feed` never raises, whatever the ids."""
+    """The reader of one generation. `feed` never raises, whatever the ids."""
 
     kept: list[int]
     """The ids that count, in order."""
     dropped: list[tuple[int, int]]
-    """Ids that do not count, each behind so many that do."""
+    """The ids that do not count, each with the number of ids that count before it."""
     messages: list[Span]
-    """One for each message that was opened and closed."""
+    """The span of each message that was opened and closed."""
     ended: bool
-    """It wants no more ids: a turn has ended."""
+    """Whether it wants no more ids, since a turn has ended."""
     clear: bool
-    """In a message's text, with no bytes pending: an id of `plain` is its text as it stands."""
+    """Whether it is inside a message's text with no bytes pending, so that an id of `plain` is its
+    text as it stands."""
     call_ends: bool
-    """The first call is the end of a turn."""
+    """Whether the first call ends the turn."""
 
     @property
     def plain(self) -> Mapping[int, bytes]:
-        """Ids that are text by themselves, for whoever looks them up without asking: what is found
-        belongs into `kept`."""
+        """The text of each id that is text by itself, for callers that look it up without `feed`:
+        they must add the id to `kept`."""
         ...
 
     @property
     def recipient(self) -> str | None:
-        """To whom the message is that is open now."""
+        """The recipient of the message that is open now."""
         ...
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
-        """The next ids, in chunks of any size. After the end they are discarded."""
+        """Read the next ids, in chunks of any size. After the end they are discarded."""
         ...
 
     def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
-        """Ids that are nothing but text of the open message, to whoever says it. False when they
-        are more than that, and then they have not been read: `feed` them."""
+        """Read ids that are nothing but text of the open message, and append that to `said`. False
+        when they are more than that: then nothing was read, and they belong to `feed`."""
         ...
 
     def take_back(self) -> None:
-        """Forget a header that has been begun, and was only tried."""
+        """Forget a header that was begun as a trial."""
         ...
 
     def answer(self, token_ids: Sequence[int]) -> None:
-        """A tool has answered the call that ended the turn: its message counts too, and another
-        turn begins behind it."""
+        """Take a tool's answer to the call that ended the turn: its ids count too, and another turn
+        begins behind them."""
         ...
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
-        """The engine has ended: `stopped` of itself, or cut."""
+        """Note that the engine has ended: `stopped` by itself, or cut."""
         ...
 
 
@@ -118,31 +119,31 @@ class ScoredReader(Reader, Protocol):
     """A reader that says how likely each token was."""
 
     def take_logprobs(self, logprobs: Sequence[Logprob]) -> None:
-        """What the engine says of the ids that are fed next."""
+        """Take what the engine says of the ids that are fed next."""
         ...
 
 
 class ReaderBase:
-    """What every dialect's reader notes: which ids count, which messages have ended, and the
-    fragments that have not been given out yet."""
+    """What every dialect's reader notes: the ids that count, the messages that have ended, and the
+    fragments that were not given out yet."""
 
     def __init__(self, options: ReaderOptions) -> None:
         self.call_ends = options.call_ends
         self.ended = False
         self.clear = False
-        """In a message's text, with nothing held back: an id of `plain` is its text as it
-        stands."""
+        """Whether it is inside a message's text with nothing held back, so that an id of `plain` is
+        its text as it stands."""
         self.kept: list[int] = []
         self.dropped: list[tuple[int, int]] = []
-        """Ids that do not count, each behind so many that do."""
+        """The ids that do not count, each with the number of ids that count before it."""
         self.messages: list[Span] = []
         self._ending = options.ending
         self._start = 0
         """Where in `kept` the next message begins, or the one that is open."""
         self._repaired = False
-        """Of the message that is open or comes next."""
+        """Whether the message that is open, or comes next, was repaired."""
         self._pieces: list[bytes] = []
-        """Text that is not among the fragments yet."""
+        """Pieces of text that are not among the fragments yet."""
         self._out: list[Fragment] = []
 
     def _drop(self, *token_ids: int) -> None:
@@ -162,7 +163,7 @@ class ReaderBase:
             self._pieces = []
 
     def _taken(self) -> list[Fragment]:
-        """The fragments since the last time."""
+        """The fragments since the last call."""
         self._add_text()
         out, self._out = self._out, []
         return out

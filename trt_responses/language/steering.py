@@ -23,48 +23,48 @@ if TYPE_CHECKING:
     """The guides that an engine has, each with the ids that may end one."""
 
 RESERVE = 512
-"""Tokens that a thought leaves for the answer, or half of all, if that is less."""
+"""Tokens that a thought leaves for the answer; half of all, if that is less."""
 
 Name = Literal["free", "thought", "header", "body"]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One thing that a turn may be: the answer, or a call of one tool."""
+    """One choice of a turn: the answer, or a call of one tool."""
 
     kind: Literal["answer", "call", "built_in"]
     name: str = ""
     """The model's name of the tool."""
     form: Form | None = None
-    """What its text must be; None leaves that to the model."""
+    """The form of its text; None leaves that to the model."""
     what: str = "the schema"
-    """The form, as a fault names it."""
+    """The name of the form, for faults."""
     raw: bool = False
-    """A call's text is written as it is, and not as JSON."""
+    """Whether a call's text is written as it is, and not as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is asked of one turn. As it stands, nothing is."""
+    """What is asked of one turn; the defaults ask nothing."""
 
     choices: Sequence[Choice] | None = None
-    """All that it may be; None leaves that to the model."""
+    """All choices of the turn; None leaves them to the model."""
     strict: Sequence[Choice] = ()
     """Calls that are guided as soon as the model has begun one by itself."""
     thought: int | None = None
-    """Tokens of the thought, at most; of 0 there is none."""
+    """The most tokens of the thought; with 0 there is none."""
     offered: Sequence[Choice] = ()
     """A call of each tool that is offered."""
     begun: tuple[int, ...] = ()
-    """What an answer that is not steered begins with."""
+    """The ids with which an answer that is not steered begins."""
     calls: int = 1
-    """The most calls in it."""
+    """The most calls in the turn."""
     recipients: Collection[str] = ()
-    """Whom the calls after the first may be to."""
+    """Recipients to whom the calls after the first may go."""
 
 
 class Budget(NamedTuple):
-    """How many tokens the whole run may take, and its thought. A thought of 0 is left out."""
+    """The most tokens of a whole run, and of its thought. A thought of 0 is left out."""
 
     tokens: int
     thought: int | None = None
@@ -84,8 +84,8 @@ class Segment:
 
 
 class SteeringPlan(Protocol):
-    """It is asked again after each segment, with what the reader has read. Its `str` is for the
-    log."""
+    """The segments of a run, one after another, each made when the reader has read the one before.
+    Its `str` is for the log."""
 
     def next(self, reader: Reader) -> Segment | None:
         """The segment to generate now, or None when the run is over."""
@@ -93,12 +93,12 @@ class SteeringPlan(Protocol):
 
 
 class Free:
-    """Nothing is steered: one segment, to the model's own end."""
+    """A plan that steers nothing: one segment, to the model's own end."""
 
     def __init__(
         self, max_tokens: int, stop_ids: tuple[int, ...] = (), begun: tuple[int, ...] = ()
     ) -> None:
-        """`begun` is forced: what the client has the answer begin with."""
+        """`begun` is forced: the ids with which the client has the answer begin."""
         self._segment: Segment | None = Segment(max_tokens, stop_ids, begun)
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ class Free:
 
 
 class Resumed:
-    """A plan for a turn that follows a tool's answer: its first segment opens the message, as the
+    """A plan for a turn that follows a tool's answer. Its first segment opens the message, as the
     prompt does for the first turn."""
 
     def __init__(self, plan: SteeringPlan, opening: tuple[int, ...]) -> None:

@@ -41,11 +41,13 @@ MAX_CARD_BYTES = 10_000_000
 Kind = Literal["llamacpp", "trtllm", "tensorrt", "onnx"]
 Status = Literal["planned", "built", "verified"]
 StoredWeights = Format | Literal["q8_0", "gguf"]
-"""`gguf`: as a downloaded file has them, of several types as a rule."""
+"""The type of the stored weights. `gguf`: several types, as a downloaded file has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
+    """One file of a checkpoint, by name, size and digest."""
+
     name: str
     size_bytes: int
     sha256: str
@@ -62,23 +64,26 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
+    """What the engine can take, and what it takes of the machine."""
+
     context_tokens: int
     memory_bytes: int
-    """What the weights alone take; the cache of a context comes on top."""
+    """Bytes of the weights alone; the cache of a context comes on top."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialectFacts:
-    """What a model with a chat template speaks, as it was found when it was prepared."""
+    """What is known of a model with a chat template, as it was found when the engine was
+    prepared."""
 
     family: str
     stop_ids: tuple[int, ...]
-    """They end a turn; the first is the one that the template writes."""
+    """The ids that end a turn; the first is the one that the template writes."""
     probes: Mapping[str, bool | str]
-    """What the template does, by the name of the probe."""
+    """The result of each probe of the template, by the probe's name."""
 
     def sentence(self) -> str:
-        """For a person."""
+        """The same in one sentence for a person."""
         told = ", ".join(f"{name} {value}" for name, value in self.probes.items())
         return f"It speaks '{self.family}' ({told or 'text alone: no tools and no thoughts'})."
 
@@ -92,7 +97,7 @@ class Card:
     version: str
     source: Source
     architecture: Architecture | None
-    """None for a model that is not gpt-oss."""
+    """The numbers of a gpt-oss; None for another model."""
     weight_type: StoredWeights
     libraries: Mapping[str, str]
     limits: Limits
@@ -100,22 +105,23 @@ class Card:
     built_at: str
     seconds: Mapping[str, float]
     greedy_ids: tuple[int, ...]
-    """What the engine answered to the fixed prompt when it was verified."""
+    """The engine's answer to the fixed prompt when it was verified."""
     hardware: Mapping[str, str]
-    """What a GPU engine was prepared on, by name; empty for one that runs anywhere."""
+    """The hardware on which a GPU engine was prepared, by name; empty for one that runs
+    anywhere."""
     dialect: DialectFacts | None = None
-    """What the model speaks; None for Harmony."""
+    """The facts of the model's dialect; None for Harmony."""
     chain: Chain | None = None
-    """What a graph, compiled or not, has beside; None for the other kinds."""
+    """The files and compilations of a graph; None for the other kinds."""
     ignores: tuple[str, ...] = ()
-    """Options of sampling that the engine took and did nothing with when it was prepared."""
+    """Options of sampling that the engine took and ignored when it was prepared."""
     number: int | None = None
-    """Of this build among those of its name, from 1 on; None for one made before there were
-    numbers, in a directory that nobody could write since."""
+    """The number of this build among those of its name, from 1 on; None for one made before there
+    were numbers, in a directory that nobody could write since."""
 
     @property
     def label(self) -> str:
-        """Its name with its version, as `ENGINE` takes them."""
+        """The engine's name with its version, as the setting ENGINE takes them."""
         return f"{self.name}@{self.number or self.version}"
 
 
@@ -125,11 +131,12 @@ SERVING_LIBRARIES: Mapping[Kind, tuple[str, ...]] = {
     "tensorrt": (),  # the plans say it themselves
     "onnx": ("onnxruntime",),
 }
-"""Those whose version must be the card's own; the rest only made the files, and are recorded."""
+"""The packages whose version must be the card's own; others only made the files, and are
+recorded."""
 
 
 def write_card(directory: Path, card: Card) -> None:
-    """Last of all, and whole or not at all."""
+    """Write the card, last of all, and whole or not at all."""
     write_whole(directory / CARD, json.dumps(asdict(card), indent=2) + "\n")
 
 
@@ -150,14 +157,14 @@ def read_card(directory: Path) -> Card:
 
 
 def chain_of(card: Card) -> Chain:
-    """The chain of a graph's card; a refusal for the other kinds."""
+    """The chain of a graph's card. Raises a `PrepareError` for the other kinds."""
     if card.chain is None:
         raise refusal(f"{CARD}, chain", "none", f"one, in a card of kind {card.kind}")
     return card.chain
 
 
 def architecture_of(card: Card) -> Architecture:
-    """The numbers of gpt-oss; a refusal for another model."""
+    """The numbers of a gpt-oss. Raises a `PrepareError` for another model."""
     if card.architecture is None:
         raise refusal(f"{CARD}, architecture", "none", "that of gpt-oss")
     return card.architecture
@@ -181,7 +188,7 @@ def compare(
 
 
 def _unnamed(card: Card) -> str | None:
-    """A file that is served and that the card does not name would be served unseen."""
+    """A file that is served and that the card does not name; it would be served without a check."""
     for name in sorted(_served_files(card) - {file.name for file in card.files}):
         return f"files: the card does not name {name}, which is served; prepare the engine again."
     return None
@@ -212,7 +219,7 @@ def _status(card: Card) -> str | None:
 
 
 def _place(card: Card, directory: Path) -> str | None:
-    """A directory that was renamed by hand no longer says what it is."""
+    """The difference of a directory that was renamed by hand, and so is not what its card says."""
     for what, found, expected in (
         ("version", directory.name, card.version),
         ("name", directory.parent.name, card.name),

@@ -13,9 +13,9 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph.onnx_file import Element  # noqa: TC001  # likewise
 
 Flavour = Literal["rtx", "enterprise"]
-"""Which of NVIDIA's two TensorRT libraries."""
+"""One of NVIDIA's two TensorRT libraries."""
 Format = Literal["mxfp4", "int8", "bf16", "f16", "f32"]
-"""What the experts' weights are kept in."""
+"""The format in which the experts' weights are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Link:
     first: int
     count: int
     inputs: Mapping[str, str]
-    """By name, as `bfloat16 B,S,2880`: B slots, S new tokens."""
+    """Each input's type and shape by name, as `bfloat16 B,S,2880`: B slots, S new tokens."""
     outputs: Mapping[str, str]
 
 
@@ -46,6 +46,8 @@ class CompiledPlans:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
+    """The files of a graph, and the plans that were compiled from it."""
+
     slots: int
     length: int
     chunk: int
@@ -54,11 +56,11 @@ class Chain:
     links: tuple[Link, ...]
     flavour: Flavour | Literal["none"]
     release: str
-    """Of the library that compiled the plans: no other runs them."""
+    """The release of the library that compiled the plans: no other runs them."""
     compiled: tuple[CompiledPlans, ...]
 
     def for_target(self, target: str) -> CompiledPlans:
-        """The family that runs on a GPU, by its compute capability as `sm120`."""
+        """The plans that run on a GPU, by its compute capability as `sm120`."""
         for family in self.compiled:
             if target in family.targets:
                 return family

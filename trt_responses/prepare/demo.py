@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 COMPACT = "compact.safetensors"
 PLACES = (Path(__file__).parent / SOURCE, Path(__file__).parents[2] / "engines" / SOURCE)
-"""Where the wheel keeps it, and where a checkout does."""
+"""The places of the compact source: where the wheel keeps it, and where a checkout does."""
 USED_IDS = "used_ids"
 GROWN = ("model.embed_tokens.weight", "lm_head.weight")
 MARK = "expanded.json"
 
 
 def demo_checkpoint(engines_dir: Path) -> Path:
-    """The demo's checkpoint directory; it is made where it is missing or of another source."""
+    """The demo's checkpoint directory, which is made where it is missing or of another source."""
     source, target = source_of(engines_dir), engines_dir / DEMO / "demo-checkpoint"
     mark = {name: sha256_of(inside(source, name)) for name in ("config.json", COMPACT)}
     if json_or_nothing(target / MARK) == mark:
@@ -76,7 +76,7 @@ def expand(source: Path, directory: Path) -> None:
 
 
 def _row_of(used: Tensor, rows: int) -> Array:
-    """For every id of the vocabulary, its row in the compact matrices."""
+    """The row of each id of the vocabulary in the compact matrices."""
     ids = used.read()
     if used.dtype != "I32" or ids.ndim != 1 or not ids.size:
         raise refusal(f"{COMPACT}, {USED_IDS}", f"{used.dtype} {used.shape}", "one row of I32 ids")

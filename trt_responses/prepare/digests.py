@@ -25,7 +25,8 @@ VERSION_LETTERS = 12
 
 
 def digested(checkpoint: WeightSource, memory: Path, phases: Phases) -> Source:
-    """The checkpoint's files with their digests; one of known size and time is not read again."""
+    """The checkpoint's files with their digests; a file whose size and time are known is not read
+    again."""
     known = json_or_nothing(memory)
     stamps = {path: _stamp(path) for path in checkpoint.files}
     unknown = [path for path, stamp in stamps.items() if stamp not in known]
@@ -42,12 +43,12 @@ def digested(checkpoint: WeightSource, memory: Path, phases: Phases) -> Source:
 
 
 def version_of(identity: str) -> str:
-    """A short digest of the text that says all that decides an engine's files."""
+    """A short digest of a text that holds all that decides an engine's files."""
     return hashlib.sha256(identity.encode()).hexdigest()[:VERSION_LETTERS]
 
 
 def source_facts(source: Source) -> list[tuple[str, int, str]]:
-    """What of a checkpoint decides a version."""
+    """The facts of a checkpoint that decide a version."""
     return [(file.name, file.size_bytes, file.sha256) for file in source.files]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from trt_responses.errors import StartupError
 
 MOST_LETTERS = 300
-"""Of one part of a sentence: a name in a file may be megabytes long."""
+"""The most letters of one part of a sentence: a name in a file may be megabytes long."""
 
 
 class PrepareError(StartupError):
@@ -16,12 +16,13 @@ class PrepareError(StartupError):
 
 
 def refusal(name: object, found: object, expected: object) -> PrepareError:
+    """The error that says what was found and what was expected."""
     name, found, expected = map(cut, (name, found, expected))
     return PrepareError(f"{name}: found {found}, expected {expected}.")
 
 
 def shown(value: object) -> str:
-    """A value from a file, as it may stand in a sentence."""
+    """A value from a file, in a form that may stand in a sentence."""
     try:
         return cut(repr(value))
     except (ValueError, RecursionError):  # thousands of digits, or of brackets
@@ -29,7 +30,7 @@ def shown(value: object) -> str:
 
 
 def cut(value: object) -> str:
-    """Text on one line, of bounded length, that every terminal and log takes."""
+    """A text on one line, of bounded length, that every terminal and log takes."""
     text = str(value)
     text = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

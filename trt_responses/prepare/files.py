@@ -24,25 +24,28 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MODEL = "model.gguf"
-"""What llama.cpp serves."""
+"""The file that llama.cpp serves."""
 GGUF, GGUF_PART = ".gguf", re.compile(r"-(\d{5})-of-(\d{5})\.gguf")
-"""How a GGUF file's name ends as people download it, and one of several parts."""
+"""The endings of a GGUF file's name as people download it, and of one of several parts."""
 DIALECT = "dialect.json"
-"""The tokens and the chat template of a model that does not speak Harmony."""
+"""The file with the tokens and the chat template of a model that does not speak Harmony."""
 GRAPH = "graph"
 """The folder of ONNX files."""
 EXPERTS = "experts.safetensors"
-"""In it, what a graph that is not compiled takes as its experts' weights."""
+"""The file in that folder with the experts' weights of a graph that is not compiled."""
 ARGUMENTS, CHECKPOINT = "llm_args.yaml", "checkpoint.json"
-"""What TensorRT-LLM is started with, and where its weights are."""
+"""The arguments with which TensorRT-LLM is started, and the file that says where its weights
+are."""
 FINISHED = "finished.json"
-"""What a killed run has finished, until a card is written."""
+"""The file that says what a killed run has finished; a card takes its place."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFile:
+    """One file of an engine, by name, size, time and digest."""
+
     name: str
     size_bytes: int
     mtime_ns: int
@@ -57,7 +60,8 @@ def engine_file(path: Path, sha256: str, folder: str = "") -> EngineFile:
 
 
 def file_difference(file: EngineFile, directory: Path, *, deep: bool = False) -> str | None:
-    """What is wrong with one file, by size, then time, and only then (or `deep`) by digest."""
+    """The fault of one file, found by size, then time, and only then (or `deep`) by digest; None
+    when it is whole."""
     remedy = "prepare the engine again."
     parts = file.name.split("/")
     if "\\" in file.name or len(parts) > 2 or {"", ".", ".."} & {*parts}:
@@ -79,6 +83,7 @@ def file_difference(file: EngineFile, directory: Path, *, deep: bool = False) ->
 
 
 def sha256_of(path: Path, advance: Callable[[int], object] = lambda size_bytes: None) -> str:
+    """The SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while block := file.read(1 << 20):
@@ -88,7 +93,7 @@ def sha256_of(path: Path, advance: Callable[[int], object] = lambda size_bytes: 
 
 
 def json_or_nothing(path: Path) -> dict[str, object]:
-    """The object in a file; an empty one where the file is missing or cut short."""
+    """The JSON object in a file; an empty one where the file is missing or cut short."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -102,7 +107,7 @@ def write_finished(directory: Path, finished: DataclassInstance) -> None:
 
 
 def read_finished(directory: Path, kind: type[T]) -> T | None:
-    """What a killed run has left, or None."""
+    """What a killed run has finished; None where there is nothing of this kind."""
     try:
         return decoded(kind, (directory / FINISHED).read_bytes(), FINISHED)
     except (OSError, PrepareError):
@@ -110,7 +115,8 @@ def read_finished(directory: Path, kind: type[T]) -> T | None:
 
 
 def decoded(kind: type[T], text: bytes | str, where: str) -> T:
-    """A dataclass from JSON, strictly: the first missing, unknown or wrong field is refused."""
+    """A dataclass from JSON. Raises a `PrepareError` at the first field that is missing, unknown or
+    wrong."""
     try:
         return TypeAdapter(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:

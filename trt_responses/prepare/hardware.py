@@ -29,9 +29,11 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
+    """One GPU, as the driver describes it."""
+
     name: str
     sm: int
-    """Compute capability without its dot: 90 is Hopper, 100 data-centre Blackwell."""
+    """The compute capability without its dot: 90 is Hopper, 100 data-centre Blackwell."""
     memory_bytes: int
     free_bytes: int
     driver: str
@@ -39,9 +41,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
+    """What TensorRT-LLM needs and this machine has."""
+
     gpus: tuple[Gpu, ...]
     no_gpu: str | None
-    """Why there is none."""
+    """The reason why there is no GPU."""
     package: str | None
     """The installed version of TensorRT-LLM."""
     mpi: bool
@@ -50,8 +54,8 @@ class Hardware:
 
 
 def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardware:
-    """`directory` is where an engine would lie; the interpreter is the one that has TensorRT-LLM,
-    if it is not this one."""
+    """The hardware here. `directory` is where an engine would lie; the interpreter is the one that
+    has TensorRT-LLM, if it is not this one."""
     gpus, why = visible_gpus()
     return Hardware(
         gpus=gpus,
@@ -64,7 +68,8 @@ def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardwar
 
 
 def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:
-    """What a card of a GPU engine records, and compares with the machine it is served on."""
+    """What the card of a GPU engine records, to be compared with the machine on which it is
+    served."""
     found = visible_gpus()[0] if gpus is None else gpus
     if not found:
         return {}
@@ -97,7 +102,7 @@ def _version_elsewhere(python: Path) -> str | None:
 
 
 def free_disk_bytes(directory: Path) -> int:
-    """Where the directory will be, if it is not there yet."""
+    """The free bytes where the directory is, or will be."""
     place = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
     return shutil.disk_usage(place).free
 
@@ -146,7 +151,7 @@ def _gpu(row: str) -> Gpu | None:
 
 
 def _chosen(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
-    """By CUDA_VISIBLE_DEVICES, where it names indices; it may also name UUIDs, which say less."""
+    """The GPUs that CUDA_VISIBLE_DEVICES names by index; it may also name UUIDs, which say less."""
     if visible is None:
         return tuple(gpus)
     names = [name.strip() for name in visible.split(",") if name.strip()]

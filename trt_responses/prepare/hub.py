@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 HUB_ID = re.compile(rf"({WORD}/{WORD})(?:/([^@/]+\.gguf))?(?:@({WORD}))?")
 WANTED = ["*.json", "*.safetensors", "*.jinja"]
-"""Of a model's folder; OpenAI's own layout and Metal's stand in folders below it."""
+"""Patterns of the files of a model that are wanted; OpenAI's own layout and Metal's stand in
+folders below it."""
 CONFIG = "config.json"
 SLOW_BYTES_PER_S = 12.5e6
-"""A line of 100 Mbit/s, for the time that is announced."""
+"""The rate of a line of 100 Mbit/s, for the time that is announced."""
 INSTALL = "pip install 'trt-responses[hub]'"
 
 
 class HubId(NamedTuple):
-    """A model on the hub, one file of it if it has several models in it, and which revision."""
+    """A model on the hub, one file of it if it has several models in it, and the revision."""
 
     model: str
     file: str | None = None
@@ -54,7 +55,7 @@ def hub_id(text: str) -> HubId | None:
 
 
 def checkpoint_at(text: str, say: Callable[[str], object]) -> Path:
-    """The path that was typed, or where the hub's model is; fetched if it is not there."""
+    """The path that was typed, or that of the hub's model, which is fetched if it is not there."""
     wanted = hub_id(text)
     if wanted is None:
         return Path(text).expanduser()
@@ -62,7 +63,7 @@ def checkpoint_at(text: str, say: Callable[[str], object]) -> Path:
 
 
 def cache_directory() -> Path:
-    """Where the hub's own programs keep what they fetch."""
+    """The directory in which the hub's own programs keep what they fetch."""
     home = os.environ.get("HF_HOME") or Path(
         os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
     )
@@ -88,7 +89,7 @@ def _there(snapshot: Path, names: tuple[str, ...]) -> bool:
 
 
 def _shards_there(snapshot: Path) -> bool:
-    """An index names the shards; without one there is one file."""
+    """Whether a snapshot has every shard of its index; without an index, its one file."""
     index = json_or_nothing(snapshot / INDEX).get("weight_map")
     if not isinstance(index, dict):
         return any(snapshot.glob("*.safetensors"))
@@ -96,7 +97,7 @@ def _shards_there(snapshot: Path) -> bool:
 
 
 def _parts(file: str) -> tuple[str, ...]:
-    """A file, or all parts of it if it is the first of several."""
+    """The names of a file's parts, or of the file alone."""
     found = GGUF_PART.search(file)
     if found is None:
         return (file,)
@@ -143,7 +144,8 @@ def _fetched(wanted: HubId, say: Callable[[str], object]) -> Path:
 def _announce(
     wanted: HubId, whole_bytes: int, missing_bytes: int, say: Callable[[str], object]
 ) -> None:
-    """What is about to be fetched and how long that takes; a refusal where it has no room."""
+    """Say what is about to be fetched and how long that takes. Raises a `PrepareError` where it has
+    no room."""
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     free_bytes = shutil.disk_usage(cache).free
@@ -161,7 +163,7 @@ def _announce(
 
 @contextmanager
 def _told(wanted: HubId) -> Iterator[None]:
-    """The hub's faults in one sentence each."""
+    """Turn the hub's errors into one sentence each."""
     from httpx2 import HTTPError
     from huggingface_hub import errors
 

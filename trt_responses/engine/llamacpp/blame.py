@@ -20,18 +20,20 @@ if TYPE_CHECKING:
     from trt_responses.errors import InvalidRequest
 
 TOLD_ALREADY = ""
-"""A reason that is the death's own."""
+"""Stands for the reason of the death itself, which the request is told in its place."""
 
 
 class Blame:
+    """Decides which requests killed a child, and which may go on."""
+
     def __init__(self) -> None:
         self._quarantine = Quarantine()
         self._blamed: frozenset[Request] = frozenset()
         self._owners: set[str | None] = set()
-        """Whose requests were to blame since the last answer."""
+        """The owners whose requests were to blame since the last answer."""
 
     def refusal(self, prompt_ids: Sequence[int], options: GenerateOptions) -> InvalidRequest | None:
-        """Why a new request is refused."""
+        """The reason why a new request is refused; None when it is not."""
         if not self._quarantine:
             return None
         return self._quarantine.refusal(self._quarantine.charge(prompt_ids, options.guide))
@@ -54,7 +56,7 @@ class Blame:
         return known
 
     def why_not(self, request: Request) -> str | None:
-        """Why this request does not go on in the next child; None when it does."""
+        """The reason why a request does not go on in the next child; None when it does."""
         if request in self._blamed:
             if (refusal := self._quarantine.refusal(self._charge(request))) is not None:
                 return refusal.message
@@ -63,7 +65,7 @@ class Blame:
         return None if request.can_go_on else TOLD_ALREADY
 
     def allows(self, request: Request, running: Iterable[Request]) -> bool:
-        """Whether it may take its first step beside those that run."""
+        """Whether a request may take its first step beside those that run."""
         if not self._quarantine:
             return True
         silent = [other for other in running if other.silent]
@@ -72,12 +74,12 @@ class Blame:
         )
 
     def begun(self, request: Request) -> None:
-        """It has given its first ids."""
+        """Note that a request was given its first ids."""
         if request.options.guide is not None:
             self._quarantine.prove(request.options.guide)
 
     def answered(self, request: Request) -> None:
-        """Nobody is to blame for anything any more, and this request least of all."""
+        """Note that a request was answered: nobody is to blame for anything any more."""
         self._owners.clear()
         self.begun(request)
         if self._quarantine:

@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 END_OF_TEXT = CONTROL.endoftext
 STOPS_BY_ITSELF = frozenset({END_OF_TEXT, CONTROL.return_, CONTROL.call})
-"""llama.cpp ends at `<|endoftext|>`, `<|return|>` and `<|call|>`, asked or not."""
+"""The ids at which llama.cpp ends whether asked or not: `<|endoftext|>`, `<|return|>` and
+`<|call|>`."""
 CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The ids of a model that mean something to llama.cpp. As it stands, gpt-oss's."""
+    """The ids of a model that mean something to llama.cpp; the defaults are gpt-oss's."""
 
     controls: Sequence[int] = CONTROL_IDS
     stops: frozenset[int] = STOPS_BY_ITSELF
-    """At which llama.cpp ends, asked or not."""
+    """The ids at which llama.cpp ends, asked or not."""
     guide_ends: frozenset[int] = frozenset({END_OF_TEXT})
-    """With which llguidance ends a guide."""
+    """The ids with which llguidance ends a guide."""
 
     @property
     def guides(self) -> Mapping[GuideKind, frozenset[int]]:
@@ -42,7 +43,7 @@ class Marks:
 
     @property
     def banned_in_guides(self) -> tuple[int, ...]:
-        """Without a ban a control id passes for the content of a string."""
+        """Control ids to ban under a guide, where one would pass for the content of a string."""
         return tuple(n for n in self.controls if n not in self.guide_ends)
 
 
@@ -66,7 +67,8 @@ def words(
     spelled: Callable[[str], str] = str,
     banned_in_guides: Sequence[int] = HARMONY.banned_in_guides,
 ) -> Words:
-    """All but the slot, which is known later. Raises when the guide cannot be said."""
+    """All fields of the body but the slot, which is known later. Raises when the guide cannot be
+    written."""
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
     own = () if options.guide is None else banned_in_guides
@@ -111,4 +113,5 @@ def resumed(words: Words, ids: Sequence[int]) -> Words:
 
 
 def body(words: Words, slot: Slot) -> bytes:
+    """The body, for this slot."""
     return orjson.dumps({**words, "id_slot": slot.number, "cache_prompt": slot.reusable})

@@ -21,6 +21,8 @@ PR_SET_PDEATHSIG = 1
 
 
 class Settings(TypedDict):
+    """The settings that the parent sends."""
+
     parent: int
     model_path: str
     api_key: str
@@ -31,6 +33,7 @@ class Settings(TypedDict):
 
 
 def main() -> None:
+    """Load the model, say so, and serve until the parent is gone."""
     settings: Settings = json.loads(sys.stdin.readline())
     _die_with(settings["parent"])
     watch = threading.Thread(target=_exit_at_end_of_input, daemon=True)
@@ -44,7 +47,8 @@ def main() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Where Linux can, the kernel ends this process with its parent, even one that was killed."""
+    """Have the kernel end this process with its parent, also with one that was killed, where Linux
+    can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it went before the line above
@@ -72,7 +76,8 @@ def _params(settings: Settings) -> xllamacpp.CommonParams:
 
 
 def _closed(params: xllamacpp.CommonParams, settings: Settings) -> None:
-    """Loopback, a key, a secret path, and every endpoint off that has a switch."""
+    """Close what a client could reach: listen on the loopback alone, behind a key and a secret
+    path, and with every endpoint off that has a switch."""
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [settings["api_key"]]
@@ -88,7 +93,7 @@ def _closed(params: xllamacpp.CommonParams, settings: Settings) -> None:
 
 
 def _own_cache_per_slot(params: xllamacpp.CommonParams) -> None:
-    """A slot keeps its own prefix and never sees another's: owners must not share one."""
+    """Give each slot a prefix cache of its own, since owners must not share one."""
     params.cache_ram_mib = 0
     params.cache_idle_slots = False
     params.n_cache_reuse = 0

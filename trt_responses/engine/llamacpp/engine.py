@@ -45,13 +45,13 @@ MAX_LOGPROBS = 20
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0)
 PROBE_IDS = (0,)
 LAST_MOMENT_S = 0.5
-"""So long a child that broke off may take to be gone by itself, and to say why."""
+"""Seconds that a child which broke off has to end by itself and to say why."""
 ABOVE_ALL = math.inf
-"""The priority of a request that another child has begun."""
+"""The priority of a request that an earlier child has begun: above all others."""
 
 
 class LlamaCppEngine:
-    """Serves one GGUF. `context_tokens` is what one request has, prompt and answer together."""
+    """Serves one GGUF file. A request has `context_tokens` for its prompt and answer together."""
 
     def __init__(
         self,
@@ -91,7 +91,8 @@ class LlamaCppEngine:
         self._arrivals = itertools.count()
         self._running: dict[Request, None] = {}
         self._adrift: dict[Request, str] = {}
-        """Broken off, and why: their child is asked whether it lives."""
+        """Requests whose connection broke off, each with the reason, until it is known whether the
+        child lives."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._probing = False
@@ -131,7 +132,7 @@ class LlamaCppEngine:
         return request
 
     def _will_go_on(self, options: GenerateOptions) -> bool:
-        """While a new child is made, only a run that has begun may wait for it."""
+        """Whether a request may wait while a new child is made: only a run that has begun may."""
         return self._restarting and options.priority >= CONTINUATION_PRIORITY
 
     def health(self) -> Health:
@@ -145,7 +146,7 @@ class LlamaCppEngine:
         return self._limits
 
     async def settled(self) -> Health:
-        """Wait until it takes work, or never will again."""
+        """Wait until the engine takes work, or never will again."""
         while self._down is not None and self._keeper.alive:
             await self._changed.wait()
         return self.health()
@@ -165,11 +166,11 @@ class LlamaCppEngine:
         self._dispatch()
 
     def _excused(self) -> bool:
-        """The child is gone. Whether that is laid to a request, and not to the engine."""
+        """Judge the death of a child. Returns whether a request is to blame, and not the engine."""
         return self._blame.judge((*self._adrift, *self._running))
 
     def _fell(self, reason: str) -> None:
-        """What it was at work on goes on in the next child, unless it is to blame."""
+        """Give the requests of a dead child to the next one, but for those to blame."""
         if self._watch is not None:
             self._watch.cancel()
         self._down = reason
@@ -204,7 +205,7 @@ class LlamaCppEngine:
         heapq.heappush(self._line, (-priority, next(self._arrivals), request))
 
     def _dispatch(self) -> None:
-        """Give free slots to those who wait, by priority and then by arrival."""
+        """Give free slots to waiting requests, by priority and then by arrival."""
         while self._line and self._slots and self._down is None and not self._probing:
             request = self._line[0][2]
             if not request.over and not self._blame.allows(request, self._running):
@@ -232,7 +233,8 @@ class LlamaCppEngine:
         self._dispatch()
 
     def _broken(self, request: Request, reason: str) -> None:
-        """Why, the child will tell: it has died, or it answers."""
+        """Set a request aside whose connection broke off: its child has died, or will answer a
+        probe."""
         self._free(request)
         self._adrift[request] = reason
         self._probe_soon()
@@ -259,7 +261,7 @@ class LlamaCppEngine:
         self._watch = asyncio.get_running_loop().call_later(pause_s, self._look)
 
     def _look(self) -> None:
-        """Break off every request that has got no byte for too long, and ask the child for one."""
+        """Break off every request that has had no byte for too long, and probe the child."""
         limit_ns = self._now_ns() - int(self._patience.idle_timeout_s * 1e9)
         for request in tuple(self._running):
             if request.last_byte_ns <= limit_ns:
@@ -270,13 +272,13 @@ class LlamaCppEngine:
         self._watch_on()
 
     def _probe_soon(self) -> None:
-        """The line keeps off the probe's slot."""
+        """Probe the child as soon as a slot is kept free for it."""
         if not self._probing and self._keeper.child is not None:
             self._probing = True
             self._own(asyncio.create_task(self._probe(self._keeper.child)))
 
     async def _probe(self, child: Child) -> None:
-        """One token within the deadline, or the child is replaced."""
+        """Ask the child for one token, and replace the child when it is too late."""
         end = await self._ask(child, PROBE, self._patience.probe_timeout_s)
         if child is not self._keeper.child:
             return  # what it was asked about has been judged
@@ -290,7 +292,7 @@ class LlamaCppEngine:
         self._dispatch()
 
     async def _prove(self, child: Child) -> None:
-        """A canary: a new child answers, and its guides guide. It also loads them."""
+        """Prove that a new child answers and that its guides work. This also loads them."""
         end = await self._ask(child, CANARY, None)
         if end.finish == "error":
             raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
@@ -299,7 +301,7 @@ class LlamaCppEngine:
             self._limits = Limits(self._model.context_tokens, self._model.slots, {}, MAX_LOGPROBS)
 
     async def _ask(self, child: Child, options: GenerateOptions, deadline_s: float | None) -> Chunk:
-        """The last chunk of a small request of our own."""
+        """The last chunk of a small request of the server's own."""
 
         def begin(sink: Sink) -> Handle:
             slots = self._slots

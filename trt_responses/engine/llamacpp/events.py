@@ -27,23 +27,33 @@ WITHHELD = (
 
 
 class Top(TypedDict):
+    """One of the likeliest tokens, as llama.cpp writes it."""
+
     id: int
     logprob: float
 
 
 class Probability(Top):
+    """The probability of a chosen token, as llama.cpp writes it."""
+
     top_logprobs: list[Top]
 
 
 class Progress(TypedDict):
+    """The progress of a prompt."""
+
     cache: int
 
 
 class Fault(TypedDict):
+    """An error in the stream."""
+
     message: str
 
 
 class Event(TypedDict, total=False):
+    """One event of the stream."""
+
     tokens: list[int]
     tokens_predicted: int
     completion_probabilities: list[Probability]
@@ -53,7 +63,8 @@ class Event(TypedDict, total=False):
 
 
 class Events:
-    """Reads one request's stream. `feed` gives at most one chunk for what has come."""
+    """Reads the stream of one request. `feed` gives at most one chunk for the bytes that have
+    come."""
 
     __slots__ = ("_cached", "_count", "_ids", "_logprobs", "_rest", "_stops", "_top")
 
@@ -75,7 +86,7 @@ class Events:
         return self._chunk() if self._ids else None
 
     def _read(self, event: Event) -> Chunk | None:
-        """Note one event; a chunk when it is the end."""
+        """Note one event, and return a chunk when it is the last."""
         if "error" in event:
             return self._chunk("error", error=event["error"]["message"])
         if "prompt_progress" in event:  # its `tokens` hold nothing
@@ -92,7 +103,7 @@ class Events:
         return None
 
     def _add(self, ids: list[int], probabilities: Sequence[Probability]) -> int | None:
-        """Keep ids up to the one that stops, which is returned."""
+        """Keep the ids up to the one that stops, and return that."""
         stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
         kept = ids if stop_id is None else ids[: ids.index(stop_id) + 1]
         self._count += len(kept)
@@ -110,12 +121,13 @@ class Events:
 
 
 def logprob(entry: Probability, count: int) -> Logprob:
+    """A token's log probability from llama.cpp's entry."""
     top = tuple((other["id"], other["logprob"]) for other in entry["top_logprobs"][:count])
     return Logprob(entry["id"], entry["logprob"], top)
 
 
 def fault(body: bytes, status: int) -> str:
-    """What a refusal says, in one sentence."""
+    """The message of a refusal, in one sentence."""
     try:
         message = orjson.loads(body)["error"]["message"]
     except (orjson.JSONDecodeError, KeyError, TypeError):

@@ -24,11 +24,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
+    """How long the parent waits for a child before it gives up."""
+
     start_timeout_s: float = 600.0
     idle_timeout_s: float = 120.0
-    """So long may a running request get no byte before it has failed."""
+    """Seconds without a byte after which a running request has failed."""
     probe_timeout_s: float = 30.0
-    """So long may a child take for one token after that, before it is replaced."""
+    """Seconds that the child then has for one token before it is replaced."""
     first_backoff_s: float = 0.1
     max_failures: int = 5
 
@@ -66,7 +68,7 @@ class Keeper:
         self._task = asyncio.create_task(self._keep(child))
 
     def praise(self) -> None:
-        """The child has answered a request: what it failed before is forgiven."""
+        """Note that the child has answered a request, which forgives its earlier failures."""
         self._failures = 0
 
     async def stop(self, deadline_s: float) -> None:

@@ -33,7 +33,7 @@ ERROR_LINE = re.compile(r"^[\d.]+ E +(?:\S+ +)?\S+: (.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a child is asked to load, and how wide."""
+    """The model that a child is asked to load, and the size of its batch."""
 
     path: Path
     context_tokens: int
@@ -56,6 +56,7 @@ class Child:
 
     @classmethod
     async def spawn(cls, model: Model, deadline_s: float) -> Child:
+        """Start a child and wait until it takes requests."""
         settings: Settings = {
             "parent": os.getpid(),
             "model_path": str(model.path),
@@ -76,7 +77,7 @@ class Child:
         return child
 
     async def ended(self) -> str:
-        """Wait for the end; say how it came."""
+        """Wait for the child's end and return how it came."""
         code = await self._process.wait()
         await asyncio.gather(self._listener, return_exceptions=True)
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
@@ -84,7 +85,7 @@ class Child:
         return f"{how}; {words}" if words else how
 
     async def ends_within(self, seconds: float) -> bool:
-        """Whether it ends by itself."""
+        """Whether the child ends by itself within so many seconds."""
         try:
             await asyncio.wait_for(self._process.wait(), seconds)
         except TimeoutError:
@@ -92,11 +93,12 @@ class Child:
         return True
 
     def kill(self) -> None:
+        """Kill the child at once."""
         if self._process.returncode is None:
             self._process.kill()
 
     async def end(self, deadline_s: float) -> None:
-        """Ask it to go by closing its input; past the deadline, make it."""
+        """End the child by closing its input; past the deadline, kill it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -121,7 +123,7 @@ class Child:
         self.host, self.port = address.hostname or "", address.port or 0
 
     async def _listen(self) -> None:
-        """Drain what the child says: a full pipe would stop it."""
+        """Read what the child prints, since a full pipe would stop it."""
         assert self._process.stderr is not None
         rest = b""
         while data := await self._process.stderr.read(65_536):
@@ -137,7 +139,8 @@ class Child:
             logger.debug("llama.cpp: %s", text)
 
     def _complaint(self) -> str:
-        """The line that says why: a failed assertion, else the first error, else the last line."""
+        """The printed line that says why the child died: a failed assertion, else the first error,
+        else the last line."""
         asserted = (line for line in self.lines if "GGML_ASSERT" in line)
         errors = (found[1] for line in self.lines if (found := ERROR_LINE.match(line)))
         last = self.lines[-1] if self.lines else "it said nothing"
@@ -160,7 +163,7 @@ async def _process() -> asyncio.subprocess.Process:
 
 
 def check_file(path: Path) -> None:
-    """What needs no child to be seen."""
+    """Check the model file, as far as no child is needed for that. Raises a `StartupError`."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class Charge(NamedTuple):
-    """The prompt or the guide that a death is laid to."""
+    """The prompt or the guide that is blamed for a death."""
 
     kind: Literal["prompt", "guide"]
     digest: str
@@ -45,29 +45,31 @@ class Quarantine:
         return bool(self._counts)
 
     def charge(self, prompt_ids: Sequence[int], guide: Guide | None) -> Charge:
-        """What a death of this request would be laid to. Costs a digest of the prompt."""
+        """The charge for a death of this request. It costs a digest of the prompt."""
         if guide is not None and (name := _name(guide)) not in self._proven:
             return Charge("guide", name)
         return Charge("prompt", _digest(array("q", prompt_ids).tobytes()))
 
     def blame(self, charge: Charge) -> None:
+        """Count one death against a charge."""
         self._put(self._counts, charge, self._counts.pop(charge, 0) + 1)
 
     def acquit(self, charge: Charge) -> None:
-        """It has been answered: it was only near."""
+        """Clear a charge: its request was answered, so it was only near."""
         self._counts.pop(charge, None)
 
     def prove(self, guide: Guide) -> None:
-        """The guide has given an id."""
+        """Note that a guide has given an id, so that it does compile."""
         name = _name(guide)
         self._proven.pop(name, None)
         self._put(self._proven, name, None)
 
     def suspects(self, charge: Charge) -> bool:
+        """Whether a death was ever blamed on this."""
         return charge in self._counts
 
     def refusal(self, charge: Charge) -> InvalidRequest | None:
-        """Why it is refused, when it has died too often."""
+        """The reason why it is refused, once it has caused too many deaths; else None."""
         if self._counts.get(charge, 0) < self._deaths:
             return None
         return InvalidRequest(

@@ -44,15 +44,15 @@ class Request:
         self.prompt_ids = prompt_ids
         self.options = options
         self.slot: Slot | None = None
-        """The present child's; None while none works on it."""
+        """The slot in the present child; None while no child works on the request."""
         self.ids: list[int] = []
-        """All that was pushed, whichever child gave it."""
+        """All ids that were pushed, whichever child gave them."""
         self.over = False
         self.answered = False
         self.silent = True
-        """The present child has given no id yet."""
+        """Whether the present child has given no id yet."""
         self.stalled = False
-        """A child has given nothing for too long."""
+        """Whether a child has given nothing for too long."""
         self._words = words
         self._stops = stops
         self._sink = sink
@@ -65,22 +65,22 @@ class Request:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether another child can take it over: a guide cannot be entered half-way."""
+        """Whether another child can take the request over: a guide cannot be entered half-way."""
         return not self.ids or self.options.guide is None
 
     @property
     def is_full(self) -> bool:
-        """Whether it has all the ids it may get: its child died before it could say so."""
+        """Whether it has all the ids it may get, though its child died before it said so."""
         return bool(self.ids) and self._words["n_predict"] == len(self.ids)
 
     @property
     def read_ids(self) -> Sequence[int]:
-        """What the next child reads: the prompt, and what was pushed."""
+        """The ids that the next child reads: the prompt, and all that was pushed."""
         return [*self.prompt_ids, *self.ids] if self.ids else self.prompt_ids
 
     @property
     def given_ids(self) -> Sequence[int]:
-        """What the present child gave."""
+        """The ids that the present child gave."""
         return self.ids[self._before :]
 
     @property
@@ -88,7 +88,7 @@ class Request:
         return 0 if self._stream is None else self._stream.last_byte_ns
 
     def connect(self, child: Child, slot: Slot) -> asyncio.Task[None]:
-        """Have the child work on it in this slot, from where it stands."""
+        """Have a child work on the request in this slot, from where it stands."""
         self.slot = slot
         self.silent = True
         self._before = len(self.ids)
@@ -103,6 +103,7 @@ class Request:
             self._leave()
 
     def fail(self, reason: str, *, lost: Loss | None = None) -> None:
+        """End the request with an error."""
         self.end(Chunk(finish="error", error=reason, lost=lost))
 
     def end(self, chunk: Chunk) -> None:
@@ -114,7 +115,7 @@ class Request:
             self._sink.push(chunk)
 
     def break_off(self) -> None:
-        """Let go of the child; the request itself is not over."""
+        """Leave the child, without an end of the request."""
         if self._stream is not None:
             self._stream.leave()
 

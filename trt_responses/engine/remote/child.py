@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 BEAT_S = 0.5
 LAST_BYTES_S = 0.2
-"""So long may the last bytes take to leave."""
+"""Seconds that the last bytes have to leave."""
 
 
 def host(make: Callable[[Any], Engine]) -> None:
@@ -90,7 +90,8 @@ class _Life:
         return 0 if lost is None else 1
 
     async def _until_end(self, engine: Engine) -> str | None:
-        """Give signs of life until the parent has enough, or the engine is lost: then why."""
+        """Give signs of life until the parent ends the process, or the engine is lost: then the
+        reason."""
         while not self._stop.is_set():
             health = engine.health()
             if not health.alive:
@@ -105,7 +106,8 @@ class _Life:
         return None
 
     def _wait_for_parent(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread: an engine that holds the loop must end with its parent, too."""
+        """Wait for the parent's word, in a thread, since an engine that holds the loop must end
+        with its parent too."""
         self._deadline_s = float(sys.stdin.readline() or 0)
         loop.call_soon_threadsafe(self._stop.set)
         threading.Event().wait(self._deadline_s + 2 * LAST_BYTES_S)

@@ -29,12 +29,13 @@ logger = logging.getLogger(__name__)
 NUMBERS = 1 << 32
 KNOWN_CHUNKS = 1 << 16
 LAST_WORDS_S = 1.0
-"""So long may the reason of a death take."""
+"""Seconds that the reason of a death may take to come."""
 RETRY_S = 0.1
 
 
 class ChunksOfOne(dict[int, Chunk]):
-    """A chunk for each id that has come alone: to make one costs more than all else of a hop."""
+    """A chunk for each id that has come alone, made once: to make one costs more than all else of a
+    hop."""
 
     def __missing__(self, token_id: int) -> Chunk:
         chunk = Chunk((token_id,))
@@ -44,7 +45,7 @@ class ChunksOfOne(dict[int, Chunk]):
 
 
 class RemoteEngine:
-    """The engine that serves at `path`, or the one in a process of our own."""
+    """The engine that is served at `path`, or by a process of this server's own."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class RemoteEngine:
         start_s: float = 1800.0,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`version` must be that of the other side."""
+        """`version` must be that of the process that serves."""
         self._version = version
         self._path = path
         self._process = process
@@ -128,7 +129,7 @@ class RemoteEngine:
         return self._process is None or self._process.alive
 
     def _why_not(self) -> str | None:
-        """Why it takes no work now."""
+        """The reason why the engine takes no work now."""
         if self._down is not None:
             return (self._process.fault if self._process and not self._stopped else None) or (
                 self._down
@@ -138,7 +139,7 @@ class RemoteEngine:
         return None if told is None or told.ready else told.reason or "The engine is not ready."
 
     async def _live(self) -> None:
-        """From one connection to the next, for as long as somebody serves."""
+        """Keep a connection, one after another, for as long as a process serves."""
         while True:
             connection = self._connection
             assert connection is not None
@@ -156,8 +157,8 @@ class RemoteEngine:
         self.limits()
 
     async def _connected(self) -> Connection:
-        """A connection over which the engine's state has come. While the engine is being loaded,
-        that may take long."""
+        """A connection over which the engine's state has come. That may take long while the engine
+        loads."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -196,16 +197,16 @@ class RemoteRequest:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, and where the chunks of its requests go."""
+    """One connection, and the sinks of its requests."""
 
     def __init__(self) -> None:
         self.version: str | None = None
         self.health: Health | None = None
         self.limits: Limits | None = None
         self.heard = False
-        """Whether ids have come since somebody looked."""
+        """Whether ids have come since the last look."""
         self.told = asyncio.Event()
-        """The state has come, or the end."""
+        """Set when the state has come, or the end."""
         self.lost = asyncio.Event()
         self._pushes: dict[int, Callable[[Chunk], None]] = {}
         self._chunks = ChunksOfOne()
@@ -223,6 +224,7 @@ class Connection(asyncio.Protocol):
     def begin(
         self, number: int, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink
     ) -> None:
+        """Send a request, whose chunks go to the sink."""
         self._pushes[number] = sink.push
         self._write(frames.generate(number, prompt_ids, options))
 
@@ -231,7 +233,7 @@ class Connection(asyncio.Protocol):
             self._write(frames.abort(number))
 
     def fail(self, reason: str, *, lost: Loss | None = None) -> None:
-        """End every request."""
+        """End every request with an error."""
         for number in tuple(self._pushes):
             self._push(number, Chunk(finish="error", error=reason, lost=lost))
 
@@ -266,8 +268,9 @@ class Connection(asyncio.Protocol):
         self._take_steps(steps)
 
     def _take_steps(self, steps: list[tuple[int, bytes]]) -> None:
-        """Steps of nothing but ids. Several have come together when this process is behind the
-        engine: then each stream gets its ids in one chunk, which costs one write."""
+        """Give steps of nothing but ids to their streams. When several have come together, this
+        process is behind the engine, and each stream gets its ids in one chunk, which costs one
+        write."""
         if len(steps) == 1 and steps[0][0] == Kind.IDS:
             self._take_step(steps[0][1])
             return
@@ -283,7 +286,7 @@ class Connection(asyncio.Protocol):
             self._push(number, Chunk(ids))
 
     def _take_step(self, body: bytes) -> None:
-        """The hot path."""
+        """Give one step's ids to their streams. It is the hot path."""
         self.heard = True
         pushes, chunks = self._pushes, self._chunks
         for number, token_id in frames.read_ids(body):
@@ -295,7 +298,7 @@ class Connection(asyncio.Protocol):
                     logger.exception("a request's sink failed")
 
     def _push(self, number: int, chunk: Chunk) -> None:
-        """Any chunk; the last one ends the request."""
+        """Give one chunk to its stream; the last one ends the request."""
         self.heard = True
         push = self._pushes.get(number)
         if chunk.finish is not None:

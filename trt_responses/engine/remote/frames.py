@@ -28,6 +28,8 @@ WORD = struct.Struct("=I")
 
 
 class Kind(IntEnum):
+    """The kinds of frames."""
+
     GENERATE = 1
     """To the engine: the request's number, the size of its options, options, prompt ids."""
     ABORT = 2
@@ -43,14 +45,15 @@ class Kind(IntEnum):
 
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
-"""More than any frame has. What claims more is no frame, and would be waited for for ever."""
+"""The largest body of a frame. A head that claims more is broken, and would be waited for without
+end."""
 KINDS = frozenset(Kind)
 UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, struct.error)
-"""What reading a frame raises that nobody of ours has written."""
+"""The errors that reading a frame can raise."""
 
 
 class Splitter:
-    """Bytes as they come, cut into frames; raises `ValueError` at what is none."""
+    """Cuts bytes, as they come, into frames. Raises a `ValueError` at bytes that are no frame."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -72,6 +75,7 @@ class Splitter:
 
 
 def frame(kind: Kind, body: bytes) -> bytes:
+    """One frame as bytes."""
     return HEAD.pack(len(body), kind) + body
 
 

@@ -27,19 +27,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOKS = 4
-"""Into so many parts is a silence divided: one that this process slept through is no silence."""
+"""The number of looks in one silence, so that time for which this process was stopped does not
+count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
+    """How long the parent waits for the engine's process before it gives up."""
+
     start_s: float = 1800.0
-    """So long may an engine take to load."""
+    """Seconds that an engine may take to load."""
     silence_s: float = 20.0
-    """So long may a process give no sign of life before it is ended."""
+    """Seconds without a sign of life after which a process is ended."""
     restarts: int = 5
-    """So many deaths in a row are followed by another start."""
+    """Deaths in a row that are followed by another start."""
     steady_s: float = 60.0
-    """A process that lived so long is forgiven what came before."""
+    """Seconds of life after which earlier deaths are forgiven."""
     first_backoff_s: float = 0.2
     most_backoff_s: float = 30.0
 
@@ -57,11 +60,11 @@ class EngineProcess:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.path = ""
-        """Of the socket on which the engine is served, from the start on."""
+        """The path of the socket on which the engine is served, from the start on."""
         self.alive = True
         self.pid: int | None = None
         self.fault: str | None = None
-        """Why the last process ended, until the next one is up."""
+        """The reason why the last process ended, until the next one is up."""
         self._command = command
         self._given = given
         self._patience = patience or Patience()
@@ -76,7 +79,8 @@ class EngineProcess:
         self._lost = asyncio.Event()
 
     async def start(self) -> None:
-        """Be up, or raise `StartupError` with the root cause in one sentence."""
+        """Start the process and wait until it serves. Raises a `StartupError` with the root cause
+        in one sentence."""
         self._folder = tempfile.mkdtemp(prefix="trt-")
         self.path = str(Path(self._folder) / "engine.sock")
         self._listening = socket.socket(socket.AF_UNIX)
@@ -102,13 +106,13 @@ class EngineProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def why(self, deadline_s: float) -> str:
-        """The reason of a death that may not have been noticed yet."""
+        """The reason of a death, which may not have been noticed yet."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._fell.wait(), deadline_s)
         return self.fault or "The engine's process has closed the connection."
 
     async def lost(self) -> str:
-        """Wait until there is no other start; why."""
+        """Wait until the process is not started again, and return the reason."""
         await self._lost.wait()
         return self.fault or "the engine gave no reason"
 
@@ -138,7 +142,8 @@ class EngineProcess:
         return min(patience.most_backoff_s, doubled)
 
     async def _begin(self) -> None:
-        """Start a process and wait until it serves; what it says of a failure is the reason."""
+        """Start a process and wait until it serves. The reason of a failure is what the process
+        says."""
         assert self._listening is not None
         self._last_words = ""
         self._process = process = await asyncio.create_subprocess_exec(
@@ -169,7 +174,7 @@ class EngineProcess:
         self._fell.clear()
 
     async def _said(self) -> dict[str, str] | None:
-        """The next thing that the process says; None at its end."""
+        """The next line of the process, read as JSON; None at its end."""
         assert self._process is not None
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
@@ -177,7 +182,7 @@ class EngineProcess:
         return said
 
     async def _ended(self) -> str:
-        """Watch the process until it ends; how that came."""
+        """Watch the process until it ends, and return how that came."""
         missed = 0
         while True:
             try:
@@ -203,14 +208,14 @@ class EngineProcess:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
     def _kill(self) -> None:
-        """With all that it has begun and has not put into a session of their own; a rank that
-        stands still outlives it otherwise, and keeps a GPU's memory."""
+        """Kill the process with all that it has started in its session; else a rank that has
+        stalled outlives it and keeps a GPU's memory."""
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _end(self, deadline_s: float) -> None:
-        """Ask it to go; past the deadline, make it."""
+        """Ask the process to end; past the deadline, kill it."""
         process, self._process, self.pid = self._process, None, None
         if process is None:
             return

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
-"""So much may wait for a front end that does not read before it is given up."""
+"""Bytes that may wait for a front end that does not read, before it is given up."""
 LOOK_S = 0.1
-"""So often is the engine asked how it is; what has changed is told at once."""
+"""Seconds between two looks at the engine's health; a change is told at once."""
 
 
 class EngineServer:
@@ -51,7 +51,7 @@ class EngineServer:
         self._looking = asyncio.create_task(self._look())
 
     async def stop(self) -> None:
-        """Take nobody more, and end the connections once what was said has left."""
+        """Take no more connections, and end those there are once their bytes have left."""
         if self._server is not None:
             self._server.close()
         if self._looking is not None:
@@ -65,7 +65,7 @@ class EngineServer:
         return frames.state(self._version, self.engine.health(), self.engine.limits())
 
     def tell(self) -> None:
-        """The engine's state, to every front end."""
+        """Send the engine's state to every front end."""
         self._told = self.state()
         for front_end in tuple(self.front_ends):
             front_end.write(self._told)
@@ -113,7 +113,7 @@ class FrontEnd(asyncio.Protocol):
             self._transport.close()
 
     def write(self, said: bytes) -> None:
-        """Say it, unless the front end is gone, or so far behind that it is given up."""
+        """Send bytes, unless the front end is gone, or so far behind that it is given up."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StepClock:
-    """One step at a time, of whatever `drive` was given."""
+    """Calls the engine's `advance` once for each step."""
 
     def __init__(self, mode: Literal["free", "manual"] = "free", *, settle_turns: int = 16) -> None:
         self.mode = mode
@@ -33,7 +33,7 @@ class StepClock:
         return cls("manual", settle_turns=settle_turns)
 
     def drive(self, advance: Callable[[], bool]) -> None:
-        """Take charge of `advance`, which makes one step and says whether there is more to do."""
+        """Use `advance`, which makes one step and says whether there is more to do."""
         self._advance = advance
         self._armed = False
 

@@ -31,7 +31,7 @@ State = Literal["waiting", "running", "finished", "aborted"]
 
 
 class Request:
-    """One request on its way through its script; also its own handle and its own record."""
+    """One request on its way through its script, which is also its handle."""
 
     __slots__ = (
         "_engine",
@@ -66,7 +66,8 @@ class Request:
         self._stops = frozenset(options.stop_ids)
         self.chunks = script.chunks
         self.plain_steps = 0
-        """So many of its chunks are pushed as they stand, while it runs; then `advance` looks."""
+        """The number of chunks that can be pushed as they stand while it runs; behind them
+        `advance` decides."""
         if options.logprobs is None and script.cached_tokens is None:
             self.plain_steps = script.plain_steps(self._stops, left)
         self._left = left - script.told[self.plain_steps]  # behind the plain steps
@@ -209,16 +210,16 @@ class ScriptedEngine:
         self._end_all("The engine has been stopped.")
 
     def kill(self, reason: str) -> None:
-        """Die as an engine does that cannot recover: every request fails, and no more come."""
+        """End as an engine does that cannot recover: every request fails, and none is taken."""
         self._alive = False
         self._end_all(reason)
 
     def go(self, loss: Loss, reason: str) -> None:
-        """Go away under all requests; another `start` is the next one's."""
+        """Go away under all requests, as `loss` says; another `start` begins the next engine."""
         self._end_all(reason, lost=loss)
 
     def stalled(self, request: Request) -> None:
-        """It holds its place, but gives the clock nothing to do."""
+        """Note that a request stalls: it keeps its place, and gives the clock nothing to do."""
         self._remove(request)
         self._stalled[request] = None
 
@@ -238,7 +239,7 @@ class ScriptedEngine:
         return self._scripts[min(number, len(self._scripts) - 1)]
 
     def _advance(self) -> bool:
-        """One step of everything that runs; whether another step would do anything."""
+        """Make one step of everything that runs. Returns whether another step would do anything."""
         if self._waiting:
             self._admit()
         if running := self._running:
@@ -275,6 +276,6 @@ class ScriptedEngine:
 def _logprobs(
     ids: tuple[int, ...], scored: tuple[Logprob, ...] | None, count: int
 ) -> tuple[Logprob, ...]:
-    """A replayed id was certain, unless the script says otherwise."""
+    """Log probabilities of replayed ids, which are certain unless the script says otherwise."""
     entries = scored or tuple(Logprob(i, 0.0, ((i, 0.0),)) for i in ids)
     return tuple(Logprob(e.token_id, e.logprob, e.top[:count]) for e in entries[: len(ids)])

@@ -19,12 +19,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """From here the request never goes on; it keeps its place in the batch until aborted."""
+    """From here on the request gets nothing; it keeps its place in the batch until it is
+    aborted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Die:
-    """The request finishes with this error; the engine lives."""
+    """The request ends with this error; the engine lives."""
 
     message: str
 
@@ -40,9 +41,9 @@ class Script:
     finish: Literal["stop", "length"] = "stop"
     cached_tokens: int | None = None
     chunks: tuple[Chunk | None, ...] = field(init=False, repr=False, compare=False)
-    """What a step pushes when nothing is special about it: made once, not once per request."""
+    """The chunks of the steps without anything special, made once and not for each request."""
     told: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """How many ids the steps before each have brought, where nothing special was among them."""
+    """The number of ids before each step, as far as nothing special was among them."""
     _leads: dict[frozenset[int], int] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -54,7 +55,7 @@ class Script:
         object.__setattr__(self, "told", tuple(accumulate(sizes, initial=0)))
 
     def plain_steps(self, stops: frozenset[int], room: int) -> int:
-        """How many steps come before the first that ends the request, or is no ids."""
+        """How many steps come before the first that ends the request, or is more than ids."""
         if (lead := self._leads.get(stops)) is None:
             lead = self._leads[stops] = self._lead(stops)
         return min(lead, max(0, bisect_left(self.told, room) - 1))

@@ -29,6 +29,8 @@ NO_NUMBERS = "The model gave no finite numbers for this prompt."
 
 
 class Batch:
+    """The requests that wait, and those that have a slot."""
+
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._slots = Slots(executor.slots)
@@ -36,7 +38,8 @@ class Batch:
         self._arrivals = itertools.count()
         self._running: list[Request] = []
         self._prefilling: deque[Request] = deque()
-        """Those with more than one id to write: each gives its place to the next after a chunk."""
+        """Requests with more than one id to write; each goes to the end of the line after a
+        chunk."""
         self._prefilled_last = False
         self._ids = np.zeros(executor.slots, np.int64)
         self._lens = np.zeros(executor.slots, np.int64)
@@ -49,7 +52,7 @@ class Batch:
         heapq.heappush(self._line, (-request.options.priority, next(self._arrivals), request))
 
     def step(self) -> Emitted:
-        """Schedule, run, and say what came of it: one call of the executor, if there is work."""
+        """Schedule, run and emit: one call of the executor, if there is work."""
         self._schedule()
         decoding = [request for request in self._running if request.pending == 1]
         if self._prefilling and not (decoding and self._prefilled_last):
@@ -59,7 +62,7 @@ class Batch:
         return self._decode(decoding) if decoding else []
 
     def _schedule(self) -> None:
-        """Free the slots of those that are over, and give slots to those that wait."""
+        """Free the slots of requests that are over, and give slots to those that wait."""
         for request in [request for request in self._running if request.over]:
             self._free(request)
         while self._line and self._slots:
@@ -68,7 +71,8 @@ class Batch:
                 self._admit(request)
 
     def _admit(self, request: Request) -> None:
-        """The last id of a prompt is always computed anew: its row is the answer's first."""
+        """Give a request a slot. The last id of its prompt is always computed anew, since its row
+        gives the first id of the answer."""
         slot = self._slots.take(request.ids, request.options.cache_salt)
         request.slot = slot
         request.written = request.cached_tokens = min(slot.known, len(request.ids) - 1)
@@ -77,7 +81,7 @@ class Batch:
             self._prefilling.append(request)
 
     def _free(self, request: Request) -> None:
-        """Its slot keeps what is written, for whoever continues it."""
+        """Free a slot, which keeps what is written for whoever continues it."""
         assert request.slot is not None
         self._running.remove(request)
         if request in self._prefilling:
@@ -87,7 +91,7 @@ class Batch:
         self._slots.give_back(request.slot, ())
 
     def _prefill(self) -> Emitted:
-        """Compute a chunk of the prompt whose turn it is."""
+        """Compute a chunk of the next prompt."""
         request = self._prefilling.popleft()
         begin, end = request.written, min(request.written + self._executor.chunk, len(request.ids))
         rows = self._chunk(request, begin, end)
@@ -98,7 +102,8 @@ class Batch:
         return [] if request.pending else self._emit([(request, 0)], rows)
 
     def _chunk(self, request: Request, begin: int, end: int) -> Rows:
-        """Computed at once, or in pieces that are exact where the experts were asked too much."""
+        """Compute ids `begin` to `end`: at once, or in smaller pieces, which are exact, where an
+        expert overflowed."""
         assert request.slot is not None
         prefill, slot = self._executor.prefill, request.slot.number
         ids = np.asarray(request.ids[begin:end], np.int64)
@@ -109,7 +114,8 @@ class Batch:
         return rows
 
     def _decode(self, decoding: list[Request]) -> Emitted:
-        """Compute one id for each of these. The other rows write where their next id comes."""
+        """Compute one id for each of these requests. The rows of others write where their next id
+        comes."""
         places = [(request, request.slot.number) for request in decoding if request.slot]
         for request, place in places:
             self._ids[place] = request.ids[-1]
@@ -121,7 +127,8 @@ class Batch:
         return self._emit(places, rows)
 
     def _emit(self, places: list[tuple[Request, int]], rows: Rows) -> Emitted:
-        """Sample each request's next id from its row; who has ended gives its slot back."""
+        """Sample each request's next id from its row, and free the slots of those that have
+        ended."""
         emitted = [(request, self._sampled(request, rows, place)) for request, place in places]
         for request, chunk in emitted:
             if chunk.finish is not None:
@@ -129,7 +136,7 @@ class Batch:
         return emitted
 
     def _sampled(self, request: Request, rows: Rows, place: int) -> Chunk:
-        """The chunk that the next id makes, or an error where the row holds no numbers."""
+        """The chunk of the next id; an error where the row holds no numbers."""
         lse = float(rows.lse[place])
         if not math.isfinite(lse):
             request.written = 0  # what the slot holds is not to be used again

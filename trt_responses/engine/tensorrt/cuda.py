@@ -26,6 +26,7 @@ NEEDS_EXTRA = (
 
 
 def runtime() -> ModuleType:
+    """The CUDA runtime's binding."""
     try:
         return importlib.import_module("cuda.bindings.runtime")
     except ModuleNotFoundError:
@@ -33,7 +34,7 @@ def runtime() -> ModuleType:
 
 
 class Cuda:
-    """One GPU and one stream. What is allocated is freed at the end, all of it."""
+    """One GPU and one stream. `close` frees all that was allocated."""
 
     def __init__(self, module: ModuleType, device: int = 0) -> None:
         self._cuda = module
@@ -67,23 +68,24 @@ class Cuda:
         return int(free)
 
     def zeros(self, size_bytes: int) -> int:
-        """The address of so many bytes."""
+        """Allocate so many bytes of zeros, and return their address."""
         address = int(self._did(self._cuda.cudaMalloc(size_bytes)))
         self._memory.append(address)
         self._did(self._cuda.cudaMemsetAsync(address, 0, size_bytes, self.stream))
         return address
 
     def put(self, address: int, array: Array) -> None:
-        """From the host; the array stays as it is until `wait`."""
+        """Copy an array to the GPU; it must stay as it is until `wait`."""
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
         self._copy(address, array.ctypes.data, array.nbytes, kind)
 
     def get(self, array: Array, address: int) -> None:
-        """To the host, where it is after `wait`."""
+        """Copy from the GPU into an array, which is filled after `wait`."""
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
         self._copy(array.ctypes.data, address, array.nbytes, kind)
 
     def wait(self) -> None:
+        """Wait for all copies and computations."""
         self._did(self._cuda.cudaStreamSynchronize(self.stream))
 
     def close(self) -> None:
@@ -95,7 +97,7 @@ class Cuda:
         self._did(self._cuda.cudaMemcpyAsync(to, source, size_bytes, kind, self.stream))
 
     def _did(self, answer: tuple[object, ...]) -> int:
-        """What a call gave beside its status, which must be success."""
+        """The values that a call gave. Raises when its status is no success."""
         status, *given = answer
         if status != self._cuda.cudaError_t.cudaSuccess:
             raise ExecutorFault(f"CUDA says {_name(status)}.")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_LOGPROBS = 20
 STALL_S = 120.0
-"""A step that takes longer never ends."""
+"""Seconds after which a step that has not ended never will."""
 
 
 class TensorRtEngine:
@@ -109,8 +109,8 @@ class TensorRtEngine:
         return self._limits
 
     async def stop(self, deadline_s: float) -> None:
-        """A step that is being computed has until the deadline; behind it the thread is left to
-        itself, and ends with the process."""
+        """Stop within the deadline. A step that goes on behind it is left to its thread, which ends
+        with the process."""
         self._stopping = True
         self._fall("The engine has been stopped.")
         self._compiler.shutdown(wait=False, cancel_futures=True)
@@ -123,7 +123,7 @@ class TensorRtEngine:
             return
 
     def _guided(self, request: Request, said: str, thread: ComputingThread) -> None:
-        """On the compiler's thread: a guide may take a while."""
+        """Make the guide of a request, on the compiler's thread, since that may take a while."""
         try:
             request.following = self._guides.follow(said)
         except GuideFault as fault:
@@ -154,7 +154,7 @@ class TensorRtEngine:
         self._requests.pop(request, None)
 
     def _lose(self, reason: str) -> None:
-        """The executor is gone, and there is no other: this engine does not come back."""
+        """Note that the executor is gone. There is no other, so this engine does not come back."""
         self._alive = False
         self._fall(reason)
 
@@ -166,7 +166,7 @@ class TensorRtEngine:
             request.fail(reason)
 
     def _look(self) -> None:
-        """Whether a step is still being computed that began too long ago."""
+        """Look for a step that began too long ago."""
         began = None if self._thread is None else self._thread.step_began_ns
         if began is not None and self._now_ns() - began > self._stall_s * 1e9:
             self._lose(f"The engine has computed one step for more than {self._stall_s:g} s.")

@@ -17,27 +17,29 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 EXACT_TOKENS = 64
-"""So many tokens in one call can never overflow an expert's capacity: overflow re-runs in these."""
+"""The most tokens of one call that can never overflow an expert's capacity; a call that overflowed
+is made again in pieces of this size."""
 
 
 class ExecutorFault(RuntimeError):
-    """The executor can compute no more; its message is a sentence."""
+    """The executor can compute no more; the message is a sentence."""
 
 
 class Rows(NamedTuple):
-    """What one call gave, good until the next: the likeliest ids of each row, best first, and the
-    rest on demand."""
+    """The rows of one call, valid until the next: the likeliest ids of each, best first, and all
+    logits on demand."""
 
     values: Floats
-    """Logits of the candidates, [rows, top]."""
+    """The logits of the candidates, [rows, top]."""
     ids: Ids
-    """The candidates, [rows, top]."""
+    """The ids of the candidates, [rows, top]."""
     lse: Floats
-    """The logarithm of the sum of all exponentials, [rows]."""
+    """The log-sum-exp of each whole row, [rows]."""
     overflow: int
-    """By how many tokens an expert was asked for too much: above 0 the numbers are wrong."""
+    """The tokens by which the fullest expert was over its capacity: above 0 the numbers are
+    wrong."""
     logits: Callable[[int], Floats]
-    """All logits of one row, copied only now."""
+    """All logits of one row, which are copied only now."""
 
 
 class Executor(Protocol):
@@ -49,29 +51,30 @@ class Executor(Protocol):
 
     @property
     def length(self) -> int:
-        """Tokens that one slot holds."""
+        """The number of tokens that one slot holds."""
         ...
 
     @property
     def chunk(self) -> int:
-        """Most tokens of one `prefill`."""
+        """The most tokens of one `prefill`."""
         ...
 
     @property
     def top(self) -> int:
-        """Candidates in a row."""
+        """The number of candidates in a row."""
         ...
 
     @property
     def vocabulary(self) -> int: ...
 
     def decode(self, ids: Ids, lens: Ids, asked: range | None = None) -> Rows:
-        """One token more for every slot, a row for each; idle slots write behind their end. Slots
-        outside `asked` may be left out, and what their rows hold is not to be read."""
+        """Compute one more token for every slot, a row for each; idle slots write behind their end.
+        Slots outside `asked` may be left out, and their rows must not be read."""
         ...
 
     def prefill(self, slot: int, ids: Ids, at: int) -> Rows:
-        """A chunk of one slot, behind the `at` tokens that are there; the one row is its last."""
+        """Compute a chunk of one slot, behind the `at` tokens that are there. The one row is that
+        of the last token."""
         ...
 
     def close(self) -> None: ...

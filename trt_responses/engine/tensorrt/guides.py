@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ENDS = frozenset({CONTROL.return_, CONTROL.call, CONTROL.end, CONTROL.endoftext})
-"""What ends a guide: whichever the model knows best. No other control id comes inside one."""
+"""The ids that may end a guide, whichever the model knows best. No other control id comes inside
+one."""
 GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(("json_schema", "regex", "lark"), ENDS)
 NEEDS_EXTRA = (
     "Guides need llguidance, which is not installed: pip install 'trt-responses[tensorrt]'."
@@ -32,22 +33,23 @@ NEEDS_EXTRA = (
 
 
 class GuideFault(ValueError):
-    """The guide cannot be made, or can go on no more; its message is a sentence."""
+    """The guide cannot be made, or cannot go on; the message is a sentence."""
 
 
 class Following:
-    """One request's way through its guide."""
+    """One request's state in its guide."""
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
 
     def allowed(self) -> NDArray[np.bool_]:
-        """Which ids may come next, over the whole vocabulary."""
+        """A mask over the whole vocabulary of the ids that may come next."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         return np.unpackbits(bits, count=VOCABULARY_SIZE, bitorder="little").view(np.bool_)
 
     def take(self, token_id: int) -> None:
+        """Advance by one id."""
         self._matcher.consume_token(token_id)
         self._check()
 
@@ -57,7 +59,8 @@ class Following:
 
 
 class Guides:
-    """Grammars to matchers. The last ones are kept: steered headers come again and again."""
+    """Makes matchers of grammars, and keeps the newest, since steered headers come again and
+    again."""
 
     def __init__(self, vocabulary: Vocabulary, *, kept: int = 64) -> None:
         self._vocabulary = vocabulary
@@ -65,14 +68,16 @@ class Guides:
         self._fresh: OrderedDict[str, LLMatcher] = OrderedDict()
 
     def load(self) -> None:
-        """Half a second, once, in which no other thread of the process runs: before serving."""
+        """Load llguidance's tokenizer. It takes half a second in which no other thread of the
+        process runs, so it is done before serving."""
         try:
             _tokeniser(self._vocabulary)
         except ModuleNotFoundError:
             raise StartupError(NEEDS_EXTRA) from None
 
     def follow(self, grammar: str) -> Following:
-        """Takes a while: never on the event loop."""
+        """The state at the start of a guide with this grammar. It may take a while: never call it
+        on the event loop."""
         matcher = self._fresh.pop(grammar, None) or self._made(grammar)
         self._fresh[grammar] = matcher
         if len(self._fresh) > self._kept:
@@ -89,7 +94,7 @@ class Guides:
 
 
 class _Words:
-    """The vocabulary as llguidance asks for it."""
+    """The vocabulary in the form that llguidance asks for."""
 
     eos_token_id = CONTROL.return_
     bos_token_id = CONTROL.startoftext

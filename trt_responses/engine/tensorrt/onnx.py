@@ -40,19 +40,20 @@ NEEDS_EXTRA = (
 
 
 class Tensor(NamedTuple):
-    """An input or output of a file: its name, numpy's type of it, its sizes (or their names)."""
+    """An input or output of a file: its name, its numpy type, and its sizes or their names."""
 
     name: str
     type: type[np.generic]
     shape: tuple[int | str, ...]
 
     def zeros(self, slots: int) -> Array:
-        """For a tensor of which only the first size is open."""
+        """An array of zeros for a tensor of which only the first size is open."""
         return np.zeros((slots, *map(int, self.shape[1:])), self.type)
 
 
 class OnnxExecutor:
-    """`names` are the files of the chain in order, `experts` gives a weight by an input's name."""
+    """The executor of one graph. `names` are the files of the chain in order; `experts` gives a
+    weight by an input's name."""
 
     def __init__(
         self,
@@ -99,14 +100,15 @@ class OnnxExecutor:
             link.bindings.clear()
 
     def _stays(self, group: _Link, place: range) -> tuple[dict[str, Array], dict[str, Array]]:
-        """A group's inputs and outputs that are where they are in every step of these slots."""
+        """The inputs and outputs of a group of layers that stand at the same address in every step
+        of these slots."""
         inputs = {tensor.name: self._experts[tensor.name] for tensor in group.experts()}
         caches = {t.name: self._caches[t.name][place.start : place.stop] for t in group.caches()}
         outputs = {name.replace("past", "present", 1): part for name, part in caches.items()}
         return inputs | caches, outputs
 
     def _computed(self, place: range, ids: Ids, lens: Ids, part: slice) -> Rows:
-        """The chain over these slots, its rows into this part of those that are given."""
+        """Run the chain over these slots, and write the rows into this part of the result."""
         rows, steps = ids.shape
         here, there = (
             whole[: ids.size * self._size].reshape(rows, steps, self._size)
@@ -139,7 +141,7 @@ class OnnxExecutor:
 
 
 class _Link:
-    """One file of the chain, loaded, with a binding for each row of slots that it has run for."""
+    """One file of the chain, loaded, with a binding for each range of slots that it has run for."""
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         self._session = session
@@ -157,7 +159,7 @@ class _Link:
         return (t for t in self.inputs if t.name.startswith("layers."))
 
     def bind(self, place: range, inputs: Arrays, outputs: Arrays) -> None:
-        """What is said once holds for every later run of the place."""
+        """Bind inputs and outputs that stay the same for every later run of these slots."""
         binding = self.bindings.setdefault(place, self._session.io_binding())
         for name, array in inputs.items():
             _at(binding.bind_input, name, array)
@@ -201,7 +203,7 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
 
 
 def _faults(names: Sequence[str]) -> tuple[type[Exception], ...]:
-    """What onnxruntime raises: classes of their own, with no base of their own."""
+    """The classes of errors that onnxruntime raises; they have no base of their own."""
     try:
         from onnxruntime.capi import onnxruntime_pybind11_state as state
     except ModuleNotFoundError:

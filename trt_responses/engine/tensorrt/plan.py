@@ -28,15 +28,19 @@ DECODE, PREFILL = 0, 1
 
 
 class Tensor(NamedTuple):
+    """An input or output of a plan."""
+
     is_input: bool
     shape: tuple[int, ...]
     element_bytes: int
 
     def bytes_of(self, rows: int, steps: int = 1) -> int:
-        """With the open sizes filled in: the first is the slots, the second the tokens."""
+        """The size in bytes, with the open sizes filled in: the first is the slots, the second the
+        tokens."""
         return math.prod(self.filled(rows, steps)) * self.element_bytes
 
     def filled(self, rows: int, steps: int) -> tuple[int, ...]:
+        """The shape with the open sizes filled in."""
         open_sizes = iter((rows, steps))
         return tuple(next(open_sizes) if size < 0 else size for size in self.shape)
 
@@ -72,7 +76,8 @@ class Plan:
         self._did(context.execute_async_v3(self._cuda.stream), "the step")
 
     def close(self) -> None:
-        """What the runtime has compiled for this GPU is kept for the next start."""
+        """Close the plan, and keep what the runtime has compiled for this GPU for the next
+        start."""
         self._contexts.clear()
         if self._kept is None:
             return
@@ -83,8 +88,8 @@ class Plan:
             logger.warning("%s cannot be written (%s).", self._kept, error.strerror)
 
     def _opened(self, trt: ModuleType):  # type: ignore[no-untyped-def]  # the binding has no types
-        """A context for each profile. Only the decode step is the same again and again, shape and
-        addresses, so only it is worth a CUDA graph."""
+        """A context for each profile. The decode step alone has the same shape and addresses each
+        time, so it alone gets a CUDA graph."""
         graphs = trt.CudaGraphStrategy
         configs = [self._engine.create_runtime_config() for _ in (DECODE, PREFILL)]  # type: ignore[attr-defined]  # likewise
         self._cache = configs[0].create_runtime_cache()
@@ -111,7 +116,7 @@ class Plan:
 
 
 def _loaded(trt: ModuleType, runtime: object, path: Path) -> object:
-    """The plan on this GPU; one that it cannot run is refused with the runtime's own reasons."""
+    """The plan on this GPU. Raises with the runtime's own reasons when it cannot run there."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from trt_responses.engine.tensorrt.sampler import Row, Sampler
 
 STOPS_BY_ITSELF = frozenset({CONTROL.endoftext})
-"""Nothing that means anything comes after it, asked or not, as on the other engines."""
+"""The ids after which nothing has a meaning: they end a request, asked or not, as on the other
+engines."""
 
 
 class Request:
+    """One request to the batch, which is also its handle."""
+
     def __init__(
         self,
         prompt_ids: Sequence[int],
@@ -38,11 +41,11 @@ class Request:
         self.options = options
         self.over = False
         self.ids = list(prompt_ids)
-        """The prompt and what has been sampled."""
+        """The ids of the prompt, and those that were sampled."""
         self.written = 0
-        """How many of them stand in the slot."""
+        """The number of these ids that stand in the slot."""
         self.cached_tokens: int | None = None
-        """How many stood there before; told once."""
+        """The number that stood in the slot before; told once."""
         self.slot: Slot | None = None
         self.following: Following | None = None
         self._left = left
@@ -55,11 +58,11 @@ class Request:
 
     @property
     def pending(self) -> int:
-        """Ids that must still be written before the next can be sampled."""
+        """The number of ids that must be written before the next can be sampled."""
         return len(self.ids) - self.written
 
     def sample(self, row: Row) -> Chunk:
-        """Sample the next id from its row; the chunk says what it means for the request."""
+        """Sample the next id from its row, and return its chunk."""
         try:
             token_id = self._next(row)
         except (GuideFault, NothingAllowed) as fault:

@@ -58,7 +58,7 @@ class RtxExecutor:
         self._allocate()
 
     def decode(self, ids: Ids, lens: Ids, asked: range | None = None) -> Rows:
-        """Of all slots, whoever is asked: the profile has one size."""
+        """Compute a row for every slot, whatever was asked, since the profile has one size."""
         return self._computed(DECODE, 0, ids.reshape(-1, 1), lens)
 
     def prefill(self, slot: int, ids: Ids, at: int) -> Rows:
@@ -70,7 +70,7 @@ class RtxExecutor:
         self._cuda.close()
 
     def _allocate(self) -> None:
-        """Every buffer at its largest; caches of zeros, since row 0 of each must be."""
+        """Allocate every buffer at its largest; caches are zeros, since row 0 of each must be."""
         cuda, slots = self._cuda, self.slots
         most = max(slots, self.chunk)
         hidden = self._embed.tensors["hidden"]
@@ -115,8 +115,7 @@ class RtxExecutor:
         return Rows(values, likeliest, lse, max(int(o[0]) for o in over), self._logits)
 
     def _slot_of(self, group: Plan, slot: int) -> dict[str, int]:
-        """Where a group's caches begin for the slot; what comes out takes the place of what went
-        in."""
+        """The addresses of a group's caches for one slot, as inputs and as outputs."""
         given = {}
         for name, tensor in group.caches().items():
             address = self._caches[name] + slot * tensor.bytes_of(1)
@@ -131,7 +130,7 @@ class RtxExecutor:
 
 
 def _check_room(plans: Path, names: Sequence[str], cuda: Cuda) -> None:
-    """Weights alone; what working memory needs beside them is found out by allocating it."""
+    """Check that the weights fit. Working memory is found out by allocating it."""
     needed = sum((plans / f"{name}.plan").stat().st_size for name in names)
     if (free := cuda.free_bytes()) < needed:
         raise StartupError(

@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     Allowed = NDArray[np.bool_]
 
 LARGEST = 600.0
-"""Exponents beyond it are no weights but a broken model's, and not worth an overflow."""
+"""The largest exponent of a weight; a larger one comes from a broken model, and would overflow."""
 LSE_ERROR = 2.0**-14
-"""How far off a sum of two hundred thousand float32 exponentials may be, in parts of it."""
+"""The relative error of a sum of two hundred thousand float32 exponentials."""
 LIKELY = 1024
-"""A whole row is sorted so far at first: that is a tenth of the price of sorting all."""
+"""The number of logits of a whole row that are sorted at first, a tenth of the price of sorting
+all."""
 
 
 class Row(NamedTuple):
-    """One row of `Rows`."""
+    """One row of the executor's `Rows`."""
 
     values: Floats
     ids: Ids
@@ -52,17 +53,17 @@ class NothingAllowed(ValueError):
 
 
 class Part(NamedTuple):
-    """The likeliest ids that are allowed, their weights, and what all other weights add up to."""
+    """The likeliest ids that are allowed, their weights, and the sum of all other weights."""
 
     ids: Ids
     weights: Doubles
-    """Best first, relative to the best of all."""
+    """The weights, best first, relative to the best of all."""
     rest_low: float
     rest_high: float
 
 
 class Sampler:
-    """One request's: its own random numbers, and what it has said."""
+    """The sampler of one request, with its random numbers and the ids it has sampled."""
 
     def __init__(self, options: GenerateOptions, seed: int, vocabulary: int) -> None:
         self._options = options
@@ -76,7 +77,7 @@ class Sampler:
             self._unbanned[banned] = False
 
     def pick(self, row: Row, allowed: Allowed | None = None) -> int:
-        """The next id, among those allowed."""
+        """The next id, among those that are allowed."""
         if self._unbanned is not None:
             allowed = self._unbanned if allowed is None else allowed & self._unbanned
         token_id = self._picked(row, allowed)
@@ -126,7 +127,8 @@ class Sampler:
 
     @property
     def _heat(self) -> float:
-        """Greedy asks only which is the best: any temperature tells."""
+        """The temperature by which the row is divided. A greedy choice asks only which is the best,
+        so any does."""
         return self._options.temperature if self._options.temperature > 0 else 1.0
 
 
@@ -192,7 +194,8 @@ def drawn(part: Part, options: GenerateOptions, number: float) -> int | None:
 def _places(
     sums: Doubles, low: float, high: float, share: float, side: Literal["left", "right"]
 ) -> int | None:
-    """Where a share of the whole falls, if it is one place at both bounds and among these."""
+    """The place on which a share of the whole falls, if it is the same at both bounds and among
+    these."""
     total = float(sums[-1])
     first = int(np.searchsorted(sums, share * (total + low), side))
     last = int(np.searchsorted(sums, share * (total + high), side))
@@ -202,7 +205,8 @@ def _places(
 
 
 def scored(row: Row, token_id: int, count: int) -> Logprob:
-    """The id's log probability before any wish, and the likeliest ones beside it."""
+    """The log probability of an id before any option of sampling, and the likeliest ids beside
+    it."""
     places = np.flatnonzero(row.ids == token_id)
     value = row.values[places[0]] if places.size else row.logits()[token_id]
     top = zip(row.ids[:count].tolist(), (row.values[:count] - row.lse).tolist(), strict=True)

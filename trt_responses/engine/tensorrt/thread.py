@@ -30,16 +30,19 @@ ENDED = "The engine has been stopped."
 
 
 class Callbacks(NamedTuple):
-    """What is called on the loop when the executor is loaded, has made a step, or is lost."""
+    """What the thread calls on the loop: when the executor is loaded, has made a step, or is
+    lost."""
 
     loaded: Callable[[int], None]
-    """With the size of its vocabulary."""
+    """Called with the size of the vocabulary."""
     emit: Callable[[Emitted], None]
     lost: Callable[[str], None]
-    """With the reason; it is the last call."""
+    """Called last, with the reason."""
 
 
 class ComputingThread:
+    """The thread, and the inbox through which requests come to it."""
+
     def __init__(
         self,
         make: Callable[[], Executor],
@@ -55,12 +58,13 @@ class ComputingThread:
         self._now_ns = now_ns
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._taken_up = threading.Event()
-        """The loop has begun with what was posted last."""
+        """Set when the loop has begun with the last step."""
         self._taken_up.set()
         self._stopping = False
         self.last_progress_ns = now_ns()
         self.step_began_ns: int | None = None
-        """While a step is computed; read by whoever watches."""
+        """When the present step began; None between two steps. Read by the engine, which looks for
+        stalls."""
         threading.Thread(target=self._live, name="tensorrt", daemon=True).start()
 
     def put(self, request: Request) -> None:
@@ -73,7 +77,7 @@ class ComputingThread:
         self._taken_up.set()
 
     def _live(self) -> None:
-        """The loop hears of the end, whatever has ended it."""
+        """The body of the thread. The loop hears of its end, whatever the cause."""
         reason = FAULT
         try:
             executor = self._loaded()
@@ -123,7 +127,7 @@ class ComputingThread:
                 self._emit(emitted)
 
     def _take(self, batch: Batch, *, wait: bool) -> bool:
-        """Whether a request came out of the inbox."""
+        """Take one request out of the inbox; whether there was one."""
         try:
             request = self._inbox.get(wait)
         except queue.Empty:
@@ -138,7 +142,7 @@ class ComputingThread:
         self._post(self._hand_over, emitted)
 
     def _hand_over(self, emitted: Emitted) -> None:
-        """On the loop."""
+        """Give a step's chunks to their requests, on the loop."""
         self._taken_up.set()
         self._callbacks.emit(emitted)
 
@@ -148,7 +152,7 @@ class ComputingThread:
 
 
 def _prove(executor: Executor) -> None:
-    """Both kinds of call give numbers: what is compiled late is compiled now."""
+    """Make both kinds of call once, so that what is compiled late is compiled now."""
     nothing = np.zeros(executor.slots, np.int64)
     for rows in (executor.prefill(0, nothing[:1], 0), executor.decode(nothing, nothing)):
         if not np.isfinite(rows.lse).all():

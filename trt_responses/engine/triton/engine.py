@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions, Sink
 
 LOOK_S = 2.0
-"""How often a Triton is asked whether the model is ready."""
+"""Seconds between two questions whether the model is ready."""
 ANSWER_S = 10.0
-"""What it has to answer a question of that kind."""
+"""Seconds that a Triton has to answer such a question."""
 
 
 class Address(NamedTuple):
-    """Where a model is."""
+    """Where a model is served."""
 
     host: str
     port: int
@@ -48,7 +48,7 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """`host:port/model`, as the setting says it."""
+    """The address in a text `host:port/model`, as the setting has it."""
     place, _, model = text.removeprefix("http://").partition("/")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal() or not model:
@@ -57,7 +57,7 @@ def address_of(text: str) -> Address:
 
 
 class TritonEngine:
-    """Serves what a Triton serves, as long as that is ready."""
+    """The engine that a Triton serves, for as long as its model is ready."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class TritonEngine:
         self._last_progress_ns = max(self._last_progress_ns, request.stream.last_byte_ns)
 
     async def _look(self) -> None:
-        """Follow the model's readiness: a fleet may lose it and get it back."""
+        """Follow the model's readiness, which a fleet may lose and get back."""
         while True:
             await self._sleep(LOOK_S)
             status, told = await self._asked("GET", "/ready", b"")
@@ -144,7 +144,8 @@ class TritonEngine:
                 self._down = fault(told, status).replace("refused the request", "is not ready")
 
     async def _asked(self, way: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """The status and the body of a small question; status 0 and a reason without an answer."""
+        """The status and the body of a small question; status 0 and a reason when there was no
+        answer."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await _answer(self.address, way, path, body)
@@ -202,7 +203,7 @@ async def _answer(address: Address, way: str, path: str, body: bytes) -> tuple[i
 
 
 class _Told:
-    """What a parser of HTTP tells."""
+    """The part of a reply that a parser of HTTP has read."""
 
     def __init__(self) -> None:
         self.body = bytearray()

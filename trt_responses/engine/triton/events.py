@@ -17,7 +17,8 @@ PREFIX = b"data:"
 
 
 class Events:
-    """Reads one request's stream. `feed` gives at most one chunk for what has come."""
+    """Reads the stream of one request. `feed` gives at most one chunk for the bytes that have
+    come."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -47,7 +48,7 @@ def _row(value: Any) -> list[int]:
 
 
 def fault(body: bytes, status: int) -> str:
-    """What a refusal says, in one sentence."""
+    """The message of a refusal, in one sentence."""
     try:
         message = orjson.loads(body)["error"]
     except (orjson.JSONDecodeError, KeyError, TypeError):

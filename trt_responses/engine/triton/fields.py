@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk
 
 INPUTS = {"input_ids": "TYPE_INT32", "stop_ids": "TYPE_INT32", "banned_ids": "TYPE_INT32"}
-"""Rows of ids; all but the first are optional."""
+"""The tensors of a request: rows of ids, all but the first optional."""
 OUTPUTS = {
     "output_ids": "TYPE_INT32",
     "logprobs": "TYPE_STRING",
@@ -26,18 +26,18 @@ OUTPUTS = {
     "stop_id": "TYPE_INT32",
     "limits": "TYPE_STRING",
 }
-"""What an event may have. `logprobs` and `limits` are JSON."""
+"""The tensors of an event. `logprobs` and `limits` are JSON."""
 NUMBERS = (
     *("max_tokens", "temperature", "top_p", "top_k", "min_p"),
     *("presence_penalty", "frequency_penalty", "seed", "logprobs", "priority"),
 )
 TEXTS = ("cache_salt", "request_id")
 DESCRIBE = "describe"
-"""A parameter that asks for the engine's limits instead of an answer."""
+"""The parameter that asks for the engine's limits instead of an answer."""
 
 
 def body_of(prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
-    """The body of `generate_stream` that asks for this."""
+    """The body of the `generate_stream` that asks for this."""
     named = {name: getattr(options, name) for name in (*NUMBERS, *TEXTS)}
     parameters: dict[str, Any] = {k: v for k, v in named.items() if v not in (None, "")}
     if options.guide is not None:
@@ -49,8 +49,8 @@ def body_of(prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
 
 
 def options_of(rows: Mapping[str, Sequence[int]], parameters: Mapping[str, Any]) -> GenerateOptions:
-    """What a request asks for. Raises a `ValueError` for a name that is none, so that nothing that
-    was asked for is passed over."""
+    """The options of a request. Raises a `ValueError` for a name that is none, so that nothing is
+    passed over."""
     known = {*NUMBERS, *TEXTS, "guide_kind", "guide"}
     if unknown := sorted(set(parameters) - known):
         raise ValueError(f"unknown parameters: {', '.join(unknown)}")
@@ -67,7 +67,7 @@ def options_of(rows: Mapping[str, Sequence[int]], parameters: Mapping[str, Any])
 
 
 def outputs_of(chunk: Chunk) -> dict[str, Any]:
-    """What one step gave, by the names of the outputs. An error is no output."""
+    """The tensors of one chunk, by their names. An error has none."""
     values: dict[str, Any] = {"output_ids": list(chunk.token_ids)}
     if chunk.logprobs:
         values["logprobs"] = orjson.dumps([tuple(entry) for entry in chunk.logprobs]).decode()

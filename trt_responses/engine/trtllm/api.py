@@ -65,7 +65,7 @@ class Logprob(Protocol):
 
 
 class CompletionOutput(Protocol):
-    """Cumulative: the same object at every step."""
+    """One answer of a request. It is cumulative: the same object at every step."""
 
     @property
     def token_ids(self) -> Sequence[int]: ...
@@ -78,6 +78,8 @@ class CompletionOutput(Protocol):
 
 
 class RequestOutput(Protocol):
+    """One request's result, with its outputs."""
+
     @property
     def outputs(self) -> Sequence[CompletionOutput]: ...
     @property
@@ -97,7 +99,7 @@ class LLM(Protocol):
 
 
 class ArgumentField(Protocol):
-    """A pydantic field, as far as we look at it."""
+    """A pydantic field, as far as the adapter looks at it."""
 
     @property
     def annotation(self) -> object: ...
@@ -105,7 +107,7 @@ class ArgumentField(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed version; the adapter imports it, a test hands in a stand-in."""
+    """An installed version of the package; the adapter imports it, a test hands in a stand-in."""
 
     version: str
     llm: Callable[..., LLM]
@@ -113,15 +115,15 @@ class Package:
     guided_decoding_params: Callable[..., object]
     scheduling_params: Callable[..., object]
     argument_fields: Mapping[str, ArgumentField]
-    """Those of `TorchLlmArgs`, which checks whatever `LLM` does not name itself."""
+    """The fields of `TorchLlmArgs`, which checks every argument that `LLM` does not name itself."""
 
 
 FATAL = frozenset({"CppExecutorError", "EngineDeadError"})
-"""After one of these no request will be answered."""
+"""Classes of errors after which no request will be answered."""
 REFUSED = "RequestError"
-"""One request's own fault; the others go on."""
+"""Classes of errors that are one request's own fault; the others go on."""
 
 
 def names_of(error: BaseException) -> frozenset[str]:
-    """An error's class and what it derives from: modules move between versions, names stay."""
+    """The names of an error's class and of its bases: modules move between versions, names stay."""
     return frozenset(kind.__name__ for kind in type(error).__mro__)

@@ -36,16 +36,19 @@ GUIDES: Mapping[GuideKind, frozenset[int]] = {
     "json_schema": frozenset({END_ID}),
     "regex": frozenset({END_ID}),
 }
-"""A guide ends with the tokenizer's end token, which for gpt-oss is `<|return|>`."""
+"""The guides of an engine. Each ends with the tokenizer's end token, which for gpt-oss is
+`<|return|>`."""
 LLGUIDANCE = "llguidance"
 OTHER_BACKEND = "xgrammar"
-"""What guides where llguidance does not."""
+"""The library that guides where llguidance does not."""
 SILENCE = {"TRTLLM_NO_USAGE_STATS": "1", "TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "1"}
-"""Newer versions report usage unless told not to; older ones do not know these variables."""
+"""Variables that switch usage reports off. Newer versions send them otherwise; older ones ignore
+the variables."""
 
 
 class SupportedArguments:
-    """What an installed version takes. Each keyword it does not take is logged once."""
+    """The arguments that an installed version takes. Each keyword that it does not take is logged
+    once."""
 
     def __init__(self, package: Package) -> None:
         self._version = package.version
@@ -56,19 +59,23 @@ class SupportedArguments:
         self._logged: set[str] = set()
 
     def learn_call(self, generate_async: object) -> None:
+        """Note the parameters of this version's `generate_async`."""
         self._call = _parameters(generate_async)
 
     def sampling(self, given: SamplingArguments) -> dict[str, object]:
+        """The arguments of `SamplingParams` that this version takes."""
         return self._kept("SamplingParams", dict(given), self._sampling)
 
     def call(self, given: CallArguments) -> dict[str, object]:
+        """The arguments of `generate_async` that this version takes."""
         return self._kept("generate_async", dict(given), self._call)
 
     def takes_argument(self, name: str) -> bool:
         return name in self._llm
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Those of `LLM`, and inside each of its nested configurations."""
+        """The arguments of `LLM` that this version takes, and those of its nested
+        configurations."""
         kept = self._kept("LLM", given, self._llm)
         for name, value in kept.items():
             known = _nested_fields(self._fields.get(name))
@@ -89,7 +96,7 @@ class SupportedArguments:
 def llm_arguments(
     checkpoint: Path, arguments: Mapping[str, object], supported: SupportedArguments
 ) -> dict[str, object]:
-    """The arguments of `LLM`: those of the engine, and what the adapter rests on."""
+    """The arguments of `LLM`: those of the engine, and those that the adapter depends on."""
     merged: dict[str, object] = {
         "enable_iter_perf_stats": True,
         **arguments,
@@ -127,12 +134,13 @@ def attention_ranks(arguments: Mapping[str, object]) -> int:
 
 
 def longest_prompt(arguments: Mapping[str, object]) -> int:
-    """Without chunked prefill a prompt must fit into one step."""
+    """The longest prompt in ids: without chunked prefill a prompt must fit into one step."""
     chunked = bool(arguments.get("enable_chunked_prefill"))
     return number(arguments, "max_seq_len" if chunked else "max_num_tokens")
 
 
 def number(arguments: Mapping[str, object], name: str) -> int:
+    """A whole number among the arguments."""
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise StartupError(f"Argument {name}: expected a whole number above 0, got {value!r}.")
@@ -182,8 +190,8 @@ def sampling_arguments(
 
 
 def _banned(options: GenerateOptions) -> tuple[int, ...]:
-    """To a grammar a control id may pass for its spelling, as the content of a string. The ids that
-    pad the matrix have none, and each ban is walked at every step."""
+    """The ids to ban. Under a grammar a control id may pass for its spelling in a string. The ids
+    that pad the matrix have none, and each ban is walked at every step."""
     if options.guide is None:
         return tuple(dict.fromkeys(options.banned_ids))
     own = (token_id for token_id in CONTROL if token_id != END_ID)
@@ -192,6 +200,7 @@ def _banned(options: GenerateOptions) -> tuple[int, ...]:
 
 
 def guide_arguments(guide: Guide) -> GuideArguments:
+    """The arguments of `GuidedDecodingParams` for a guide."""
     match guide.kind:
         case "json_schema":
             return {"json": guide.source}
@@ -204,6 +213,7 @@ def guide_arguments(guide: Guide) -> GuideArguments:
 def call_arguments(
     options: GenerateOptions, sampling_params: object, scheduling_params: object | None
 ) -> CallArguments:
+    """The arguments of `generate_async`."""
     call: CallArguments = {
         "sampling_params": sampling_params,
         "streaming": True,
@@ -219,7 +229,8 @@ def call_arguments(
 
 
 def scheduling_arguments(rank: int) -> SchedulingArguments:
-    """The rank is a wish: a full one leaves the request to another."""
+    """The arguments of `SchedulingParams`. The rank is a preference: a full rank leaves the request
+    to another."""
     return {"attention_dp_rank": rank, "attention_dp_relax": True}
 
 

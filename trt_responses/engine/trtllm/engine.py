@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 
 class Running(NamedTuple):
-    """What a started engine is made of."""
+    """The parts of an engine that has started."""
 
     package: Package
     supported: SupportedArguments
@@ -63,7 +63,7 @@ class Running(NamedTuple):
 
 
 def installed() -> Package:
-    """The package as this machine has it."""
+    """The package as it is installed here. Raises a `StartupError` when it cannot be imported."""
     try:
         import tensorrt_llm
         from tensorrt_llm.llmapi import GuidedDecodingParams
@@ -86,7 +86,7 @@ def installed() -> Package:
 
 
 class TrtLlmEngine:
-    """Serves one checkpoint with the arguments it was prepared with."""
+    """The engine of one checkpoint, with the arguments it was prepared with."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class TrtLlmEngine:
         self._takes_bans = True
         self._statistics = Statistics(sleep)
         self._requests: dict[Request, int] = {}
-        """Each with its rank."""
+        """Running requests, each with its rank."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._liveness = Liveness(
             self._patience,
@@ -131,7 +131,8 @@ class TrtLlmEngine:
         )
 
     async def start(self) -> None:
-        """On this very thread: the package sets up signals and MPI, and nothing is served yet."""
+        """Load the engine on this very thread, since the package sets up signals and MPI; nothing
+        is served yet."""
         self._environment.update(self._variables)
         package = self._import()
         await self._load(package)
@@ -236,7 +237,8 @@ class TrtLlmEngine:
         )
 
     def _heard(self, error: Exception) -> None:
-        """A refused request is its own fault; anything else may be the engine's end."""
+        """Judge an error: a refused request is at fault itself, any other error may be the engine's
+        end."""
         found = names_of(error)
         if found & FATAL:
             self._liveness.die(f"The engine died: {error}")
@@ -256,7 +258,8 @@ class TrtLlmEngine:
             self._on_timings(request.timings())
 
     def _fail_idle(self) -> int:
-        """Who has begun must go on; who waits may wait longer, while the engine makes steps."""
+        """End requests that have waited too long, and return their number. One that has begun must
+        go on; one that waits may wait longer while the engine makes steps."""
         now, patience = self._now_ns(), self._patience
         engine_ns = self.health().last_progress_ns
         idle_ns, queue_ns = int(patience.idle_timeout_s * 1e9), int(patience.queue_timeout_s * 1e9)
@@ -283,8 +286,8 @@ class TrtLlmEngine:
         return (end.error or "no answer") if end.finish == "error" else None
 
     async def _prove(self) -> None:
-        """A new engine answers; if it should guide, it does, or has no guides; and what it does
-        nothing with is known."""
+        """Prove that a new engine answers, find out whether its guides work, and which options it
+        ignores."""
         limits, deadline_s = self._limits, self._patience.first_answer_s
         self._takes_bans = self._asked_for_a_ban()
         if limits.guides:
@@ -307,7 +310,8 @@ class TrtLlmEngine:
             self._limits = replace(self._limits, ignores=ignored)
 
     def _asked_for_a_ban(self) -> bool:
-        """Whether a request with one is taken: beside a draft model, newer versions refuse it."""
+        """Whether the engine takes a request with a ban: beside a draft model, newer versions
+        refuse it."""
         if not self._arguments.get("speculative_config"):
             return True
         self._takes_bans = True

@@ -23,28 +23,31 @@ LOOKS_PER_PROBE = 15
 
 @dataclass(frozen=True, slots=True)
 class Patience:
+    """How long an engine may be silent before it is asked, and before it is given up."""
+
     first_answer_s: float = 600.0
-    """So long may the first answer after a start take: kernels may still be compiled."""
+    """Seconds for the first answer after a start, in which kernels may still be compiled."""
     idle_timeout_s: float = 120.0
-    """So long may a request that has begun get no step before it has failed."""
+    """Seconds without a step after which a request that has begun has failed."""
     queue_timeout_s: float = 900.0
-    """So long may a request wait for its first step while others go on."""
+    """Seconds that a request may wait for its first step while others go on."""
     probe_timeout_s: float = 8.0
-    """So long may the engine take for one token when it is asked whether it lives."""
+    """Seconds that the engine has for one token when it is asked whether it lives."""
     probe_every_s: float = 15.0
-    """So long may the engine be silent before it is asked; a silent death is thus told within a
+    """Seconds of silence after which the engine is asked, so that a silent death is told within a
     minute."""
     first_probe_s: float = 3.0
-    """So long while somebody waits for it: a death that is told comes out of the next call, and is
-    then told within ten seconds. That such an early question gets no answer counts for nothing."""
+    """The same while a request waits. A death that the package tells comes out of the next call,
+    and is then known within ten seconds. When such an early question gets no answer, that counts
+    for nothing."""
     max_failures: int = 3
-    """So many probes in a row may fail before the process should be replaced."""
+    """Failed probes in a row after which the process should be replaced."""
 
 
 class Liveness:
-    """`ask` is a probe: None when answered, else why not. `is_waited_for` says whether there are
-    requests. `fail_idle` ends those that have waited too long and says how many. `on_death` is
-    told the reason, once."""
+    """Watches whether the engine lives. `ask` is a probe, which returns None or why there was no
+    answer; `is_waited_for` says whether there are requests; `fail_idle` ends those that waited too
+    long and returns their number; `on_death` is given the reason, once."""
 
     def __init__(
         self,

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 KEPT = 1 << 16
-"""So many prompts are remembered, those that were asked last."""
+"""The number of prompts that are remembered, the newest first."""
 
 
 class Ranks:
-    """A prompt is known by all that stands before its last message, which its next turn begins
-    with as well. Prompts that only share their instructions are strangers to each other."""
+    """Chooses the rank of each prompt. A prompt is known again by all that stands before its last
+    message, since the next turn begins with it as well. Two prompts that share only their
+    instructions are strangers."""
 
     def __init__(self, count: int, *, kept: int = KEPT) -> None:
         self.running = [0] * count
@@ -45,7 +46,7 @@ class Ranks:
 
 
 def _prefixes(prompt_ids: Sequence[int]) -> Iterator[bytes]:
-    """A digest of what stands before each message but the first."""
+    """A digest of each prefix that ends before a message."""
     words, digest, done = array("I", prompt_ids), blake2b(digest_size=16), 0
     for place, token_id in enumerate(prompt_ids):
         if token_id == CONTROL.start and place:

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNLIKELY = -9999.0
-"""What the API says of an id so unlikely that its logprob was not given."""
+"""The log probability that is told for an id so unlikely that none was given."""
 FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
-"""Their word for an end, when no id tells it; every other word is a failure."""
+"""The API's finish for each of the package's words, when no id says it; every other word is a
+failure."""
 GOING_ON = (None, "not_finished")
 
 
 class Timings(NamedTuple):
-    """When a request came, began, first spoke and ended, and what the engine measured itself."""
+    """The times at which a request came, began, gave its first id and ended, and what the engine
+    measured."""
 
     request_id: str
     arrival_ns: int
@@ -59,7 +61,7 @@ class Request:
         self.answered = False
         self.begun_ns = now_ns()
         self.last_step_ns = 0
-        """0 until there was one."""
+        """The time of the last step; 0 until there was one."""
         self.first_ns: int | None = None
         self._sink = sink
         self._now_ns = now_ns
@@ -72,6 +74,7 @@ class Request:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, result: RequestOutput) -> asyncio.Task[None]:
+        """Push the chunks of this result from now on."""
         self._result = result
         self._task = asyncio.get_running_loop().create_task(self._follow(result))
         return self._task
@@ -91,6 +94,7 @@ class Request:
             self._sink.push(chunk)
 
     def timings(self) -> Timings:
+        """The request's times, as far as they are known."""
         measured = (self._result.metrics_dict if self._result else None) or {}
         return Timings(
             self.options.request_id,
@@ -102,7 +106,8 @@ class Request:
         )
 
     async def _follow(self, result: RequestOutput) -> None:
-        """After a raise the result never says that it is done: it is not awaited again."""
+        """Read the result to its end. After an error it never says that it is done, so it is not
+        awaited again."""
         steps = aiter(result)
         while not self.over:
             try:
@@ -145,7 +150,7 @@ class Request:
         ids: Sequence[int],
         logprobs: Sequence[Logprob],
     ) -> None:
-        """No id told the end, so the word must."""
+        """End the request by the package's word, since no id ended it."""
         finish = FINISHES.get(output.finish_reason or "", "error")
         error = None
         if finish == "error":
@@ -168,7 +173,7 @@ class Request:
         ]
 
     def _leave(self, *, done: bool = False) -> None:
-        """Nothing is pushed from here on, and nothing is awaited: the result is dropped."""
+        """Push nothing more, wait for nothing more, and drop the result."""
         self.over = True
         if self._result is not None and not done:
             # Without an executor it asserts, or finds None where the executor was.
@@ -180,17 +185,18 @@ class Request:
 
 
 def _name(key: object) -> str:
-    """Their keys are members of an enumeration, or words."""
+    """The name of a key, which is a member of an enumeration or a word."""
     return str(key.value if isinstance(key, Enum) else key)
 
 
 def _trimmed(output: CompletionOutput, stops: frozenset[int]) -> bool:
-    """The second witness: a stop id that is named and is not there."""
+    """Whether a stop id ended the request and was cut from the output."""
     return output.finish_reason == "stop" and output.stop_reason in stops
 
 
 def logprob(token_id: int, entry: Mapping[int, TheirLogprob] | float | None, count: int) -> Logprob:
-    """Their alternatives by id, which hold the chosen one too; newer versions may give a number."""
+    """A log probability from the package's entry, which has the alternatives by id; newer versions
+    may give a number."""
     if entry is None:
         return Logprob(token_id, UNLIKELY, ())
     if isinstance(entry, int | float):

@@ -17,7 +17,8 @@ logger = logging.getLogger(__name__)
 
 
 async def shut_down(llm: LLM, deadline_s: float) -> None:
-    """In a thread of its own: with a dead worker it may never return, and must not hold us."""
+    """Shut the package down, in a thread of its own, since with a dead worker that may never
+    return."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def shut() -> None:

@@ -20,11 +20,12 @@ logger = logging.getLogger(__name__)
 
 EVERY_S = 2.0
 WAIT_S = 1.0
-"""So long may an answer take."""
+"""Seconds that an answer may take."""
 
 
 class Statistics:
-    """`cache_use` is the share of the cache's blocks that are in use; None until it was told."""
+    """Asks the package for its statistics. `cache_use` is the share of the cache's blocks in use;
+    None until it was told."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         self.cache_use: float | None = None
@@ -50,7 +51,7 @@ class Statistics:
 
 
 def cache_use(step: Mapping[str, object]) -> float | None:
-    """Of one step's statistics; None where they do not say."""
+    """The share of the cache in use, by one step's statistics; None where they do not say."""
     blocks = step.get("kvCacheStats")
     if not isinstance(blocks, dict):
         return None

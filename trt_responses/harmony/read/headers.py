@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from trt_responses.tokens.pieces import Pieces
 
 Author = Literal["given", "written", "missing"]
-"""The prompt named the author, or the header must, or the header began without `<|start|>`."""
+"""Where a header's author comes from: the prompt named it, or the header must, or the header began
+without `<|start|>`."""
 
 Ending = Literal["terminator", "start", "too_long", "stopped", "cut"]
-"""What but `<|message|>` can end a header."""
+"""What can end a header besides `<|message|>`."""
 
 MAX_LENGTH = 64
-"""Ids of a header; what is longer is text that lost its header."""
+"""The most ids of a header; what is longer is text that lost its header."""
 
 CACHED = 1024
 
@@ -49,12 +50,12 @@ AFTER: dict[int | None, tuple[tuple[Slot, re.Pattern[bytes]], ...]] = {
         ("content_type", re.compile(rb"\s*(?!to=)([\w.+/-]+)(?![\w.+/\x80-\xff-])")),
     ),
 }
-"""What the first word after a control id is."""
+"""The kind of word that comes first behind each control id."""
 
 ANYWHERE: tuple[tuple[Slot, re.Pattern[bytes]], ...] = (
     ("recipient", re.compile(rb"\s*to=\s*([\w.:/-]*)")),
 )
-"""What is structure at the front of any stretch."""
+"""The kinds of words that are structure at the front of any stretch."""
 
 BARE: tuple[tuple[Slot, re.Pattern[bytes]], ...] = (
     *ANYWHERE,
@@ -62,7 +63,8 @@ BARE: tuple[tuple[Slot, re.Pattern[bytes]], ...] = (
     ("content_type", re.compile(rb"\s*(json|code|text|markdown|plain)(?=\s|$)")),
     ("recipient", re.compile(rb"\s*((?:functions|browser|container)\.[\w.-]+|python)(?=\s|$)")),
 )
-"""What is structure also when nothing marks it, once `<|message|>` has shown it was a header."""
+"""The kinds of words that are structure without a mark, once `<|message|>` has shown that this was
+a header."""
 
 _AUTHOR = re.compile(rb"\s*assistant")
 _AUTHOR_ALONE = re.compile(rb"\s*assistant(?=\s*$|\s+to=)")
@@ -73,6 +75,8 @@ _BARE_RECIPIENT = re.compile(r"(?:functions|browser|container)\.[\w.-]+|python")
 
 
 class Header(NamedTuple):
+    """A header that was read, and how it had to be mended."""
+
     opened: Opened
     mended: bool = False  # read by our rules, not openai-harmony's
     foreign: bool = False  # in another author's name
@@ -80,7 +84,7 @@ class Header(NamedTuple):
 
 
 class Headers:
-    """Reads headers, each distinct one once (70 µs; the cache is bounded)."""
+    """Reads headers, each distinct one once: that takes 70 µs, and the cache is bounded."""
 
     __slots__ = ("_encoding", "_known", "_pieces")
 
@@ -90,7 +94,8 @@ class Headers:
         self._known: dict[tuple[tuple[int, ...], Author, bool], Header] = {}
 
     def read(self, token_ids: Sequence[int], author: Author, *, closed: bool) -> Header:
-        """The ids between `<|start|>` and `<|message|>`, or, not `closed`, what else ended them."""
+        """Read the ids between `<|start|>` and `<|message|>`; not `closed`, something else ended
+        them."""
         key = (tuple(token_ids), author, closed)
         header = self._known.get(key)
         if header is None:
@@ -110,7 +115,8 @@ class Headers:
         return mender.header()
 
     def _clean(self, token_ids: tuple[int, ...], author: Author) -> Opened | None:
-        """openai-harmony's reading, unless it raises or takes structure for a name."""
+        """The header as openai-harmony reads it; None when that raises or takes structure for a
+        name."""
         written = author == "written"
         parser = harmony.StreamableParser(
             self._encoding, role=None if written else harmony.Role.ASSISTANT
@@ -131,7 +137,8 @@ class Headers:
         return opened if _plausible(opened, text) else None
 
     def _stretches(self, token_ids: tuple[int, ...]) -> Iterator[tuple[int | None, bytes, bool]]:
-        """Runs of ordinary ids as bytes, with the control id before and whether one follows."""
+        """The runs of ordinary ids as bytes, each with the control id before it and whether one
+        follows."""
         after: int | None = None
         run: list[bytes] = []
         for token_id in token_ids:
@@ -144,7 +151,7 @@ class Headers:
 
 
 def fault_of(words: list[int], how: Ending, structured: bool) -> RepairKind:
-    """What was wrong with a header that ended without `<|message|>`."""
+    """The kind of fault in a header that ended without `<|message|>`."""
     if how in ("stopped", "cut") and (structured or not words):
         return "cut_header"
     if not words:
@@ -155,7 +162,8 @@ def fault_of(words: list[int], how: Ending, structured: bool) -> RepairKind:
 
 
 def is_message(header: Header, how: Ending, structured: bool) -> bool:
-    """Whether such a header is told as a message: for its text, or as a call without arguments."""
+    """Whether a header without `<|message|>` is told as a message, for its text or as a call
+    without arguments."""
     if how == "too_long":
         return True
     if how == "cut" and structured:
@@ -164,7 +172,7 @@ def is_message(header: Header, how: Ending, structured: bool) -> bool:
 
 
 def bare_content_type(content_type: str | None) -> str | None:
-    """Without the `<|constrain|>` that openai-harmony leaves on it."""
+    """The content type without the `<|constrain|>` that openai-harmony leaves on it."""
     return (content_type or "").removeprefix("<|constrain|>") or None
 
 
@@ -182,7 +190,7 @@ def _plausible(opened: Opened, header: str) -> bool:
 
 
 class _Mender:
-    """Sorts the words of one header into places and text."""
+    """Sorts the words of one header into its fields and into text."""
 
     def __init__(self, author: Author, closed: bool) -> None:
         self._author = author
@@ -214,7 +222,8 @@ class _Mender:
             self._text.append(rest if rest == stretch and after is None else rest.lstrip())
 
     def _past_author(self, stretch: bytes, marked: bool) -> bytes:
-        """`marked`: something besides ordinary words shows that this is a header."""
+        """Take the author off the front of a stretch. `marked`: something besides ordinary words
+        shows that this is a header."""
         if self._author != "written":
             if not marked:
                 return stretch

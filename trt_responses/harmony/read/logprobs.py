@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ScoredReader(Scoring, Reader):
-    """Of all text, that of calls among it."""
+    """A reader that gives all text, that of calls too, with how likely each token was."""
 
     @property
     def _in_text(self) -> bool:

@@ -50,7 +50,7 @@ SIGNS: Mapping[int, _Sign] = {
     CONTROL.start: "start",
     **dict.fromkeys(TERMINATORS, "terminator"),
 }
-"""What an id may mean; every other is a word, spelled-out control ids among them."""
+"""The kinds of ids. Every id that is not among them is a word, spelled-out control ids too."""
 
 MOVES: Mapping[_State, Mapping[_Sign, _Move]] = {
     "header": {
@@ -72,11 +72,12 @@ MOVES: Mapping[_State, Mapping[_Sign, _Move]] = {
         "word": "begin_headless",  # header, or text that has none
     },
 }
-"""What each id does in each state, and the state that follows. All that is `done` is discarded."""
+"""What each kind of id does in each state, and the state that follows. In `done` all is
+discarded."""
 
 
 class Tables(NamedTuple):
-    """What all readers of a vocabulary share. Built once."""
+    """The tables that all readers of a vocabulary share, built once."""
 
     pieces: Pieces
     headers: Headers
@@ -88,10 +89,12 @@ class Tables(NamedTuple):
 
 
 class Reader(ReaderBase):
-    """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
+    """The reader of one generation. `kept` are the ids that count, in order; `ended` says that it
+    wants no more."""
 
     def __init__(self, tables: Tables, options: ReaderOptions = AS_USUAL) -> None:
-        """A call that ends a turn ends at `<|call|>`; one that `options.ending` names, however."""
+        """A call that ends a turn ends at `<|call|>`; one to a recipient of `options.ending` ends
+        it however it ends."""
         super().__init__(options)
         self._ends = ENDS_GENERATION if options.call_ends else frozenset({CONTROL.return_})
         self._plain = tables.pieces.plain
@@ -105,12 +108,12 @@ class Reader(ReaderBase):
 
     @property
     def plain(self) -> Mapping[int, bytes]:
-        """Ids that are text by themselves, for whoever looks them up without asking: what is found
-        belongs into `kept`."""
+        """The text of each id that is text by itself, for callers that look it up without `feed`:
+        they must add the id to `kept`."""
         return self._plain
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
-        """The next ids, in chunks of any size. After the end they are discarded."""
+        """Read the next ids, in chunks of any size. After the end they are discarded."""
         if self._state == "content":
             pieces = list[bytes]()
             if self.text(token_ids, pieces):
@@ -151,7 +154,8 @@ class Reader(ReaderBase):
         return True
 
     def _part(self, token_id: int, said: list[bytes]) -> bool:
-        """The same for one id that may be a part of a character. By `feed` it takes 1.5 µs more."""
+        """Read one id that may be a part of a character, as `text` does. By `feed` it takes 1.5 µs
+        more."""
         if self._state != "content" or token_id >= FIRST_CONTROL_ID:
             return False
         if (raw := self._raw(token_id)) is None:
@@ -165,24 +169,24 @@ class Reader(ReaderBase):
 
     @property
     def recipient(self) -> str | None:
-        """To whom the message is that is open now."""
+        """The recipient of the message that is open now."""
         return self._opened.recipient if self._state == "content" else None
 
     def take_back(self) -> None:
-        """Forget a header that has been begun, and was only tried."""
+        """Forget a header that was begun as a trial."""
         if self._state == "header":
             del self.kept[self._start :]
             self._state = "between"
 
     def answer(self, token_ids: Sequence[int]) -> None:
-        """A tool has answered the call that ended the turn: its message counts too, and another
-        turn begins behind it."""
+        """Take a tool's answer to the call that ended the turn: its ids count too, and another turn
+        begins behind them."""
         self.kept += token_ids
         self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept))
         self._state, self.ended = "between", False
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
-        """The engine has ended: `stopped` of itself, or cut (length, abort, error)."""
+        """Note that the engine has ended: `stopped` by itself, or cut (length, abort, error)."""
         if self._state == "content":
             if stopped:
                 self._repair("missing_terminator")
@@ -244,7 +248,8 @@ class Reader(ReaderBase):
         self._say(header.text)
 
     def _abandon(self, end: int, how: Ending) -> None:
-        """A header ended without `<|message|>`: say what kind of fault it is, keep its text."""
+        """Note that a header ended without `<|message|>`, as a fault of its kind, and keep its
+        text."""
         words = self.kept[self._words : end]
         header = self._headers.read(words, self._author, closed=False)
         if header.foreign:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from trt_responses.language.steering import Budget, Guides, SteeringPlan
 
 HEADER_TOKENS = 64
-"""A header that is longer than any tool's name is none."""
+"""The most tokens of a header; a longer one is none that names a tool."""
 LEAST_TOKENS = 16
-"""Without room for a short call, none is begun."""
+"""The tokens of a short call; with fewer left, none is begun."""
 RECIPIENT = re.compile(rb"(?:^| )to=([^\s<]+)")
 
 
 class CallGate(Gate):
-    """Lets a header through when it is whole and a call, and nothing of any other."""
+    """A gate that lets a header through when it is whole and a call, and nothing of any other."""
 
     def __init__(self, recipients: Collection[str], token_bytes: Sequence[bytes]) -> None:
         super().__init__(MESSAGE_ENDS | {CONTROL.start}, ())
@@ -52,7 +52,7 @@ class CallGate(Gate):
         return ()
 
     def finish(self, finish: Finish) -> Sequence[int]:
-        """Cut short, it was no header: the turn is whole without it."""
+        """Discard a header that was cut short; the turn is whole without it."""
         self.over = self.over or finish != "error"
         return ()
 
@@ -65,7 +65,7 @@ class CallGate(Gate):
 
 
 class ParallelCalls(StepwisePlan):
-    """A plan, and then calls for as long as the model makes them. `most` counts the first."""
+    """A plan, followed by calls for as long as the model makes them. `most` counts the first."""
 
     def __init__(
         self,

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 NAMED = 8
-"""Headers of a plan that a log line names."""
+"""The most headers of a plan that a log line names."""
 
 STOPS = (CONTROL.return_, CONTROL.call)
-"""Of a segment that is not steered."""
+"""The ids that stop a segment which is not steered."""
 MESSAGE_ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
-"""How models end a message, whichever of them would be right."""
+"""The ids with which models end a message, whichever of them would be right."""
 THOUGHT_ENDS = MESSAGE_ENDS | {CONTROL.start, CONTROL.channel, CONTROL.message, CONTROL.constrain}
-"""A thought that turns into a header by itself is over, too: the header is ours to choose."""
+"""The ids that end a thought. One that turns into a header by itself is over, too: the header is
+the plan's to choose."""
 CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
 
 
 class Language:
-    """Words to ids and ids to bytes, for words that are short and known beforehand."""
+    """Turns short, known words to ids, and ids to bytes."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.token_bytes = vocabulary.token_bytes
@@ -54,7 +55,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What follows a header: its opening, the form of its text, and what closes it."""
+    """The body behind a header: its opening, the form of its text, and what closes it."""
 
     opening: tuple[int, ...]
     closing: int
@@ -63,7 +64,7 @@ class Body:
 
 
 class StepwisePlan(ABC):
-    """A plan that is written down as it goes: the segments are a generator's."""
+    """A plan whose segments come from a generator, one after another."""
 
     def __init__(self, language: Language, guides: Guides) -> None:
         self._language = language
@@ -108,7 +109,8 @@ class StepwisePlan(ABC):
         max_tokens: int,
         what: str,
     ) -> Segment:
-        """Only what ends this engine's guides is no text; every other control id is banned."""
+        """A segment under a guide. Only the ids that end this engine's guides may come beside text;
+        every other control id is banned."""
         ends = self._guides[guide.kind]
         return Segment(
             max_tokens,
@@ -122,7 +124,8 @@ class StepwisePlan(ABC):
 
 
 class Steered(StepwisePlan):
-    """A thought, a header out of those allowed, its body. One header is forced, not guided."""
+    """A plan of a thought, a header out of those allowed, and its body. A single header is forced,
+    several are guided."""
 
     def __init__(
         self,
@@ -156,7 +159,7 @@ class Steered(StepwisePlan):
         yield self._body(body, forced + body.opening, self._budget)
 
     def _thought(self) -> Segment:
-        """Its end takes a token too."""
+        """The thought's segment; its end takes a token too."""
         forced, wanted = self._language.thought, self._budget.thought
         reserve = min(RESERVE, self._budget.tokens // 2)
         left = self._left(self._budget, forced) - reserve - 1
@@ -175,8 +178,9 @@ class Steered(StepwisePlan):
 
 
 class Watched(StepwisePlan):
-    """Free, but where the header of a strict tool's call has just been written, its body is
-    guided. Every `<|message|>` stops the engine, so that the header can be looked at."""
+    """A plan that steers nothing until the header of a strict tool's call has been written; then
+    the body is guided. The engine stops at every `<|message|>`, so that the header can be looked
+    at."""
 
     STOPS = (CONTROL.return_, CONTROL.call, CONTROL.message)
 

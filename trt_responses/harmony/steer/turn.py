@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def plan_of(
     turn: Turn, language: Language, guides: Guides, tokens: int, written: int
 ) -> SteeringPlan:
-    """For so many tokens more, behind those that have been written."""
+    """The plan of a turn, for so many tokens more behind those that were written."""
     budget = Budget(written + tokens, turn.thought)
     headers = None
     if turn.choices is not None:
@@ -64,7 +64,8 @@ def _body(choice: Choice, language: Language) -> Body:
 
 
 def _strict(turn: Turn, language: Language) -> dict[str, Body]:
-    """By recipients as the model writes them: with their namespace, and without it by mistake."""
+    """The bodies of strict calls, by the recipients that models write: with their namespace, and
+    without it by mistake."""
     return {
         recipient: replace(_body(choice, language), opening=())
         for choice in turn.strict

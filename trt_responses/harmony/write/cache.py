@@ -9,17 +9,21 @@ import sys
 from collections import OrderedDict
 
 Header = tuple[str | int, ...]
-"""Texts, and control ids between them. Texts that stand apart are tokenised apart."""
+"""What a message is made of: texts, and control ids between them. Texts that stand apart are
+tokenised apart."""
 Key = tuple[Header, str | bytes, int]
-"""Header, text and terminator. Bytes stand for a text that is not written out to be looked for."""
+"""The key of an entry: header, text and terminator. Bytes stand for a text that is not written out
+to be looked up."""
 
 CACHE_BYTES = 64 << 20
 ENTRY_BYTES = 300
-"""What an entry costs beside its texts and ids: the tuples, the key's place, the list of uses."""
+"""Bytes that an entry takes beside its texts and ids, for tuples, the key and its place in the
+order of use."""
 
 
 class IdCache:
-    """Ids by what they were made of; the longest unused go first when the bytes are too many."""
+    """Ids of messages, by what they were made of. The longest unused go first when the bytes are
+    too many."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes

@@ -23,10 +23,12 @@ CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 
 NOTHING = Developer(None)
 ONE_SPELLING = 0
-"""Of marshal's formats one without references: whether a value is shared does not show."""
+"""The version of `marshal` that writes no references, so that shared values are written as others
+are."""
 
 
 def system_text(system: System) -> str:
+    """The text of the system message."""
     top = [system.identity]
     if system.knowledge_cutoff is not None:
         top.append(f"Knowledge cutoff: {system.knowledge_cutoff}")
@@ -42,8 +44,9 @@ def system_text(system: System) -> str:
 
 
 def made_of(developer: Developer) -> bytes | None:
-    """All that a developer message is made of, in so many bytes and in its order; None where there
-    is nothing, or nesting that has no such bytes. Unlike JSON they tell 1e400 from null."""
+    """The content of a developer message as bytes in its order, by which it is known again; None
+    where there is nothing, or where nesting has no such bytes. Unlike JSON they tell 1e400 from
+    null."""
     if developer == NOTHING:
         return None
     form = developer.response_format
@@ -56,6 +59,7 @@ def made_of(developer: Developer) -> bytes | None:
 
 
 def developer_pieces(developer: Developer) -> Iterator[str]:
+    """The pieces of the developer message's text."""
     sections = []
     if developer.instructions is not None:
         sections.append(iter(("# Instructions\n\n", developer.instructions)))
@@ -84,7 +88,7 @@ def _tools(tools: Sequence[FunctionTool]) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Lines end with LF or CRLF, and with nothing else."""
+    """The lines of a text, which end with LF or CRLF and with nothing else."""
     *whole, last = text.split("\n")
     for line in whole:
         yield line.removesuffix("\r")

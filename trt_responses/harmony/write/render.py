@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 HITS_AT_ONCE = 500
-"""Messages taken from the cache between two pauses; about a millisecond."""
+"""Messages taken from the cache between two pauses, for about a millisecond."""
 PIECES_AT_ONCE = 1000
-"""Pieces of a tool's type put together between two pauses; about half a millisecond."""
+"""Pieces of a tool's type put together between two pauses, for about half a millisecond."""
 
 CONSTRAIN = "<|constrain|>"
 
@@ -45,11 +45,11 @@ class Renderer:
         self._hits = 0
         assistant = vocabulary.encode_plain("assistant")
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
-        """`<|start|>assistant`: the model goes on from here."""
+        """The ids of `<|start|>assistant`, behind which the model goes on."""
 
     @property
     def continuation(self) -> Renderer:
-        """A message may stand behind any other."""
+        """This renderer, since a message may stand behind any other."""
         return self
 
     async def pause(self) -> None:
@@ -57,11 +57,13 @@ class Renderer:
         await self._tokeniser.pause()
 
     async def system(self, system: System) -> array[int]:
+        """The ids of the system message."""
         return await self._ids(("system",), system_text(system), CONTROL.end)
 
     async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
-        """Empty when there is nothing to tell. Known again by what it is made of: an agent's tools
-        come with each request, and to write them takes longer than all else about a prompt."""
+        """The ids of the developer message; empty when there is nothing to tell. It is known again
+        by its content: an agent's tools come with each request, and writing them takes longer than
+        all else about a prompt."""
         key = None if (said := made_of(developer)) is None else (("developer",), said, CONTROL.end)
         if key is not None and (known := await self._known(key, at_most)) is not None:
             return known
@@ -78,17 +80,17 @@ class Renderer:
         return ids
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
-        """A whole message, from `<|start|>` to its terminator."""
+        """The ids of a whole message, from `<|start|>` to its terminator."""
         called = message.role == "assistant" and message.recipient is not None
         end = CONTROL.call if called else CONTROL.end
         return await self._ids(header(message), message.text, end, at_most)
 
     async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
-        """A tool's answer: a message like any other."""
+        """The ids of a tool's answer, which is a message like any other."""
         return await self.message(message, at_most)
 
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
-        """Tokens of what stands around a conversation."""
+        """The number of tokens that stand around a conversation."""
         before = await self.system(system), await self.developer(developer, at_most)
         return len(self.join(*before, ()))
 
@@ -100,21 +102,23 @@ class Renderer:
         entries: Entries,
         at_most: int | None,
     ) -> array[int]:
-        """A whole prompt. Blocks hold their messages' ids, so that nothing is done per message."""
+        """The ids of a whole prompt. Blocks hold their messages' ids, so that nothing is done for
+        each message."""
         before = await self.system(system), await self.developer(developer, at_most)
         return self.join(*before, (block.ids for block in blocks))
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
-        """A prompt with one message more."""
+        """The ids of a prompt with one message more."""
         ids = (*self.at_call(prompt), *await self.message(message), *self.generation_prompt)
         return array(prompt.typecode, ids)
 
     def at_call(self, prompt: array[int]) -> array[int]:
-        """A prompt whose last message is a call, up to where the answer of that begins."""
+        """The ids of a prompt whose last message is a call, up to where the answer of that
+        begins."""
         return prompt[: len(prompt) - len(self.generation_prompt)]
 
     def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
-        """Which messages a prompt still holds."""
+        """The messages that a prompt still holds, by their kinds."""
         return kept(kinds)
 
     def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
@@ -136,7 +140,7 @@ class Renderer:
         developer: array[int],
         messages: Iterable[array[int] | bytes],
     ) -> array[int]:
-        """A prompt out of its parts and the generation prompt, with nothing done per id."""
+        """A prompt made of its parts and the generation prompt, with nothing done for each id."""
         ids: array[int] = array("I")
         ids.frombytes(b"".join((system, developer, *messages, self.generation_prompt)))
         return ids
@@ -175,7 +179,8 @@ class Renderer:
 
 
 def header(message: Message) -> Header:
-    """Author, recipient, channel and content type, in openai-harmony's order."""
+    """The header's texts and control ids: author, recipient, channel and content type, in
+    openai-harmony's order."""
     parts: list[str | int] = []
     if message.role != "tool":
         parts.append(message.role)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_DEPTH = 60
-"""Levels of nesting, each some frames of the stack; openai-harmony reads about as many."""
+"""The deepest nesting of a schema, each level some frames of the stack; openai-harmony reads about
+as many."""
 
 _NAMED = {
     "string": "string",
@@ -28,7 +29,7 @@ _NAMED = {
 
 
 def type_of(schema: object, indent: str = "", depth: int = 0) -> Iterator[str]:
-    """The type of one schema. `indent` stands before each line that is begun."""
+    """The type of one schema. `indent` stands before each new line."""
     if depth > MAX_DEPTH:
         raise InvalidRequest(
             f"A tool's schema is nested more than {MAX_DEPTH} levels deep: flatten it.",
@@ -114,7 +115,7 @@ def _examples(schema: object, indent: str) -> Iterator[str]:
 def _choice(
     key: str, schema: object, variants: list[object], indent: str, depth: int
 ) -> Iterator[str]:
-    """A property that is one of several types: a line for each."""
+    """A property that is one of several types, a line for each."""
     description = _text(schema, "description")
     repeated = bool(variants) and description == _text(variants[0], "description")
     above = description is not None and not repeated
@@ -142,7 +143,7 @@ def _nullable(schema: object, indent: str, depth: int) -> Iterator[str]:
 
 
 def _said(schema: object, already: str | None) -> str | None:
-    """A variant's description, unless it has been said."""
+    """A variant's description, unless it was written before."""
     description = _text(schema, "description")
     return None if description == already else description
 
@@ -156,7 +157,8 @@ def _trailing(description: str | None, default: Iterator[str] | None) -> Iterato
 
 
 def _default(schema: object, enum_quote: str) -> Iterator[str] | None:
-    """A comment on the default. A word of an enum is quoted in some places and not in others."""
+    """A comment that gives the default. A word of an enum is quoted in some places and not in
+    others."""
     if not _has(schema, "default"):
         return None
     default = _member(schema, "default")

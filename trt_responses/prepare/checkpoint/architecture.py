@@ -14,18 +14,19 @@ from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.tokens.control import VOCABULARY_SIZE
 
 SWIGLU_LIMIT = 7.0
-"""A constant in llama.cpp and in TensorRT-LLM, as are alpha 1.702 and the +1 on the linear half."""
+"""The limit of the SwiGLU, a constant in llama.cpp and in TensorRT-LLM, as are alpha 1.702 and the
++1 on the linear half."""
 ORIGINAL_RMS_EPS = 1e-5
-"""OpenAI's own layout leaves it to the code."""
+"""The epsilon of the RMS norms, which OpenAI's own layout leaves to the code."""
 MAX_LAYERS = 1000
-"""So that a hostile config cannot make us list names without end."""
+"""The most layers, so that a hostile config cannot make a list of names without end."""
 
 Config = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What the engines need to know of a model beside its weights."""
+    """The numbers that the engines need to know of a model beside its weights."""
 
     layers: int
     hidden: int
@@ -46,7 +47,7 @@ class Architecture:
     rms_eps: float
     vocabulary: int
     packed: bool
-    """The experts are stored as MXFP4 blocks and scales."""
+    """Whether the experts are stored as MXFP4 blocks and scales."""
 
 
 class Field(NamedTuple):
@@ -112,7 +113,8 @@ ROPE_FIXED: Mapping[str, tuple[object, ...]] = {
 
 
 def from_hf(config: Config) -> Architecture:
-    """A Hugging Face `config.json`; transformers 5 writes `rope_parameters`, 4 `rope_scaling`."""
+    """The numbers in a Hugging Face `config.json`; transformers 5 writes `rope_parameters`, 4
+    `rope_scaling`."""
     if "auto_map" in config:
         raise PrepareError(
             "config.json, auto_map: found code to be run with the model, expected none; remove "
@@ -136,7 +138,8 @@ def from_hf(config: Config) -> Architecture:
 
 
 def from_original(config: Config) -> Architecture:
-    """OpenAI's own `config.json`: other names, no context length (factor times the initial one)."""
+    """The numbers in OpenAI's own `config.json`, which has other names and no context length: that
+    is the factor times the initial one."""
     _check_fixed("config.json", config, {"swiglu_limit": (SWIGLU_LIMIT, None)})
     numbers = _numbers("config.json", config, ORIGINAL_FIELDS)
     numbers["context"] = int(numbers["rope_original_context"] * numbers["rope_factor"])
@@ -145,7 +148,8 @@ def from_original(config: Config) -> Architecture:
 
 
 def from_gguf(name: str, keys: Config, fields: tuple[Field, ...], *, packed: bool) -> Architecture:
-    """The keys of a GGUF file, by llama.cpp's names; what they do not say is gpt-oss's own."""
+    """The numbers in the keys of a GGUF file, by llama.cpp's names; what they do not say is
+    gpt-oss's own."""
     fields = (*fields, Field("vocab_size", "vocabulary", int))
     return replace(_checked(_numbers(name, keys, fields)), packed=packed)
 
@@ -199,7 +203,8 @@ def _checked(numbers: dict[str, float]) -> Architecture:
 
 
 def _check_layer_types(found: object, layers: int) -> None:
-    """llama.cpp and TensorRT-LLM slide on even layers whatever the config says."""
+    """Refuse layers that do not alternate: llama.cpp and TensorRT-LLM slide on even layers whatever
+    the config says."""
     expected = [("sliding_attention", "full_attention")[n % 2] for n in range(layers)]
     if found is not None and found != expected:
         at = _first_difference(found, expected)

@@ -17,6 +17,8 @@ PACKED_ENDS = ("_blocks", "_scales")
 
 
 class Expected(NamedTuple):
+    """The shape and the dtypes that a tensor must have."""
+
     shape: tuple[int, ...]
     dtypes: tuple[str, ...]
 

@@ -112,7 +112,8 @@ class Reference:
 
 
 def rotations(a: Architecture, count: int, *, truncate: bool) -> tuple[Floats, Floats]:
-    """Cosine and sine per position and pair, YaRN's stretch and its attention factor inside."""
+    """Cosine and sine for each position and pair, with YaRN's stretch and attention factor in
+    them."""
     half = a.head_dim // 2
     plain = a.rope_theta ** (-np.arange(half) / half)
     low, high = (_pair_that_turns(a, beta) for beta in (a.beta_fast, a.beta_slow))
@@ -135,21 +136,23 @@ def _pair_that_turns(a: Architecture, beta: float) -> float:
 
 
 def rotated(x: Floats, turn: tuple[Floats, Floats]) -> Floats:
-    """The first half of each head turned against the second."""
+    """The rotated heads: the first half of each turned against the second."""
     cos, sin = (part[:, None, :] for part in turn)
     first, second = np.split(x, 2, axis=-1)
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
 def visible(count: int, window: int | None) -> NDArray[np.bool_]:
-    """Which position sees which: none that is later, none further back than the window."""
+    """A mask of the positions that each position sees: none that is later, none further back than
+    the window."""
     distance = np.arange(count)[:, None] - np.arange(count)
     seen: NDArray[np.bool_] = distance >= 0
     return seen if window is None else seen & (distance < window)
 
 
 def softmax_with_sink(scores: Floats, sinks: Floats) -> Floats:
-    """Each head's learned sink takes part in the sum and then gives nothing."""
+    """The softmax of the scores. Each head's learned sink takes part in the sum and then gives
+    nothing."""
     sink = sinks[:, None, None]
     top = np.maximum(scores.max(axis=-1, keepdims=True), sink)
     shares = np.exp(scores - top)
@@ -158,7 +161,8 @@ def softmax_with_sink(scores: Floats, sinks: Floats) -> Floats:
 
 
 def clamped_swiglu(both: Floats) -> Floats:
-    """Gate in the even columns, clamped above; linear in the odd ones, clamped, plus one."""
+    """The clamped SwiGLU: the gate in the even columns, clamped above; the linear half in the odd
+    ones, clamped, plus one."""
     gate = np.minimum(both[..., 0::2], SWIGLU_LIMIT)
     linear = np.clip(both[..., 1::2], -SWIGLU_LIMIT, SWIGLU_LIMIT)
     gated: Floats = gate / (1 + np.exp(-SWIGLU_ALPHA * gate)) * (linear + 1)

@@ -22,7 +22,8 @@ SCALE_BIAS = 127
 
 
 def codes(blocks: Array) -> NDArray[np.uint8]:
-    """[..., block, 16] bytes as [..., block, 32] codes: value 2j low in byte j, 2j+1 high."""
+    """The codes of [..., block, 16] bytes as [..., block, 32]: value 2j is low in byte j, value
+    2j+1 high."""
     pairs = np.asarray(blocks, np.uint8)
     found = np.empty((*pairs.shape[:-1], 32), np.uint8)
     found[..., 0::2] = pairs & 0x0F
@@ -31,14 +32,16 @@ def codes(blocks: Array) -> NDArray[np.uint8]:
 
 
 def dequantised(blocks: Array, scales: Array) -> NDArray[np.float32]:
-    """[..., block, 16] and [..., block] as [..., block * 32] floats, exactly."""
+    """The floats of [..., block, 16] bytes and [..., block] scales as [..., block * 32],
+    exactly."""
     exponents = np.asarray(scales, np.uint8).astype(np.int32) - SCALE_BIAS
     values = np.ldexp(VALUES[codes(blocks)], exponents[..., None])
     return values.reshape(*values.shape[:-2], -1).astype(np.float32, copy=False)
 
 
 def repacked(blocks: Array, scales: Array) -> NDArray[np.uint8]:
-    """ggml's layout, [..., block * 17]: the scale, then value j low and value j + 16 high."""
+    """The blocks in ggml's layout, [..., block * 17]: the scale, then value j low and value j + 16
+    high."""
     found = codes(blocks)
     packed = np.empty((*found.shape[:-1], 17), np.uint8)
     packed[..., 0] = scales

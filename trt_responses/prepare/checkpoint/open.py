@@ -28,17 +28,17 @@ Layout = Literal["hf", "original"]
 INDEX = "model.safetensors.index.json"
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 HUB_MODEL = "models--"
-"""How the hub's cache begins the name of a model: `models--owner--name/snapshots/<revision>`."""
+"""The names that the hub's cache gives to models: `models--owner--name/snapshots/<revision>`."""
 MAX_CONFIG_BYTES = 1_000_000
 MAX_INDEX_BYTES = 100_000_000
 
 
 class WeightSource(Protocol):
-    """What an engine is made from: a checkpoint directory, or a file of another format."""
+    """A source of weights: a checkpoint directory, or a file of another format."""
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """The source's name for people."""
 
     @property
     def layout(self) -> Literal["hf", "original", "gguf"]: ...
@@ -46,7 +46,7 @@ class WeightSource(Protocol):
     def architecture(self) -> Architecture | None: ...
     @property
     def files(self) -> tuple[Path, ...]:
-        """All that was read, and all that a card must name."""
+        """All files that were read, which a card must name."""
 
     @property
     def size_bytes(self) -> int:
@@ -62,7 +62,7 @@ class Checkpoint:
     architecture: Architecture
     tensors: Mapping[str, Tensor]
     files: tuple[Path, ...]
-    """Config, index if there is one, shards: all that was read, and all that a card must name."""
+    """Config, index if there is one, shards: all files that were read, which a card must name."""
 
     @property
     def name(self) -> str:
@@ -104,6 +104,7 @@ def _open_original(directory: Path, config: Config) -> Checkpoint:
 
 
 def refuse_pickles(directory: Path) -> None:
+    """Refuse a directory with pickled weights, which can hold code."""
     for path in sorted(directory.iterdir()):
         if path.suffix.lower() in PICKLES:
             raise PrepareError(
@@ -128,14 +129,15 @@ def inside(directory: Path, name: str) -> Path:
 
 
 def _blobs(directory: Path) -> Iterator[Path]:
-    """Where the files are that a snapshot in the hub's cache has links to."""
+    """The directory of the files to which a snapshot in the hub's cache has links."""
     snapshots = directory.resolve().parent
     if snapshots.name == "snapshots" and snapshots.parent.name.startswith(HUB_MODEL):
         yield snapshots.parent / "blobs"
 
 
 def checkpoint_name(directory: Path) -> str:
-    """What a person calls it: the directory's name; the model's, for a snapshot of the hub's."""
+    """The checkpoint's name for people: the directory's; the model's, for a snapshot of the
+    hub's."""
     if directory.is_file():
         return directory.stem
     for blobs in _blobs(directory):
@@ -165,7 +167,7 @@ def json_object(directory: Path, name: str, max_bytes: int) -> dict[str, object]
 
 
 def indexed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
-    """Shards by an index, or the only safetensors file."""
+    """The shards of an index, or the only safetensors file."""
     if not (directory / INDEX).exists():
         shards = sorted(directory.glob("*.safetensors"))
         if len(shards) != 1:
@@ -228,7 +230,7 @@ def _checked(
     tensors: Mapping[str, Tensor],
     files: tuple[Path, ...],
 ) -> Checkpoint:
-    """Every expected tensor is there with its shape and dtype, and no other."""
+    """The tensors, once each has its expected shape and dtype, none is missing and none is over."""
     expected = expected_tensors(architecture)
     for name, (shape, dtypes) in expected.items():
         if (tensor := tensors.get(name)) is None:

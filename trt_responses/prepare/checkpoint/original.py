@@ -40,7 +40,7 @@ TRANSPOSED = {
     "mlp.mlp1_weight": "mlp.experts.gate_up_proj",
     "mlp.mlp2_weight": "mlp.experts.down_proj",
 }
-"""Unpacked experts lie as [expert, out, in] here and as [expert, in, out] there."""
+"""Tensors that lie as [expert, out, in] here and as [expert, in, out] in the other layout."""
 FUSED = ("attn.qkv.weight", "attn.qkv.bias")
 
 

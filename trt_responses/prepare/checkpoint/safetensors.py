@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 MAX_HEADER_BYTES = 100_000_000
-"""The bound of the format's own library."""
+"""The largest header, by the bound of the format's own library."""
 MAX_DIMENSIONS = 8
 MAX_SIZE = 1 << 48
-"""Of a dimension and of an offset: a header may say thousands of digits, and products of such
+"""The largest dimension and offset: a header may have thousands of digits, and products of such
 numbers take minutes."""
 
 NUMPY_TYPE: Mapping[str, str] = {
@@ -37,12 +37,13 @@ NUMPY_TYPE: Mapping[str, str] = {
     "I32": "<i4",
     "U8": "u1",
 }
-"""What is read here. numpy has no bfloat16, so its bits are carried as 16-bit integers."""
+"""The numpy types of the dtypes that are read. numpy has no bfloat16, so its bits are carried as
+16-bit integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor by name, and how to get at its values: a memory map, or a view of one."""
+    """A tensor by name, with a function that gives its values: a memory map, or a view of one."""
 
     name: str
     dtype: str
@@ -55,7 +56,7 @@ class Tensor:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a file, its header believed in nothing that was not checked."""
+    """Every tensor of a file. Nothing in the header is believed that was not checked."""
     data_start, size_bytes, header = _header(path)
     regions: list[tuple[int, int, str]] = []
     tensors: dict[str, Tensor] = {}
@@ -122,7 +123,7 @@ def _entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], 
 
 
 def _check_tiling(path: Path, regions: list[tuple[int, int, str]], data_bytes: int) -> None:
-    """The format wants the tensors to fill the data without a hole or an overlap."""
+    """Check that the tensors fill the data without a hole or an overlap, as the format wants."""
     position = 0
     for start, end, name in regions:
         if start != position:
@@ -176,13 +177,13 @@ def write_tensors(path: Path, tensors: Iterable[Tensor], *, sparse: bool = False
 
 
 def widen(values: Array) -> NDArray[np.float32]:
-    """bfloat16 bits, or float32, as float32."""
+    """The float32 values of bfloat16 bits, or of float32."""
     if values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32, copy=False)
 
 
 def narrow(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """float32 as bfloat16 bits, rounded to nearest even."""
+    """The bfloat16 bits of float32 values, rounded to nearest even."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     Cache = tuple[Value, Value]
 
 LOWEST: Mapping[Element, float] = {"float32": -1e38, "float16": -6e4, "bfloat16": -1e38}
-"""What hides a key: its share is exactly 0. The sink is never hidden, so no sum of shares is."""
+"""The score that hides a key: its share becomes exactly 0. The sink is never hidden, so no sum of
+shares is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What all layers of a group share: where the new tokens are, and what each may see."""
+    """What all layers of a group share: the places of the new tokens, and what each may see."""
 
     write: Value
     """[B]: the first row that is written."""
@@ -95,16 +96,17 @@ def attention(
 
 
 def heads(x: Value, count: int, size: int) -> Value:
-    """[B,S,count·size] as [B,count,S,size]."""
+    """A tensor [B,S,count·size] as [B,count,S,size]."""
     return x.reshaped(0, 0, count, size).transposed(0, 2, 1, 3)
 
 
 def rotated(x: Value, sight: Sight) -> Value:
-    """The first half of each head turned against the second."""
+    """The rotated heads: the first half of each turned against the second."""
     first, second = x.graph.several("Split", (x,), (x.type, x.type), axis=-1, num_outputs=2)
     turned = first * sight.cos - second * sight.sin, second * sight.cos + first * sight.sin
     return x.graph.op("Concat", *turned, axis=-1)
 
 
 def kept(past: Value, new: Value, sight: Sight) -> Value:
+    """A cache with the new tokens in it."""
     return past.graph.op("TensorScatter", past, new, sight.write, axis=2, mode="linear")

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from trt_responses.prepare.graph.onnx_file import Element, PortElement, Shape
 
 ALIGNMENT = 4096
-"""A page, so that a runtime can map a weight instead of reading it."""
+"""The alignment of weights, a page, so that a runtime can map a weight instead of reading it."""
 INLINE_BYTES = 1024
 SLICE_VALUES = 8_000_000
 
 
 class Builder:
-    """Collects the nodes of one graph; a context, since the weights' file is open meanwhile."""
+    """Collects the nodes of one graph. It is a context, since the file of weights is open
+    meanwhile."""
 
     def __init__(
         self, folder: Path, name: str, element: Element, advance: Callable[[int], object]
@@ -74,12 +75,12 @@ class Builder:
         return Value(self, name, type)
 
     def output(self, value: Value, name: str, shape: Shape) -> None:
-        """Give a result its name outside: no copy of it, since a cache is updated in place."""
+        """Name a result as an output, without a copy, since a cache is updated in place."""
         self._outside[value.name] = name
         self.outputs.append(Port(name, PORT_ELEMENT[value.type], shape))
 
     def op(self, kind: str, *inputs: Value | float, type: int | None = None, **at: object) -> Value:
-        """One node of one result, of its first input's type unless told."""
+        """The result of one node, of its first input's type unless told."""
         first = next(i.type for i in inputs if isinstance(i, Value))
         values = [i if isinstance(i, Value) else self.constant(i, first) for i in inputs]
         return self.several(kind, values, (first if type is None else type,), **at)[0]
@@ -87,30 +88,32 @@ class Builder:
     def several(
         self, kind: str, inputs: Sequence[Value], types: Sequence[int], **at: object
     ) -> tuple[Value, ...]:
-        """One node of as many results as there are types."""
+        """The results of one node, as many as there are types."""
         names = [f"{kind}_{len(self._nodes)}_{n}" for n in range(len(types))]
         self._nodes.append(Node(kind, [i.name for i in inputs], names, at))
         return tuple(Value(self, name, type) for name, type in zip(names, types, strict=True))
 
     def where(self, condition: Value, yes: Value, no: Value) -> Value:
+        """The values of `yes` where the condition holds, else those of `no`."""
         return self.op("Where", condition, yes, no, type=yes.type)
 
     def whole(self, *numbers: int) -> Value:
-        """Whole numbers in a row."""
+        """A constant of whole numbers in a row."""
         name = "_".join(["row", *map(str, numbers)])
         return self._constant(name, np.array(numbers, np.int64), "int64")
 
     def constant(self, number: float, type: int) -> Value:
+        """A constant of one number."""
         element = PORT_ELEMENT[type]
         wide = np.int64 if element == "int64" else np.float32
         return self._constant(f"{element}_{number}", np.array(number, wide), element)
 
     def count(self, stop: int) -> Value:
-        """0, 1, … below a number that is known."""
+        """The numbers 0, 1, … below a number that is known."""
         return self._constant(f"count_{stop}", np.arange(stop, dtype=np.int64), "int64")
 
     def counted(self, stop: Value) -> Value:
-        """0, 1, … below a size that only the running graph knows."""
+        """The numbers 0, 1, … below a size that only the running graph knows."""
         zero, one = (self.constant(n, INT64) for n in (0, 1))
         return self.op("Range", zero, stop.squeezed(0), one)
 
@@ -119,7 +122,7 @@ class Builder:
         return self._constant(name, values, element or self.element)
 
     def _constant(self, name: str, values: Array, element: PortElement) -> Value:
-        """One name stands for one value: a second asking gives what is there."""
+        """A constant. One name stands for one value: asked again, it gives what is there."""
         type = ELEMENT_TYPE[element]
         if name not in self._constants:
             small = values.size * ITEM_BYTES[element] <= INLINE_BYTES
@@ -128,7 +131,8 @@ class Builder:
         return Value(self, name, type)
 
     def _placed(self, values: Array, element: PortElement) -> Place:
-        """Converted a slice of rows at a time: a vocabulary's matrix is gigabytes."""
+        """The place of a weight's bytes, converted a slice of rows at a time: a vocabulary's matrix
+        is gigabytes."""
         self._write(b"\0" * (-self._file.tell() % ALIGNMENT))
         begin, rows = self._file.tell(), max(1, SLICE_VALUES // (values.size // len(values)))
         for at in range(0, len(values), rows):
@@ -142,7 +146,7 @@ class Builder:
         self._digest.update(data)
 
     def save(self) -> dict[str, str]:
-        """Write the graph; the digests of what was written, by file name."""
+        """Write the graph, and return the digests of what was written by file name."""
         self._file.flush()
         constants = self._constants.values()
         nodes = [node.renamed(self._outside) for node in self._nodes]
@@ -155,7 +159,7 @@ class Builder:
 
 
 def stored(values: Array, element: PortElement) -> Array:
-    """Floats, or bfloat16 bits, as the element's bytes; bfloat16 stays as it is where it can."""
+    """Floats, or bfloat16 bits, as bytes of the element; bfloat16 stays as it is where it can."""
     match element:
         case "int64":
             return values

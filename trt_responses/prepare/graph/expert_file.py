@@ -23,11 +23,13 @@ ENDS = ("", "_blocks", "_scales")
 
 
 def expert_tensors(checkpoint: Checkpoint) -> list[Tensor]:
+    """The experts' tensors of a checkpoint."""
     wanted = tuple(f".mlp.experts.{name}{end}" for name in PROJECTIONS for end in ENDS)
     return [t for name, t in checkpoint.tensors.items() if name.endswith(wanted)]
 
 
 def kept(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write the experts' tensors beside the graph, and return their file."""
     path = folder / EXPERTS
     write_tensors(path, expert_tensors(checkpoint))
     return path

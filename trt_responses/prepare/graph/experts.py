@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from trt_responses.prepare.graph.weights import Weights
 
 ALWAYS_EXACT = 64
-"""Tokens of one step that no choice of experts can make overflow."""
+"""Tokens of one step that cannot overflow, whatever experts they choose."""
 EVEN_SHARES = 2
 
 
 def capacity(tokens: int, a: Architecture) -> int:
-    """Tokens that one expert takes of a step."""
+    """The tokens of a step that one expert takes."""
     share = -(-EVEN_SHARES * a.experts_per_token * tokens // a.experts)
     return min(tokens, max(ALWAYS_EXACT, share))
 
 
 def _capacity(tokens: Value, a: Architecture) -> Value:
-    """The same in the graph, where only the running graph knows the number of tokens."""
+    """The same as a node, since only the running graph knows the number of tokens."""
     share = (tokens * (EVEN_SHARES * a.experts_per_token) + (a.experts - 1)) // a.experts
     return tokens.atmost(share.atleast(ALWAYS_EXACT))
 
@@ -68,7 +68,8 @@ def router(w: Weights, a: Architecture, x: Value) -> tuple[Value, Value]:
 def dispatched(
     g: Builder, a: Architecture, chosen: Value, tokens: Value, room: Value
 ) -> tuple[Value, Value, Value]:
-    """[E,C] the tokens that each expert takes; [T,k] where a token's results are; [1] the load."""
+    """The tokens that each expert takes, [E,C]; the places of a token's results, [T,k]; and the
+    load, [1]."""
     wants = chosen.unsqueezed(2).equals(g.count(a.experts)).cast(FLOAT32).summed(1)
     before = g.op("CumSum", wants, g.constant(0, INT64), exclusive=1)
     turn = (tokens - g.counted(tokens)).cast(FLOAT32)
@@ -79,7 +80,8 @@ def dispatched(
 
 
 def mlp(w: Weights, a: Architecture, x: Value, weights: tuple[Value, Value]) -> Value:
-    """[E,C,H] to [E,C,H], each expert on its own tokens; gate rows come first, then the linear."""
+    """The experts' outputs, [E,C,H] to [E,C,H], each on its own tokens; the gate's rows come first,
+    then the linear half's."""
     gate_up, down = weights
     both = x @ gate_up.transposed(0, 2, 1) + w.expert_bias("gate_up_proj", gate_comes_first=True)
     gate = both.part(0, a.intermediate).atmost(SWIGLU_LIMIT)

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 Element = Literal["float32", "float16", "bfloat16"]
 PortElement = Literal["float32", "float16", "bfloat16", "int64"]
 Shape = tuple[int | str, ...]
-"""Numbers that are fixed, letters for those that a run decides."""
+"""The sizes of a tensor: numbers that are fixed, letters for those that a run decides."""
 
 OPSET = 24
-"""The first that has TensorScatter."""
+"""The version of ONNX's operators: the first that has TensorScatter."""
 IR_VERSION = 12
-"""The one that came with it: what is older cannot read these files, what is newer can."""
+"""The version of the file format, which came with it: older runtimes cannot read these files, newer
+ones can."""
 
 FLOAT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 7, 9, 10, 16
 ELEMENT_TYPE: Mapping[PortElement, int] = {
@@ -58,7 +59,7 @@ class Node(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in a file beside the graph a weight's bytes are."""
+    """The place of a weight's bytes in a file beside the graph."""
 
     location: str
     offset: int
@@ -81,7 +82,7 @@ def model(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
 ) -> bytes:
-    """The file; the same graph always gives the same bytes."""
+    """The bytes of the file; the same graph always gives the same bytes."""
     try:
         from onnx import helper
     except ModuleNotFoundError:

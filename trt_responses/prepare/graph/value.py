@@ -25,12 +25,14 @@ class Graph(Protocol):
     ) -> tuple[Value, ...]:
         """The results of one node, as many as there are types."""
 
-    def where(self, condition: Value, yes: Value, no: Value) -> Value: ...
+    def where(self, condition: Value, yes: Value, no: Value) -> Value:
+        """The values of `yes` where the condition holds, else those of `no`."""
+        ...
 
     def constant(self, number: float, type: int) -> Value: ...
 
     def whole(self, *numbers: int) -> Value:
-        """Whole numbers in a row."""
+        """A constant of whole numbers in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,11 @@ class Value:
         return self.graph.op("Squeeze", self, self.graph.whole(*axes))
 
     def size(self, axis: int) -> Value:
-        """How long an axis is, as one whole number in a row."""
+        """The length of an axis, as one whole number in a row."""
         return self.graph.op("Shape", self, type=INT64, start=axis, end=axis + 1)
 
     def part(self, begin: int, end: int, axis: int = -1) -> Value:
+        """The elements from `begin` to `end` of an axis."""
         whole = self.graph.whole
         return self.graph.op("Slice", self, whole(begin), whole(end), whole(axis))
 
@@ -106,7 +109,7 @@ class Value:
         return self.graph.op("ReduceSum", self, self.graph.whole(axis), keepdims=int(keep))
 
     def largest(self, count: int | Value) -> tuple[Value, Value]:
-        """The largest of the last axis, falling, and where they are; of equals the first."""
+        """The largest values of the last axis, falling, and where they are; of equals the first."""
         graph = self.graph
         k = graph.whole(count) if isinstance(count, int) else count
         values, ids = graph.several("TopK", (self, k), (self.type, INT64), axis=-1)

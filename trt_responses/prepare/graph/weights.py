@@ -42,17 +42,17 @@ class Weights:
         return self.graph.weight(full, values.reshape(shape or values.shape), element)
 
     def linear(self, x: Value, name: str) -> Value:
-        """x·Wᵀ + b"""
+        """The result of x·Wᵀ + b."""
         full = f"{self.prefix}{name}.weight"
         return x @ self.graph.weight(full, self._read(full).T) + self.own(f"{name}.bias")
 
     def normed(self, x: Value, name: str) -> Value:
-        """RMS norm; its mean is taken in float32 whatever the type."""
+        """The RMS norm of `x`; its mean is taken in float32 whatever the type."""
         weight = self.own(name)
         return x.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=self.eps)
 
     def expert_bias(self, name: str, *, gate_comes_first: bool = False) -> Value:
-        """[E,1,outputs]"""
+        """The experts' biases, [E,1,outputs]."""
         full = f"{self.prefix}mlp.experts.{name}_bias"
         bias = self._read(full)
         return self.graph.weight(full, (gate_first(bias) if gate_comes_first else bias)[:, None])
@@ -62,21 +62,24 @@ class Weights:
 
 
 def gate_first(rows: Array) -> Array:
-    """[E,2I,…]: the gate's rows (the even ones), then the linear half's."""
+    """The rows of [E,2I,…] in the graph's order: the gate's (the even ones), then the linear
+    half's."""
     return np.concatenate([rows[:, 0::2], rows[:, 1::2]], axis=1)
 
 
 class Packed(NamedTuple):
-    """MXFP4 as the checkpoint has it, rows in the graph's order: only moved, nothing converted."""
+    """MXFP4 weights as the checkpoint has them, rows in the graph's order: moved, and not
+    converted."""
 
     blocks: Array
     """u8 [E,rows,columns/32,16]: of a block, value 2j is low in byte j, value 2j+1 high."""
     scales: Array
-    """u8 [E,rows,columns/32]: powers of two, 127 is 1."""
+    """u8 [E,rows,columns/32]: the powers of two, of which 127 is 1."""
 
 
 def input_name(layer: int, projection: str) -> str:
-    """What a graph calls the weights of a layer's experts: `layers.3.gate_up`, `layers.3.down`."""
+    """The name in a graph for the weights of a layer's experts: `layers.3.gate_up`,
+    `layers.3.down`."""
     return f"layers.{layer}.{projection}"
 
 
@@ -88,7 +91,7 @@ def packed(checkpoint: Checkpoint, layer: int, projection: str) -> Packed:
 
 
 def dense(checkpoint: Checkpoint, layer: int, projection: str, element: Element) -> Array:
-    """[E,rows,columns] of one projection in the element type (bfloat16 as its bits)."""
+    """One projection, [E,rows,columns], in the element type (bfloat16 as its bits)."""
     if checkpoint.architecture.packed:
         values: Array = dequantised(*packed(checkpoint, layer, projection))
         return stored(values, element)
@@ -98,6 +101,7 @@ def dense(checkpoint: Checkpoint, layer: int, projection: str, element: Element)
 
 
 def expert_shape(a: Architecture, projection: str) -> tuple[int, ...]:
+    """The shape of one projection's weights."""
     if projection == "gate_up":
         return (a.experts, 2 * a.intermediate, a.hidden)
     return (a.experts, a.hidden, a.intermediate)

@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GraphSpec:
-    """All that a compiler and an executor must agree on beside the files."""
+    """The numbers that a compiler and an executor must agree on beside the files."""
 
     architecture: Architecture
     slots: int
-    """Rows of a decode step."""
+    """The rows of a decode step."""
     length: int
-    """Tokens that one slot holds; its cache has one row more, for the sink."""
+    """The tokens that one slot holds; its cache has one row more, for the sink."""
     chunk: int
-    """Most tokens of one prefill step."""
+    """The most tokens of one prefill step."""
     top: int
-    """Candidates given per row."""
+    """The candidates that are given for each row."""
     element: Element
     groups: tuple[range, ...]
-    """The layers, by group."""
+    """The layers of each group."""
 
     def __post_init__(self) -> None:
         a = self.architecture
@@ -74,7 +74,7 @@ class GraphSpec:
 
 
 def grouped(layers: int, size: int) -> tuple[range, ...]:
-    """Layers in groups of that size; the last may be smaller."""
+    """The layers in groups of that size; the last may be smaller."""
     return tuple(range(n, min(n + size, layers)) for n in range(0, layers, size))
 
 
@@ -83,7 +83,8 @@ class Link:
     """One file of the chain."""
 
     name: str
-    """`embed`, `layers_00_03`, `head`; the graph is `name.onnx`, its weights `name.data`."""
+    """The file's name, such as `embed`, `layers_00_03` or `head`: the graph is `name.onnx`, its
+    weights `name.data`."""
     layers: range
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -93,12 +94,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Written:
+    """A chain that was written."""
+
     folder: Path
     links: tuple[Link, ...]
-    """In the order in which they run."""
+    """The files in the order in which they run."""
 
 
 def group_name(group: range) -> str:
+    """The name of a group's file."""
     return f"layers_{group[0]:02}_{group[-1]:02}"
 
 
@@ -108,7 +112,7 @@ def write(
     folder: Path,
     advance: Callable[[int], object] = lambda size_bytes: None,
 ) -> Written:
-    """The whole chain, into `folder/graph`."""
+    """Write the whole chain into `folder/graph`."""
     if spec.architecture != checkpoint.architecture:
         raise refusal("graph, architecture", "another than the checkpoint's", "the same")
     target = folder / GRAPH
@@ -165,7 +169,7 @@ def _layer(
 
 
 def _head(g: Builder, spec: GraphSpec, checkpoint: Checkpoint, _: range) -> None:
-    """Only the rows that are read come to the matrix; what follows it is in float32."""
+    """The head. Only the rows that are read come to the matrix; what follows it is in float32."""
     a = spec.architecture
     w = Weights(g, checkpoint, "", a.rms_eps)
     hidden = g.input("hidden", g.type, _hidden(a))
@@ -191,5 +195,6 @@ def _hidden(a: Architecture) -> Shape:
 
 
 def cache_shape(spec: GraphSpec) -> Shape:
+    """The shape of a cache."""
     a = spec.architecture
     return ("B", a.kv_heads, spec.length + 1, a.head_dim)
