@@ -18,6 +18,7 @@ from tests.support.hostile_mcp import LONG, ODD
 from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
 from tests.support.story import story
+from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
@@ -435,3 +436,27 @@ async def test_a_url_that_is_not_allowed_is_refused(url: str) -> None:
         with pytest.raises(BadRequestError) as fault:
             await client.responses.create(model="demo", input="Go.", tools=[tool])
         assert fault.value.param == "tools[0].server_url"
+
+
+@pytest.mark.xdist_group("embedded")
+@story
+async def test_a_models_own_arguments_are_those_that_the_tool_lists(
+    tmp_path: Path, demo_gguf: Path
+) -> None:
+    """Nothing is scripted. Left to itself, this model writes a city where a tool takes nothing."""
+    engine = LlamaCppEngine(demo_gguf, context_tokens=2048, slots=1, threads=1)
+    asked: Any = {"model": "demo", "tools": [DEMO], "max_tool_calls": 1, "max_output_tokens": 100}
+    async with (
+        listening(engine, mcp_servers=stdio(tmp_path, shared=True)) as address,
+        client_of(address) as client,
+    ):
+        for name, members in (("add", {"a", "b"}), ("draw", set())):
+            last = await client.responses.create(
+                input="What is 37 plus 91?",
+                tool_choice={"type": "mcp", "server_label": "demo", "name": name},
+                extra_body={"seed": 1},
+                **asked,
+            )
+            (call,) = [item for item in last.output if item.type == "mcp_call"]
+            assert json.loads(call.arguments).keys() == members
+            assert (call.name, call.status, call.error) == (name, "completed", None)

@@ -203,6 +203,8 @@ def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sai
             asked = getattr(item, "approval_request_id", None)
             if told.callee is not None and asked in callees:
                 told = hosted_calls.HostedCallText(result=told.result, call_id=asked)
+            elif told.callee is None and asked is not None and asked not in callees:
+                raise _never_asked(asked, place)
             return _past_said(told, callees, place)
 
 
@@ -273,6 +275,15 @@ def _result(call_id: str, text: str, callees: dict[str, str], place: i.ItemPlace
             code="unknown_call_id",
         )
     return result_message(callee, text)
+
+
+def _never_asked(request_id: str, place: i.ItemPlace) -> InvalidRequest:
+    return InvalidRequest(
+        f"No 'mcp_approval_request' with the id {request_id!r:.100} stands before this approval: "
+        "send that item too, or the previous_response_id of the response that made it.",
+        param=f"{place.item}.approval_request_id",
+        code="unknown_call_id",
+    )
 
 
 def _agent_text(item: i.AgentMessage) -> str:

@@ -33,7 +33,12 @@ from trt_responses.response.run.run import Run
 from trt_responses.response.run.stop import StopText
 from trt_responses.response.seal.sealed_items import TurnSealer
 from trt_responses.response.steering.tools import callees, shown
-from trt_responses.response.tools.approvals import Ledger, approved_calls, not_offered
+from trt_responses.response.tools.approvals import (
+    Ledger,
+    approved_calls,
+    has_approvals,
+    not_offered,
+)
 from trt_responses.response.tools.citations import CitationText
 from trt_responses.response.tools.custom_input import Unwrapper
 from trt_responses.response.tools.loop import Bounds, ToolLoop
@@ -213,7 +218,8 @@ class Assembly:
         calls that it approves. A request without such tools is as it was."""
         tools = self._parts.tools
         listing = [one for one in accepted.built_in if lists_functions(tools[one.kind])]
-        if not listing or accepted.compacts:
+        approves = "mcp" in tools and has_approvals(accepted)
+        if not (listing or approves) or accepted.compacts:
             return accepted, None, ()
         prior = await prior_of(accepted, records, owner)
         functions = callees(accepted.tools)

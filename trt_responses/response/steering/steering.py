@@ -20,7 +20,8 @@ from trt_responses.response.accept.accepted import ToolChoice
 from trt_responses.response.steering.compiling import Turns
 from trt_responses.response.steering.tools import is_raw, schema_of
 from trt_responses.schema.compile import Allowance, Forms
-from trt_responses.schema.matching import Pieces
+from trt_responses.schema.judge import Judge
+from trt_responses.schema.matching import Expressions, Pieces
 from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.schema.compile import Form
 
 ANY_OBJECT = {"type": "object"}
+ANY_JSON = Judge({}, Expressions())
 AT_ONCE_BYTES = 512
 """Schemas that are compiled where they are read, in a millisecond or so; larger ones elsewhere."""
 
@@ -236,9 +238,10 @@ def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
 
 
 def _of_server(tool: Tool, compiled: Callable[..., Form]) -> Form | None:
-    """The same of a schema that no client has written: it is nobody's fault here."""
+    """The same of a schema that no client has written: it is nobody's fault here. What only a judge
+    of the whole text can see is left to the server, which tells the model."""
     try:
-        return _as_far(tool, compiled)
+        return replace(_as_far(tool, compiled), judge=ANY_JSON)
     except InvalidRequest:
         return None
 

@@ -52,25 +52,29 @@ class Ledger:
 def approved_calls(
     accepted: Accepted, prior: Sequence[Block], signed: Callable[[McpApprovalRequest], bool]
 ) -> list[Approved]:
-    """The calls that the request approves of servers that it offers. `signed` says of a request
-    for approval that no stored response holds whether it is one that this server has written."""
+    """The calls that the request approves, of servers that it offers. Raises `InvalidRequest` for
+    one of a server that it does not offer. `signed` says of a request for approval whether this
+    server has written it as it is: a client can have any stored, and bring any."""
     labels = {one.options["server_label"] for one in accepted.built_in if one.kind == "mcp"}
     items = () if isinstance(accepted.input, str) else accepted.input
     verdicts = [
         (place, item) for place, item in enumerate(items) if isinstance(item, McpApprovalResponse)
     ]
-    if not labels or not verdicts:
+    if not verdicts:
         return []
     stored = _stored(prior)
-    asked = {x.id: x for x in items if isinstance(x, McpApprovalRequest) and x.id}
+    asked = _brought(items, stored.requests)
     answered = {x.approval_request_id for x in items if isinstance(x, McpCall)}
     answered |= {x.approval_request_id for x in stored.calls}
     found: list[Approved] = []
     for number, item in verdicts:
         place, name = f"input[{number}].approval_request_id", item.approval_request_id
-        request = stored.requests.get(name) or asked.get(name)
-        if request is None or request.server_label not in labels:
-            continue  # nobody asked, which the prompt refuses; or another server's
+        request = asked.get(name)
+        if request is None:
+            continue  # nobody asked, which the prompt refuses
+        ours = signed(request)
+        if request.server_label not in labels and not ours:
+            continue  # another server's, and history here
         if name in answered:
             if name in stored.answered:
                 raise _again(place, name)
@@ -79,16 +83,44 @@ def approved_calls(
             raise _again(place, name)
         if not item.approve:
             continue
-        if name not in stored.requests and not signed(request):
+        if not ours:
             raise InvalidRequest(
                 f"Invalid value for '{place}': this server has not asked for approval of this call "
                 "with these arguments. Send the 'mcp_approval_request' item as it was given.",
                 param=place,
                 code="invalid_approval",
             )
-        told = (request.server_label, request.name, request.arguments)
-        found.append(Approved(name, *told, place))
+        told = Approved(name, request.server_label, request.name, request.arguments, place)
+        if request.server_label not in labels:
+            raise not_offered(told)
+        found.append(told)
     return found
+
+
+def _brought(
+    items: Sequence[SentItem], stored: Mapping[str, McpApprovalRequest]
+) -> Mapping[str, McpApprovalRequest]:
+    """All requests for approval, stored and brought, by their ids. Raises `InvalidRequest` for one
+    that is brought again: the model would read its call twice."""
+    found = dict(stored)
+    for number, item in enumerate(items):
+        if isinstance(item, McpApprovalRequest) and item.id:
+            if item.id in found:
+                place = f"input[{number}].id"
+                raise InvalidRequest(
+                    f"Invalid value for '{place}': '{item.id:.100}' stands in the conversation "
+                    "already: send the approval alone.",
+                    param=place,
+                    code="duplicate_item",
+                )
+            found[item.id] = item
+    return found
+
+
+def has_approvals(accepted: Accepted) -> bool:
+    """Whether the request answers a request for approval."""
+    items = () if isinstance(accepted.input, str) else accepted.input
+    return any(isinstance(item, McpApprovalResponse) for item in items)
 
 
 def silent_places(accepted: Accepted, ran: Collection[str]) -> frozenset[int]:

@@ -18,6 +18,7 @@ from trt_responses.response.accept.accepted import Tool as OfferedTool
 from trt_responses.response.log.hosted_calls import Runner
 from trt_responses.response.log.item_events import Callee
 from trt_responses.response.tools.loop import UsedTool
+from trt_responses.schema.closed import closed
 from trt_responses.tools.base import CitedSession, Lists
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class OpenedTools:
                         one.place,
                         callee,
                         told.function.description,
-                        told.function.parameters,
+                        closed(told.function.parameters),
                         server=told.facts["server_label"],
                     )
                 )

@@ -20,6 +20,7 @@ from mcp import Client, MCPError
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from trt_responses.tools.fetch_guard import Refused
 from trt_responses.tools.mcp.http import MeteredTransport
@@ -203,11 +204,20 @@ class Connection:
                 return Fault("The server cannot be reached.", "http_error", 502)
             if isinstance(one, OSError):
                 return Fault(f"The server cannot be started: {one.strerror}.")
+            if isinstance(one, ValidationError):
+                return _misread(one)
         return Fault(f"The server failed ({type(fault).__name__}).")
 
 
 def _refused_with(status: int) -> Fault:
     return Fault(f"The server answered with status {status}.", "http_error", status)
+
+
+def _misread(fault: ValidationError) -> Fault:
+    """Of an answer that is not as the protocol has it: where, and nothing of what stands there."""
+    first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return Fault(f"The server's answer is not as MCP has it: {place:.200}: {first['msg']:.200}.")
 
 
 def _leaves(fault: BaseException) -> list[BaseException]:

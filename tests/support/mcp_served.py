@@ -1,0 +1,97 @@
+"""An app whose requests may use an MCP server, and what is asked of it and read of its answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.support.hostile_http import SERVER, hostile_http
+from tests.support.mcp_site import tool
+from tests.support.served import ANSWER, served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from tests.support.asgi import Call, Json
+    from tests.support.mcp_site import McpSite
+    from tests.support.served import Served, Written
+
+
+LOOPBACK: dict[str, Any] = {"private_networks": ("127.0.0.0/8",)}
+
+
+def calling(name: str, arguments: str = "{}") -> str:
+    return (
+        f"<|channel|>commentary to=functions.demo__{name} <|constrain|>json<|message|>"
+        f"{arguments}<|call|>"
+    )
+
+
+def offer(server: McpSite | None = None, **changes: Any) -> Json:
+    """The demo server, as a request names it."""
+    told = {"type": "mcp", "server_label": "demo", "require_approval": "never"}
+    return told | ({"server_url": server.url} if server else {}) | changes
+
+
+@asynccontextmanager
+async def using(
+    server: McpSite, *written: Written, urls: Sequence[str] | None = None, **settings: Any
+) -> AsyncIterator[Served]:
+    """An app whose requests may name the server."""
+    allowed: dict[str, Any] = {"mcp_urls": (server.url,) if urls is None else urls}
+    async with served(*written or (ANSWER,), **LOOPBACK | allowed | settings) as app:
+        yield app
+
+
+def items(call: Call, kind: str) -> list[Json]:
+    return [item for item in call.json()["output"] if item["type"] == kind]
+
+
+def offered(app: Served) -> list[str]:
+    """The server's tools that the last prompt shows."""
+    lines = app.prompt_text().splitlines()
+    return [line.split(" ")[1][6:] for line in lines if line.startswith("type demo__")]
+
+
+def refused(call: Call, param: str, *words: str) -> None:
+    assert (call.status, call.error["param"]) == (400, param), call.body
+    for word in words:
+        assert word in call.error["message"]
+
+
+@asynccontextmanager
+async def with_process(
+    tmp_path: Path, how: str, *written: Written, shared: bool = False, **settings: Any
+) -> AsyncIterator[Served]:
+    """An app whose demo server is a process that behaves so."""
+    entry = {"command": sys.executable, "args": [str(SERVER), how], "shared": shared}
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"demo": entry}))
+    async with served(*written, mcp_servers=path, **settings) as app:
+        yield app
+
+
+@asynccontextmanager
+async def over(
+    transport: str, tmp_path: Path, how: str, *written: Written, **settings: Any
+) -> AsyncIterator[Served]:
+    """An app whose demo server behaves so, over its pipes or over HTTP."""
+    if transport == "stdio":
+        async with with_process(tmp_path, how, *written, **settings) as app:
+            yield app
+        return
+    path = tmp_path / "servers.json"
+    async with hostile_http(how) as url:
+        path.write_text(json.dumps({"demo": {"url": url}}))
+        async with served(*written, mcp_servers=path, **LOOPBACK, **settings) as app:
+            yield app
+
+
+THREE = (
+    tool("find", annotations={"readOnlyHint": True}),
+    tool("list", annotations={"readOnlyHint": True, "title": "List"}),
+    tool("drop", annotations={"destructiveHint": True}),
+)
