@@ -21,6 +21,7 @@ from trt_responses.cli.main import main
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.settings import Settings
+from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from trt_responses.serve.server import Server
@@ -99,10 +100,21 @@ def test_a_start_that_fails_ends_the_server_with_the_reason() -> None:
         async def start(self) -> None:
             raise StartupError("No card is in the slot.")
 
+    class SlowToClose(MemoryStore):
+        async def stop(self) -> None:
+            await closing.wait()
+            await super().stop()
+
+    closing = asyncio.Event()
+
     async def story() -> None:
         settings = Settings(**SETTINGS, port=0, **HOURS)
-        app = create_app(settings, engine=Broken([script(ANSWER)]))
+        app = create_app(settings, engine=Broken([script(ANSWER)]), store=SlowToClose())
         async with our_server(app, settings, ready=False) as server:
+            await until(lambda: app.state.lifecycle.state == "failed")
+            assert not await server.on_tick(1), "the start tells its fault first"
+            assert server.lost is None
+            closing.set()
             await until(lambda: server.fault is not None)
         assert str(server.fault) == "No card is in the slot."
 

@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
         report = self._health()
         if self._life is not None and self._life.done():
             return True  # the start has failed
-        if report.state == "failed":
+        if report.state == "failed" and self._lifecycle.was_ready:
             self.lost = report.reason or "it gave no reason"
             self._lifecycle.fail(self.lost)
             return True
