@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.support.served import ANSWER, THOUGHT, ids, served
+from tests.support.served import ANSWER, THOUGHT, ids, script, served
 from trt_responses.engine.scripted.engine import Die, Script
 
 BOTH = {"include": ["metrics", "messages"]}
@@ -46,6 +47,17 @@ def test_metrics_are_those_of_the_run() -> None:
             assert (segment["name"], segment["kept"]) == ("free", usage["output_tokens"])
             assert metrics["repairs"] == {"stray_control": 1}
             assert made["output_messages"] is None
+
+    asyncio.run(story())
+
+
+def test_what_the_engine_measured_is_told_to_those_who_ask() -> None:
+    async def story() -> None:
+        async with served(replace(script(ANSWER), metrics={"ttft": 0.25})) as s:
+            made = (await s.client.create(include=["metrics"])).json()
+            assert [each["engine"] for each in made["metrics"]["segments"]] == [{"ttft": 0.25}]
+            await s.client.create()
+            assert [request.options.metrics for request in s.engine.requests] == [True, False]
 
     asyncio.run(story())
 

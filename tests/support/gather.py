@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from trt_responses.engine.base import (
         Chunk,
@@ -69,7 +69,7 @@ class Gather:
         ends = [chunk for chunk in self.chunks if chunk.finish is not None]
         assert len(ends) == 1, f"{len(ends)} chunks carry a finish"
         assert self.chunks[-1] is ends[0], "a chunk came after the finish"
-        return End(ends[0].finish, ends[0].stop_id, ends[0].error)
+        return End(ends[0].finish, ends[0].stop_id, ends[0].error, ends[0].metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class End:
     finish: Finish | None
     stop_id: int | None = None
     error: str | None = None
+    metrics: Mapping[str, float] | None = None
 
 
 def begin(

@@ -58,6 +58,8 @@ class Chunk(NamedTuple):
     lost: Loss | None = None
     """Beside an error: the engine is gone. The request may go on with the next engine, from its
     prompt and the ids it was given, once `health` says `ready`."""
+    metrics: Mapping[str, float] | None = None
+    """With a finish: what the engine itself measured, by its own names, where it was asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class GenerateOptions:
     trace_headers: Mapping[str, str] = field(default_factory=dict)
     arrival_ns: int = 0
     request_id: str = ""
+    metrics: bool = False
+    """The last chunk is to bring the engine's own metrics, if it has any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,13 +151,13 @@ def read_runs(body: bytes) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def read_chunks(body: bytes) -> Iterator[tuple[int, Chunk]]:
-    for number, ids, logprobs, cached, finish, stop_id, error, refusal, lost in orjson.loads(body):
+    for number, ids, logprobs, cached, finish, stop_id, error, refusal, *rest in orjson.loads(body):
         scored = [
             Logprob(token_id, value, tuple((i, v) for i, v in top))
             for token_id, value, top in logprobs
         ]
         refused = None if refusal is None else _refusal(refusal)
-        yield number, Chunk(ids, scored, cached, finish, stop_id, error, refused, lost)
+        yield number, Chunk(ids, scored, cached, finish, stop_id, error, refused, *rest)
 
 
 def state(version: str, health: Health, limits: Limits) -> bytes:
@@ -226,4 +226,5 @@ def _chunk_fields(chunk: Chunk) -> tuple[object, ...]:
         chunk.error,
         said,
         chunk.lost,
+        chunk.metrics,
     )

@@ -133,8 +133,11 @@ class Request:
     ) -> None:
         sink, cached = self.sink, self._cached()
         self._leave("finished")
+        metrics = self._script.metrics if self.options.metrics else None
         if sink is not None:
-            sink.push(Chunk(ids, logprobs, cached, finish, stop_id, error, lost=lost))
+            sink.push(
+                Chunk(ids, logprobs, cached, finish, stop_id, error, lost=lost, metrics=metrics)
+            )
 
     def _cached(self) -> int | None:
         return self._script.cached_tokens if self.steps_taken == 1 else None

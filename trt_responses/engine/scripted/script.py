@@ -5,9 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from trt_responses.engine.base import Chunk, Logprob
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Script:
     steps: tuple[Step, ...] = ()
     finish: Literal["stop", "length"] = "stop"
     cached_tokens: int | None = None
+    metrics: Mapping[str, float] | None = None
+    """What the engine says that it measured, to those who ask."""
     chunks: tuple[Chunk | None, ...] = field(init=False, repr=False, compare=False)
     """The chunks of the steps without anything special, made once and not for each request."""
     told: tuple[int, ...] = field(init=False, repr=False, compare=False)

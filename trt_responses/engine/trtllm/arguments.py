@@ -148,7 +148,7 @@ def number(arguments: Mapping[str, object], name: str) -> int:
 
 
 def sampling_arguments(
-    options: GenerateOptions, left: int, package: Package, *, metrics: bool, bans: bool
+    options: GenerateOptions, left: int, package: Package, *, bans: bool
 ) -> SamplingArguments:
     """Everything that samples is said: without it the package is greedy and stops at 32 ids. Bans
     are left out where the engine takes none.
@@ -184,7 +184,7 @@ def sampling_arguments(
         sampling["guided_decoding"] = package.guided_decoding_params(
             **guide_arguments(options.guide)
         )
-    if metrics:
+    if options.metrics:
         sampling["return_perf_metrics"] = True
     return sampling
 

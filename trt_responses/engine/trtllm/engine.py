@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from trt_responses.engine.ask import Ask
     from trt_responses.engine.base import GenerateOptions, Limits, Sink
     from trt_responses.engine.trtllm.api import LLM
-    from trt_responses.engine.trtllm.request import Timings
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +95,6 @@ class TrtLlmEngine:
         variables: Mapping[str, str] | None = None,
         package: Callable[[], Package] = installed,
         patience: Patience | None = None,
-        on_timings: Callable[[Timings], None] | None = None,
         find_ignored: Callable[[Ask], Awaitable[frozenset[str]]] = ignored_options,
         environment: MutableMapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -107,7 +105,6 @@ class TrtLlmEngine:
         self._variables = {**SILENCE, **(variables or {})}
         self._import = package
         self._patience = patience or Patience()
-        self._on_timings = on_timings
         self._find_ignored = find_ignored
         self._environment = environment
         self._now_ns = now_ns
@@ -206,9 +203,7 @@ class TrtLlmEngine:
         package, supported, llm = self._on
         rank, scheduling = 0, None
         try:
-            sampling = sampling_arguments(
-                options, left, package, metrics=bool(self._on_timings), bans=self._takes_bans
-            )
+            sampling = sampling_arguments(options, left, package, bans=self._takes_bans)
             params = package.sampling_params(**supported.sampling(sampling))
             if self._ranks is not None:
                 rank = self._ranks.choose(prompt_ids)
@@ -254,8 +249,6 @@ class TrtLlmEngine:
         self._liveness.progress(request.last_step_ns)
         if request.answered:
             self._liveness.answered()
-        if self._on_timings is not None:
-            self._on_timings(request.timings())
 
     def _fail_idle(self) -> int:
         """End requests that have waited too long, and return their number. One that has begun must

@@ -10,7 +10,7 @@ import itertools
 import logging
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk, Logprob
 from trt_responses.engine.trtllm.arguments import END_ID
@@ -33,18 +33,6 @@ failure."""
 GOING_ON = (None, "not_finished")
 
 
-class Timings(NamedTuple):
-    """The times at which a request came, began, gave its first id and ended, and what the engine
-    measured."""
-
-    request_id: str
-    arrival_ns: int
-    begun_ns: int
-    first_ns: int | None
-    ended_ns: int
-    engine: Mapping[str, float]
-
-
 class Request:
     """`on_over` is called once, before the last push, in whatever way the request ended."""
 
@@ -62,7 +50,6 @@ class Request:
         self.begun_ns = now_ns()
         self.last_step_ns = 0
         """The time of the last step; 0 until there was one."""
-        self.first_ns: int | None = None
         self._sink = sink
         self._now_ns = now_ns
         self._on_over = on_over
@@ -93,17 +80,12 @@ class Request:
             self._leave(done=self._result is None or self._result.finished)
             self._sink.push(chunk)
 
-    def timings(self) -> Timings:
-        """The request's times, as far as they are known."""
-        measured = (self._result.metrics_dict if self._result else None) or {}
-        return Timings(
-            self.options.request_id,
-            self.options.arrival_ns,
-            self.begun_ns,
-            self.first_ns,
-            self._now_ns(),
-            {_name(n): float(v) for n, v in measured.items() if isinstance(v, int | float)},
-        )
+    def _metrics(self) -> Mapping[str, float] | None:
+        """What the package measured of it; there are words among the numbers."""
+        if not self.options.metrics or self._result is None:
+            return None
+        told = self._result.metrics_dict or {}
+        return {_name(key): float(v) for key, v in told.items() if isinstance(v, int | float)}
 
     async def _follow(self, result: RequestOutput) -> None:
         """Read the result to its end. After an error it never says that it is done, so it is not
@@ -126,8 +108,6 @@ class Request:
         self.last_step_ns = self._now_ns()
         output = result.outputs[0]
         ids = list(output.token_ids[self._seen :])
-        if ids and self.first_ns is None:
-            self.first_ns = self.last_step_ns
         stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
         if stop_id is not None:
             del ids[ids.index(stop_id) + 1 :]
@@ -137,7 +117,9 @@ class Request:
         logprobs = self._logprobs(output, ids)
         self._seen += len(ids)
         if stop_id is not None:
-            self.end(Chunk(ids, logprobs, self._cached(result), "stop", stop_id))
+            self.end(
+                Chunk(ids, logprobs, self._cached(result), "stop", stop_id, metrics=self._metrics())
+            )
         elif output.finish_reason not in GOING_ON or result.finished:
             self._finish(result, output, ids, logprobs)
         elif ids:
@@ -155,7 +137,8 @@ class Request:
         error = None
         if finish == "error":
             error = f"The engine ended the request: {output.finish_reason or 'it did not say why'}."
-        self.end(Chunk(ids, logprobs, self._cached(result), finish, None, error))
+        cached, metrics = self._cached(result), self._metrics()
+        self.end(Chunk(ids, logprobs, cached, finish, None, error, metrics=metrics))
 
     def _cached(self, result: RequestOutput) -> int | None:
         if self._cached_told:

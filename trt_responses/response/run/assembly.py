@@ -361,6 +361,7 @@ def _options(accepted: Accepted, owner: str, arrival_ns: int, response_id: str) 
         cache_salt=owner or None,  # cached tokens are never shared between owners
         arrival_ns=arrival_ns,
         request_id=response_id,
+        metrics="metrics" in accepted.included,
         trace_headers=ORIGIN.get().trace_headers,
     )
 

@@ -113,6 +113,8 @@ class Generation:
         self._segment_end: asyncio.Future[End] | None = None
         self._gate: Gate | None = None
         self.segments: list[SegmentTrace] = []
+        self._metrics: Mapping[str, float] | None = None
+        """The engine's own, of the segment that ended last."""
         self._verdict: End | None = None
         self._closing: asyncio.Task[None] | None = None
         self._flow(None)
@@ -150,6 +152,7 @@ class Generation:
             return  # it was on its way when the run was stopped
         try:
             token_ids, gate = chunk.token_ids, self._gate
+            self._metrics = chunk.metrics
             if gate is not None:
                 token_ids = gate.admit(token_ids)
                 if chunk.finish is not None:
@@ -370,7 +373,7 @@ class Generation:
         try:
             end = await self._generate(segment)
         finally:
-            self.segments.append(notes.ended(end, self._clock_ns()))
+            self.segments.append(notes.ended(end, self._clock_ns(), self._metrics))
             self._hear()
         return end
 

@@ -44,6 +44,8 @@ class SegmentTrace:
     ended_ns: int
     lost: Loss | None = None
     """The engine went away; the next segment goes on from here, if there is one."""
+    metrics: Mapping[str, float] | None = None
+    """What the engine itself measured, by its own names."""
     answer: Sequence[int] = ()
     """A tool's answer that was given to the model before this segment."""
 
@@ -93,7 +95,7 @@ class SegmentNotes:
         answered = last is not None and last.answer_end == self._kept_from
         self._answer = reader.kept[last.end : last.answer_end] if last and answered else ()
 
-    def ended(self, end: End, now_ns: int) -> SegmentTrace:
+    def ended(self, end: End, now_ns: int, metrics: Mapping[str, float] | None) -> SegmentTrace:
         segment, reader, gate = self._segment, self._reader, self._segment.gate
         start = self._kept_from + len(segment.forced)
         kept = array("I", reader.kept[start:])
@@ -109,6 +111,7 @@ class SegmentNotes:
             ended_by=gate.ended_by if gate else None,
             outcome=end.status,
             lost=end.lost,
+            metrics=metrics,
             began_ns=self._began_ns,
             ended_ns=now_ns,
             answer=self._answer,

@@ -28,6 +28,7 @@ LAST = st.builds(
     st.sampled_from(["stop", "length", "error"]),
     st.none() | WORD,
     st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    metrics=st.none() | st.just({"ttft": 0.25}),
 )
 CHUNKS = st.builds(Chunk, IDS) | GOING_ON | LAST
 
@@ -79,6 +80,7 @@ def test_a_request_arrives_with_all_its_options() -> None:
         trace_headers={"traceparent": "00-1"},
         arrival_ns=5,
         request_id="resp_1",
+        metrics=True,
     )
     (((kind, body),)) = Splitter().feed(frames.generate(7, range(1000), options))
     assert kind == Kind.GENERATE

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from tests.support.double.contract import Version
     from tests.support.double.words import SamplingParams
-    from trt_responses.engine.trtllm.request import Timings
 
 PROMPT = (7, 8, 9)
 RETURN, CALL, END = CONTROL.return_, CONTROL.call, CONTROL.end
@@ -101,7 +100,6 @@ def engine_of(
     *,
     time: Time | None = None,
     patience: Patience | None = None,
-    on_timings: Callable[[Timings], None] | None = None,
     environment: dict[str, str] | None = None,
 ) -> TrtLlmEngine:
     clock = time or Time()
@@ -110,7 +108,6 @@ def engine_of(
         arguments,
         package=double.package,
         patience=patience,
-        on_timings=on_timings,
         find_ignored=nothing_ignored,
         environment={} if environment is None else environment,
         sleep=clock.sleep,
@@ -1080,22 +1077,19 @@ def test_a_request_that_the_package_cancels_itself_failed() -> None:
     with_engine(engine_of(double), claim)
 
 
-# --- timings ------------------------------------------------------------------------------------
+# --- metrics ------------------------------------------------------------------------------------
 
 
-def test_timings_are_told_once_per_request_with_what_the_package_measured() -> None:
-    found: list[Timings] = []
-    double, time = plan((1,), (2,)), Time()
+def test_what_the_package_measured_comes_with_the_end_if_it_is_asked_for() -> None:
+    double = plan((1,), (2,))
 
     async def claim(engine: TrtLlmEngine) -> None:
-        found.clear()  # the first probe has its own
-        await generated(engine, PROMPT, options())
+        told = await generated(engine, PROMPT, replace(options(), metrics=True))
+        assert told.end.metrics == {"ttft": 0.25, "request_queue_time": 0.125}
+        told = await generated(engine, PROMPT, options())
+        assert told.end.metrics is None
 
-    with_engine(engine_of(double, time=time, on_timings=found.append), claim)
-    assert len(found) == 1
-    assert (found[0].request_id, found[0].arrival_ns) == ("resp_1", 5)
-    assert found[0].begun_ns == found[0].first_ns == found[0].ended_ns == time.now_ns
-    assert found[0].engine == {"ttft": 0.25, "request_queue_time": 0.125}
+    with_engine(engine_of(double), claim)
 
 
 def test_the_share_of_the_cache_in_use_is_asked_for_and_told() -> None:
