@@ -37,12 +37,6 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"input": [{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]},
         "input",
     ),
-    "strict tools in XML": ("qwen3_5_think", {"tools": [WEATHER | {"strict": True}]}, "tools[0].s"),
-    "strict tools in keys and values": (
-        "glm4moe",
-        {"tools": [WEATHER | {"strict": True}]},
-        "tools[0].strict",
-    ),
     "tools where the template shows none": ("deepseek_v3_1", {"tools": [WEATHER]}, "tools[0]"),
 }
 

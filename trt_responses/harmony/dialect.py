@@ -21,8 +21,10 @@ from trt_responses.tokens.tokenise import Tokeniser
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_responses.language.messages import FunctionTool
     from trt_responses.language.reader import ReaderOptions
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
+    from trt_responses.schema.compile import Form
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
@@ -57,6 +59,10 @@ class Harmony:
     ) -> SteeringPlan:
         plan = plan_of(turn, self._language, guides, tokens, written)
         return Resumed(plan, self._language.assistant) if after_tool else plan
+
+    def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
+        """They are JSON."""
+        return of_json
 
     async def close(self) -> None:
         """Give back what it holds, which is nothing."""

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Sequence
 
-    from trt_responses.language.messages import Developer, Message, System
+    from trt_responses.language.messages import Developer, FunctionTool, Message, System
     from trt_responses.language.reader import Reader, ReaderOptions, ScoredReader, Span
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
+    from trt_responses.schema.compile import Form
     from trt_responses.store.base import Block, Kind
 
     Entries = Callable[[Sequence[Block]], list["Entry"]]
@@ -42,8 +43,6 @@ class Takes(NamedTuple):
 
     tools: bool = True
     thoughts: bool = True
-    strict_tools: bool = True
-    """Whether a tool's arguments can be made to follow a schema."""
     raw_calls: bool = True
     """Whether a call's text can be written as it is, and not as JSON, as a Lark grammar asks."""
     prompt_ids: bool = True
@@ -167,6 +166,11 @@ class Dialect(Protocol):
     ) -> SteeringPlan:
         """The plan of a turn, for so many tokens more behind those that were written; `after_tool`:
         behind a tool's answer."""
+        ...
+
+    def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
+        """The form of a tool's arguments as they are written here, from that of the same as JSON.
+        Raises `Unguided`."""
         ...
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:

@@ -28,6 +28,10 @@ RESERVE = 512
 Name = Literal["free", "thought", "header", "body"]
 
 
+class Unguided(ValueError):
+    """Says why the arguments of a call cannot be guided, as the end of a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One choice of a turn: the answer, or a call of one tool."""

@@ -66,9 +66,11 @@ class Form:
     matcher: Matcher
     judge: Judge | None = None
     left: tuple[Left, ...] = ()
+    as_json: Callable[[str], str] | None = None
+    """The JSON that is meant, of a text that is written otherwise."""
 
     def follow(self) -> Follower:
-        return Follower(self.matcher.copy(), self.judge)
+        return Follower(self.matcher.copy(), self.judge, self.as_json)
 
 
 class Allowance:

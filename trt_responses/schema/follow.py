@@ -13,6 +13,8 @@ from trt_responses.schema.judge import Unreadable, read
 from trt_responses.schema.refusals import Departure, place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trt_responses.schema.judge import Judge
     from trt_responses.schema.matching import Matcher
     from trt_responses.schema.refusals import Path
@@ -35,13 +37,24 @@ _DECODE = codecs.getincrementaldecoder("utf-8")
 class Follower:
     """One text, from its first byte to its last."""
 
-    __slots__ = ("_broken", "_decoder", "_half", "_held", "_json", "_judge", "_matcher", "text")
+    __slots__ = (
+        *("_as_json", "_broken", "_decoder", "_half", "_held", "_is_json", "_judge", "_matcher"),
+        "text",
+    )
 
-    def __init__(self, matcher: Matcher, judge: Judge | None) -> None:
-        """Without a judge the text is no JSON, and its form is all there is to say."""
+    def __init__(
+        self,
+        matcher: Matcher,
+        judge: Judge | None,
+        as_json: Callable[[str], str] | None = None,
+    ) -> None:
+        """Without a judge the text is no JSON, and its form is all there is to say; with `as_json`
+        it is judged as the JSON that this makes of it."""
         self.text = bytearray()
         self._matcher = matcher
         self._judge = judge
+        self._as_json = as_json
+        self._is_json = judge is not None and as_json is None
         self._decoder = _DECODE("replace")
         self._half = False
         self._held = b""
@@ -54,7 +67,7 @@ class Follower:
             # What is no UTF-8 reaches the client replaced: that is the text to judge.
             before = self._decoder.getstate()
             plain = self._decoder.decode(piece).encode()
-        if self._judge is not None and (held or b"\\" in plain or b"\x7f" in plain):
+        if self._is_json and (held or b"\\" in plain or b"\x7f" in plain):
             plain, held = canonical_escapes(held + plain)
         if not self._broken and plain and not self._matcher.take(plain):
             if not self._matcher.broken:
@@ -81,14 +94,17 @@ class Follower:
     @property
     def place(self) -> str | None:
         """Where in the value that is written the text ends; None if it is no JSON."""
-        return None if self._judge is None else place_of(path_of(bytes(self.text)))
+        return place_of(path_of(bytes(self.text))) if self._is_json else None
 
     def departure(self) -> Departure | None:
         """What of the whole text its schema forbids. May take a while for a long one."""
         if self._judge is None:
             return None
         try:
-            return self._judge.departure(read(self.text.decode("utf-8", "replace")))
+            text = self.text.decode("utf-8", "replace")
+            if self._as_json is not None:
+                text = self._as_json(text)
+            return self._judge.departure(read(text))
         except Unreadable as fault:
             return Departure((), str(fault))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
+    from trt_responses.schema.compile import Form
     from trt_responses.templates.families import Family
     from trt_responses.templates.read.reader import Begins
     from trt_responses.templates.tokeniser import Tokeniser
@@ -59,7 +60,6 @@ class TemplateDialect:
         self.takes = Takes(
             tools=family.calls is not None and family.shows_tools,
             thoughts=family.thought is not None,
-            strict_tools=self.places.guides_arguments,
             raw_calls=False,
             prompt_ids=False,
         )
@@ -95,6 +95,10 @@ class TemplateDialect:
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
     ) -> SteeringPlan:
         return plan_of(turn, self.places, guides, tokens, written)
+
+    def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
+        forms = self.places.forms
+        return of_json if forms is None else forms.form(of_json, tool.parameters or {})
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
         """Up to each id that ends a turn."""

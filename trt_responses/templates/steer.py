@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from trt_responses.engine.base import Guide
 from trt_responses.language.gate import Gate, GuidedGate, Words
 from trt_responses.language.steering import RESERVE, Segment
+from trt_responses.templates.call_form import CallForms
+from trt_responses.templates.gates import CallOrAnswer, MarkedGate
 from trt_responses.templates.read.reader import TemplateReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.engine.base import Finish
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Choice, Guides, Name, SteeringPlan, Turn
     from trt_responses.schema.compile import Form
@@ -29,6 +30,7 @@ SIGNS = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """What means something in a regular expression."""
 LEAST_TOKENS = 16
 """Without room for a short call, none is begun."""
+NO_MARKS: Mapping[int, bytes] = {}
 BEFORE_CALL = 8
 """Ids of white space that a model may write before a call's mark."""
 
@@ -53,6 +55,9 @@ class Places:
         self.thought = None if thought is None else tuple(map(self.ids, thought))
         self.call_open = () if calls is None else self.ids(calls.open)
         self.call_close = () if calls is None else self.ids(calls.close)
+        in_text = calls is not None and calls.body in ("xml", "kv")
+        self.forms = CallForms(calls, tokeniser.id_of) if calls is not None and in_text else None
+        """Of arguments that are no JSON."""
         section = "" if calls is None or calls.section is None else calls.section[0]
         self.first_call = (*self.ids(section), *self.call_open)
 
@@ -87,45 +92,6 @@ class Places:
         assert calls is not None
         words = {"json": "}\n", "named": calls.after_arguments}.get(calls.body, "")
         return (*self.ids(words), *self.call_close)
-
-    @property
-    def guides_arguments(self) -> bool:
-        """Whether arguments are written as JSON, which a schema can guide."""
-        return self.family.calls is not None and self.family.calls.body in ("json", "named")
-
-
-class CallOrAnswer(Gate):
-    """Lets a call's mark through, and nothing of anything else: that is an answer, which is then
-    begun anew under its guide."""
-
-    def __init__(self, mark: tuple[int, ...], places: Places) -> None:
-        super().__init__(places.ends, ())
-        self._mark = mark
-        self._places = places
-        self._held: list[int] = []
-
-    def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
-        for place, token_id in enumerate(() if self.over else token_ids):
-            self._held.append(token_id)
-            if tuple(self._held[-len(self._mark) :]) == self._mark:
-                self.over = True
-                self.discarded = list(token_ids[place + 1 :])
-                return tuple(self._held)
-            if not self._may_come(token_id):
-                self.over = True
-                break
-        self.discarded += token_ids
-        return ()
-
-    def _may_come(self, token_id: int) -> bool:
-        if token_id in self._mark:
-            return True
-        raw = self._places.token_bytes[token_id : token_id + 1]
-        return bool(raw and raw[0]) and not raw[0].strip()
-
-    def finish(self, finish: Finish) -> Sequence[int]:
-        self.over = self.over or finish != "error"
-        return ()
 
 
 def plan_of(
@@ -232,7 +198,7 @@ class TurnPlan:
             yield self._answer(answer, ())
 
     def _tried(self, mark: tuple[int, ...], forced: tuple[int, ...]) -> Segment:
-        gate = CallOrAnswer(mark, self._places)
+        gate = CallOrAnswer(mark, self._places.ends, self._places.token_bytes)
         most = min(self._left(forced), BEFORE_CALL + len(mark))
         return Segment(most, self._places.stops, forced, gate=gate, name="header")
 
@@ -288,8 +254,9 @@ class TurnPlan:
 
     def _arguments(self, call: Choice, forced: tuple[int, ...]) -> Segment:
         places = self._places
-        if call.form is not None and places.guides_arguments:
-            return self._guided(call.form, forced, places.tail, call.what)
+        if call.form is not None:
+            marks = {} if places.forms is None else places.forms.marks
+            return self._guided(call.form, forced, places.tail, call.what, marks)
         ends = places.ends | {places.call_close[-1]}
         gate = Gate(ends, places.call_close)
         return Segment(self._left(forced), tuple(ends), forced, gate=gate, name="body")
@@ -297,18 +264,32 @@ class TurnPlan:
     # --- guides -------------------------------------------------------------------------------
 
     def _guided(
-        self, form: Form, forced: tuple[int, ...], closing: tuple[int, ...], what: str
+        self,
+        form: Form,
+        forced: tuple[int, ...],
+        closing: tuple[int, ...],
+        what: str,
+        marks: Mapping[int, bytes] = NO_MARKS,
     ) -> Segment:
+        """`marks` may stand in the text: what is followed for each."""
         guide = Guide(form.kind, form.source)
         ends = self._guides[form.kind] | self._places.ends
-        gate = GuidedGate(ends, closing, form.follow(), self._places.token_bytes, what)
-        return self._segment(guide, gate, forced, "body", self._left(forced) - len(closing))
+        gate = MarkedGate(marks, ends, closing, form.follow(), self._places.token_bytes, what)
+        most = self._left(forced) - len(closing)
+        return self._segment(guide, gate, forced, "body", most, marks)
 
     def _segment(
-        self, guide: Guide, gate: Gate, forced: tuple[int, ...], name: Name, most: int
+        self,
+        guide: Guide,
+        gate: Gate,
+        forced: tuple[int, ...],
+        name: Name,
+        most: int,
+        marks: Collection[int] = (),
     ) -> Segment:
         ends = self._guides[guide.kind]
-        banned = tuple(token_id for token_id in self._places.controls if token_id not in ends)
+        free = {*ends, *marks}
+        banned = tuple(token_id for token_id in self._places.controls if token_id not in free)
         return Segment(
             most,
             tuple(sorted(ends)),

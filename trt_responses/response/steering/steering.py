@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.frozen import dataclass
-from trt_responses.language.steering import Choice, Turn
+from trt_responses.language.steering import Choice, Turn, Unguided
 from trt_responses.response.accept.accepted import ToolChoice
 from trt_responses.response.steering.compiling import Turns
-from trt_responses.response.steering.tools import is_raw, schema_of
+from trt_responses.response.steering.tools import is_raw, schema_of, shown
 from trt_responses.schema.compile import Allowance, Forms
 from trt_responses.schema.judge import Judge
 from trt_responses.schema.matching import Expressions, Pieces
@@ -169,6 +169,8 @@ class Steering:
                 form = _of_server(tool, compiled)
             elif _helps(tool, accepted) and "json_schema" in guides:
                 form = _as_far(tool, compiled)
+            if form is not None and not is_raw(tool):
+                form = self._as_written(form, tool, guides, allowance)
             what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
             calls[tool.name] = Choice("call", tool.name, form, what, raw=is_raw(tool))
         return answer, calls
@@ -186,6 +188,28 @@ class Steering:
         except InvalidSchema as fault:
             why = fault.message.partition("' ")[2].partition(": leave it out")[0].rstrip(".")
             raise _unfollowed(definition, why) from None
+
+    def _as_written(
+        self, form: Form, tool: Tool, guides: Guides, allowance: Allowance
+    ) -> Form | None:
+        """The form as the dialect writes arguments; None where it cannot and none is promised."""
+        place = f"{tool.place}.{tool.promise}"
+        try:
+            written = self._dialect.arguments(form, *shown([tool]))
+        except Unguided as fault:
+            if tool.promise is None:
+                return None
+            raise Unsupported(
+                f"Unsupported value for '{place}': the arguments of '{tool.name}' cannot be "
+                f"guided, for {fault} (the model's dialect is '{self._dialect.name}').",
+                param=place,
+            ) from None
+        allowance.check(tool.place)
+        if written.kind == "lark" and "lark" not in guides:
+            if tool.promise is None:
+                return None
+            raise _cannot(place, f"write arguments as '{self._dialect.name}' does")
+        return written
 
     def _grammar(self, tool: Tool, allowance: Allowance) -> Form:
         assert tool.grammar is not None

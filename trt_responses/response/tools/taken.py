@@ -36,9 +36,6 @@ def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
             yield tool.place, "this model's template shows it no tools"
         elif is_raw(tool) and not takes.raw_calls:
             yield f"{tool.place}.format", "this model writes calls in one form alone, and no other"
-        elif tool.promise and not takes.strict_tools:
-            place = f"{tool.place}.{tool.promise}"
-            yield place, "the arguments of this model's calls cannot be guided"
     if not takes.thoughts and accepted.effort not in (None, "none"):
         yield "reasoning.effort", "this model does not think before it answers"
     if not takes.thoughts and accepted.thought is not None and accepted.thought.tokens:
