@@ -27,15 +27,17 @@ LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class ServingMachine:
+    """The machine that serves, as far as a card can disagree with it."""
+
     byte_order: str
     memory_bytes: int
-    """The most that this process may use, a container's limit included."""
+    """The most bytes that this process may use, a container's limit included."""
     libraries: Mapping[str, str]
     hardware: Mapping[str, str] = field(default_factory=dict)
 
 
 def this_machine(trtllm_python: Path | None = None) -> ServingMachine:
-    """The interpreter is the one that has TensorRT-LLM, if it is not this one."""
+    """This machine. The interpreter is the one that has TensorRT-LLM, if it is not this one."""
     libraries = library_versions()
     if trtllm_python is not None and (found := package_version(trtllm_python)):
         libraries["tensorrt_llm"] = found

@@ -15,14 +15,16 @@ GROUPS = "sys/fs/cgroup"
 
 
 class Memory(NamedTuple):
+    """The memory of this process."""
+
     total_bytes: int
-    """The most that this process can ever have."""
+    """The most bytes that this process can ever have."""
     free_bytes: int
-    """What it can have now without swapping."""
+    """The bytes that it can have now without swapping."""
 
 
 class Version(NamedTuple):
-    """Where one version of control groups says what."""
+    """The files in which one version of control groups says its limits."""
 
     mounts: tuple[str, ...]
     limit: str
@@ -50,7 +52,7 @@ def memory(root: Path = Path("/")) -> Memory:
 
 
 def _limits(root: Path) -> Iterator[tuple[int, int]]:
-    """Limit and use of every group that has a limit."""
+    """The limit and the use of every group that has a limit."""
     for line in _text(root / "proc/self/cgroup").splitlines() or ["0::/", "1:memory:/"]:
         _, controllers, group = line.split(":", 2)
         if controllers not in ("", "memory"):
@@ -75,7 +77,7 @@ def _folders(mount: Path, group: str) -> list[Path]:
 
 
 def _rows(path: Path) -> dict[str, int]:
-    """The numbers of a file of `name value` or `name: value kB` lines."""
+    """The numbers of a file whose lines are `name value` or `name: value kB`."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0].rstrip(":"): int(row[1]) for row in rows if row[1:] and row[1].isdecimal()}
 

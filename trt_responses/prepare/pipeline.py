@@ -49,24 +49,24 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 SPARE_BYTES = 64 << 20
-"""Disk beside the weights: the vocabulary's strings, the card, the file system's own."""
+"""Bytes of disk beside the weights: the vocabulary's strings, the card, the file system's own."""
 DIGEST_BYTES_PER_S, WRITE_BYTES_PER_S, START_S = 1e9, 60e6, 5.0
-"""For the time that is announced: digesting a checkpoint, converting or compiling it (measured on
-two cores), and loading the vocabulary and an engine."""
+"""Rates and times for the estimate that is announced: digesting a checkpoint, converting or
+compiling it (measured on two cores), and loading the vocabulary and an engine."""
 
 
 def no_dialect(told: Path, family: str | None) -> DialectFacts:
-    """Of tools that serve Harmony alone."""
+    """Stands in for tools that serve Harmony alone."""
     raise PrepareError("This model does not speak Harmony, and nothing here reads its template.")
 
 
 class Built(NamedTuple):
-    """What a preparation came to."""
+    """The outcome of a preparation."""
 
     directory: Path
     card: Card
     phases: tuple[str, ...]
-    """Those that this run had to do; empty when the engine was there already."""
+    """The phases that this run did; empty when the engine was there already."""
     notes: tuple[str, ...] = ()
     """Sentences for a person: why the engine is no more than it is."""
 
@@ -78,20 +78,21 @@ class BuildTools:
     vocabulary: Vocabulary
     progress: Progress = field(default_factory=Silent)
     engine_for: Callable[[Path, Card], Engine] | None = None
-    """Makes an engine over a version's directory; without one its card says built, not verified."""
+    """Makes an engine over a version's directory; without one the card says built, not verified."""
     say: Callable[[str], object] = lambda sentence: None
-    """Takes what is about to be done, before it begins."""
+    """Called with a sentence about what is done next."""
     dialect_for: Callable[[Path, str | None], DialectFacts] = no_dialect
-    """Finds what a model speaks, from its `dialect.json` and what the operator says."""
+    """Finds the facts of a model's dialect, from its `dialect.json` and what the operator says."""
     question: Callable[[Path, Card], Question | None] = lambda directory, card: None
-    """What a model that does not speak Harmony is asked to verify it."""
+    """The question that verifies a model which does not speak Harmony."""
     clock: Callable[[], float] = time.monotonic
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
     free_memory_bytes: Callable[[], int] = lambda: memory().free_bytes
 
     def check_room(self, directory: Path, needed_bytes: float, less: str = "") -> None:
-        """A refusal where the disk has no room; `less` is what the person could ask instead."""
+        """Raise a `PrepareError` where the disk has no room; `less` is what the person could ask
+        instead."""
         needed, free = needed_bytes + SPARE_BYTES, self.free_bytes(directory)
         if needed_bytes and free < needed:
             raise PrepareError(
@@ -128,16 +129,17 @@ class Target(Protocol):
     def checkpoint(self) -> WeightSource: ...
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
-        """What verifies it once it is built; None where nothing does, or its own phases do."""
+        """The maker of the engine that verifies the build; None where nothing verifies it, or its
+        own phases do."""
 
     def identity(self, source: Source) -> str:
-        """All that decides the files, as JSON: content, not times or places."""
+        """A JSON text of all that decides the files: content, and no times or places."""
 
     def difference(self, card: Card, directory: Path) -> str | None:
-        """Why an earlier run's engine has to be made again; None if it still holds."""
+        """The reason why an earlier run's engine has to be made again; None if it still holds."""
 
     def disk_bytes(self) -> float:
-        """What all its files take."""
+        """The bytes that all its files take."""
 
     def expected(self) -> Mapping[str, float]:
         """The seconds of each phase in their order, where they do not follow from the bytes."""
@@ -146,13 +148,14 @@ class Target(Protocol):
         """Make what is not there yet."""
 
     def notes(self, card: Card) -> tuple[str, ...]:
-        """What a person should know of the outcome."""
+        """Sentences that a person should know about the outcome."""
 
 
 def prepared(
     target: Target, engines_dir: Path, name: str, tools: BuildTools, *, wait: bool = False
 ) -> Built:
-    """The engine, found or made; `wait` for another build of it, or be refused."""
+    """The engine, found or made. With `wait` it waits for another build of it, and is refused
+    otherwise."""
     run = _Run(target, engines_dir / checked_name(name), tools)
     if (reason := _unwritable(run.home)) is None:
         with locked(run.home, wait=wait):
@@ -193,7 +196,7 @@ class _Run:
         return None if card is None else Built(directory, card, (), self._target.notes(card))
 
     def made(self) -> Built:
-        """What an earlier run has made, or now; under the engine's lock."""
+        """What an earlier run has made, or this one makes; under the engine's lock."""
         source, directory = self._validated(self._phases)
         card = self._earlier(directory)
         if card is None or (card.status == "built" and self._target.engine_for):
@@ -207,7 +210,7 @@ class _Run:
         return Built(directory, card, self._phases.done, self._target.notes(card))
 
     def _announce(self) -> None:
-        """Before the first phase."""
+        """Say what will be done, before the first phase."""
         target, weights_bytes = self._target, self._target.checkpoint.size_bytes
         disk = megabytes(target.disk_bytes())
         work_s = weights_bytes / DIGEST_BYTES_PER_S + target.disk_bytes() / WRITE_BYTES_PER_S
@@ -223,7 +226,7 @@ class _Run:
         return source, self.home / version_of(self._target.identity(source))
 
     def _earlier(self, directory: Path) -> Card | None:
-        """The card of an earlier run that nothing has happened to."""
+        """The card of an earlier run, if its files are still as they were."""
         with suppress(PrepareError):
             card = cards.read_card(directory)
             return card if self._target.difference(card, directory) is None else None

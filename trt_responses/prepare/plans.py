@@ -21,11 +21,11 @@ LIBRARY: Mapping[Flavour, str] = {
     "rtx": "tensorrt_rtx_cu13_libs",
     "enterprise": "tensorrt_cu13_libs",
 }
-"""The distribution whose version a plan carries in its head, and which must run it."""
+"""The distribution whose version stands in a plan's head, and which alone can run it."""
 REMEDY = "install the extra: pip install 'trt-responses[tensorrt]'"
 MAGIC = b"vtrt"
 VERSION_AT = slice(24, 28)
-"""Measured on 1.7.1.116, whose plans say 1, 7, 1, 116 there."""
+"""The place of the version in a plan, measured on 1.7.1.116, whose plans say 1, 7, 1, 116 there."""
 HEAD_BYTES = VERSION_AT.stop
 
 
@@ -37,6 +37,7 @@ def release_of(head: bytes, name: str) -> str:
 
 
 def release_in(path: Path) -> str:
+    """The release that compiled a plan."""
     with path.open("rb") as file:
         return release_of(file.read(HEAD_BYTES), path.name)
 

@@ -26,7 +26,7 @@ LINE_EVERY_S = 5.0
 
 
 class Progress(Protocol):
-    """Told when a phase begins, and of the bytes done in it; `total_bytes` 0 means unknown."""
+    """Is told when a phase begins, and of the bytes done in it; `total_bytes` 0 means unknown."""
 
     def phase(self, name: str, total_bytes: int = 0) -> None: ...
 
@@ -34,13 +34,15 @@ class Progress(Protocol):
 
 
 class Silent:
+    """Shows nothing."""
+
     def phase(self, name: str, total_bytes: int = 0) -> None: ...
 
     def advance(self, size_bytes: int) -> None: ...
 
 
 class Lines:
-    """A line when a phase begins, one every few seconds, and one when its bytes are done."""
+    """Prints a line when a phase begins, one every few seconds, and one when its bytes are done."""
 
     def __init__(self, write: Callable[[str], object], clock: Callable[[], float]) -> None:
         self._write = write
@@ -71,7 +73,7 @@ class Lines:
 
 
 class Bar:
-    """The same on a terminal, drawn by rich; a phase of unknown length pulses until the next."""
+    """Draws a bar on a terminal, by rich; a phase of unknown length pulses until the next."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -85,14 +87,14 @@ class Bar:
         self._bars.advance(self._task, size_bytes)
 
     def done(self) -> None:
-        """What pulsed has come to its end; what counted bytes stands where it stands."""
+        """End the bar: one that pulsed is full, one that counted bytes stays where it is."""
         if self._bars.tasks[-1].total is None:
             self._bars.update(self._task, total=1, completed=1)
 
 
 @contextmanager
 def shown_on(stream: TextIO) -> Iterator[Progress]:
-    """The progress that fits a stream."""
+    """The progress display that fits a stream."""
     if not stream.isatty():
         yield Lines(lambda line: (stream.write(line), stream.flush()), time.monotonic)
         return
@@ -110,4 +112,5 @@ def shown_on(stream: TextIO) -> Iterator[Progress]:
 
 
 def megabytes(size_bytes: float) -> str:
+    """A number of bytes as text, in megabytes."""
     return f"{size_bytes / 1e6:.1f} MB" if size_bytes < 1e9 else f"{size_bytes / 1e9:.2f} GB"

@@ -56,9 +56,9 @@ def _pointed(directory: Path, act: Act, reason: str) -> Card:
 
 
 def prune(engines_dir: Path, name: str, keep: int, *, rehearse: bool = False) -> list[Entry]:
-    """Remove the finished versions but the promoted one, the one a rollback goes to, and the
-    `keep` newest of the others, and those that a server has loaded; tells what is gone, or would
-    be. What a killed build has left is left to it."""
+    """Remove finished versions, and return what is gone, or would be. Those that stay are the
+    promoted one, the one a rollback goes to, the `keep` newest of the others, those that a server
+    has loaded, and what a killed build has left."""
     home = engines_dir / shelf.checked_name(name)
     shelf.find(engines_dir, name)
     with shelf.locked(home, wait=True):

@@ -29,7 +29,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 LOCK = "lock"
 DEMO = "demo"
 SOURCE = "demo-source"
-"""The demo's weights stand among the engines, and are none."""
+"""The directory of the demo's weights, which stands among the engines and is none."""
 
 
 class Entry(NamedTuple):
@@ -44,11 +44,11 @@ class Entry(NamedTuple):
     source: str = ""
     built_at: str = ""
     reason: str = ""
-    """Why there is no lawful card."""
+    """The reason why there is no lawful card."""
     ignores: tuple[str, ...] = ()
     number: int | None = None
     promoted: bool = False
-    """Whether it is served where its engine is asked for by name alone."""
+    """Whether it is served when its engine is asked for by name alone."""
 
     @property
     def label(self) -> str:
@@ -56,6 +56,8 @@ class Entry(NamedTuple):
 
 
 class Selection(NamedTuple):
+    """The engine to serve."""
+
     directory: Path
     card: Card
     reason: str
@@ -63,11 +65,14 @@ class Selection(NamedTuple):
 
 
 class Verdict(NamedTuple):
+    """An engine, and its first difference from its card."""
+
     entry: Entry
     difference: str | None
 
 
 def checked_name(name: str) -> str:
+    """The name, if it may be a directory's. Raises a `PrepareError` otherwise."""
     if not NAME.fullmatch(name) or ".." in name:
         raise refusal("NAME", repr(name), "lower-case letters, digits, dots, dashes, underscores")
     if name == SOURCE:
@@ -77,7 +82,8 @@ def checked_name(name: str) -> str:
 
 @contextmanager
 def locked(home: Path, *, wait: bool = False) -> Iterator[None]:
-    """Only one process writes an engine at a time; the kernel ends the lock with the process."""
+    """Lock an engine, so that one process alone writes it; the kernel ends the lock with the
+    process."""
     with (home / LOCK).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -105,7 +111,7 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """While it lasts nobody removes this version: it is being served."""
+    """Keep this version from being removed while the context lasts: it is being served."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError as error:
@@ -118,6 +124,7 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def is_held(directory: Path) -> bool:
+    """Whether some process serves this version."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,7 +183,7 @@ def _is_promoted(directory: Path) -> bool:
 
 
 def find(engines_dir: Path, wanted: str) -> Path:
-    """The directory of `name@3` or `name@<digest>`; of `name` the promoted version, or where none
+    """The directory of `name@3` or `name@<digest>`; for `name` the promoted version, or where none
     was ever promoted the newest with a card."""
     name, version = split(wanted)
     found = versions_of(engines_dir, checked_name(name))
@@ -203,8 +210,8 @@ def find(engines_dir: Path, wanted: str) -> Path:
 
 
 def split(wanted: str) -> tuple[str, str]:
-    """The name and the version, if one is named: by its number, or by its digest as in
-    `name/<digest>` too."""
+    """The name, and the version if one is named: by its number, or by its digest, also as
+    `name/<digest>`."""
     name, mark, version = wanted.partition("@" if "@" in wanted else "/")
     if mark and not (VERSION.fullmatch(version) or NUMBER.fullmatch(version)):
         raise refusal("NAME", repr(wanted), "name@3, or name@ and 12 hex digits of its digest")
@@ -212,7 +219,7 @@ def split(wanted: str) -> tuple[str, str]:
 
 
 def select(engines_dir: Path, wanted: str | None = None) -> Selection:
-    """The engine to serve: the one asked for, or the only one, or demo; and why."""
+    """The engine to serve, and why: the one asked for, or the only one, or demo."""
     name, why = (wanted, "as asked") if wanted else _unasked(engines_dir)
     directory = find(engines_dir, name)
     card = cards.read_card(directory)
@@ -240,8 +247,8 @@ def _unasked(engines_dir: Path) -> tuple[str, str]:
 def difference(
     card: Card, directory: Path, machine: ServingMachine | None, *, deep: bool = False
 ) -> str | None:
-    """The first difference of a card from its directory and machine, compiled plans included;
-    without a machine, from its files alone."""
+    """The first difference of a card from its directory and machine, compiled plans included.
+    Without a machine, from its files alone."""
     if machine is None:
         return cards.compare(card, directory, None, deep=deep)
     here = cards.compare(card, directory, machine, deep=deep)
@@ -249,7 +256,8 @@ def difference(
 
 
 def serve_ready(selection: Selection, machine: ServingMachine) -> Selection:
-    """The same, once the card agrees with the machine and the files."""
+    """The selection, once its card agrees with the machine and the files. Raises a `PrepareError`
+    otherwise."""
     if found := difference(selection.card, selection.directory, machine):
         raise PrepareError(f"engine {selection.card.name}: {found}")
     return selection
@@ -258,7 +266,7 @@ def serve_ready(selection: Selection, machine: ServingMachine) -> Selection:
 def verify(
     engines_dir: Path, wanted: str | None, machine: ServingMachine, *, deep: bool = False
 ) -> list[Verdict]:
-    """Each engine's first difference from its card; one engine's if one is asked for."""
+    """For each engine the first difference from its card; for one alone if one is asked for."""
     chosen = [_entry(find(engines_dir, wanted))] if wanted else entries(engines_dir)
     return [Verdict(entry, _difference(engines_dir, entry, machine, deep)) for entry in chosen]
 
@@ -271,7 +279,7 @@ def _difference(engines_dir: Path, entry: Entry, machine: ServingMachine, deep: 
 
 
 def remove(engines_dir: Path, wanted: str) -> list[Entry]:
-    """Delete an engine, or one version of it; tells what is gone."""
+    """Delete an engine, or one version of it, and return what is gone."""
     name, version = split(wanted)
     directory = find(engines_dir, wanted)
     home = directory.parent
@@ -309,7 +317,7 @@ def remove_version(directory: Path) -> Entry:
 
 
 def _caches(directory: Path) -> list[Path]:
-    """What a runtime compiled for this machine's GPU stands beside a version, not in it."""
+    """The directories beside a version that hold what a runtime compiled for this machine's GPU."""
     beside = directory.with_name(f"{directory.name}.cache")
     return [beside] if beside.is_dir() else []
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 PROMPT = "<|start|>user<|message|>Hello<|end|><|start|>assistant"
 MAX_TOKENS = 16
 DEADLINE_S = 600.0
-"""Loading a large model from a slow disk takes minutes."""
+"""Seconds for loading and an answer: a large model on a slow disk takes minutes."""
 
 
 class Question(NamedTuple):
-    """A prompt, which ids end its answer, and how many ids there are."""
+    """A prompt, the ids that end its answer, and how many ids there are."""
 
     prompt: Sequence[int]
     stop_ids: tuple[int, ...]
@@ -35,12 +35,13 @@ class Question(NamedTuple):
 
 
 def harmony_question(vocabulary: Vocabulary) -> Question:
+    """The question to a model that speaks Harmony."""
     prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
     return Question(prompt, (CONTROL.return_, CONTROL.call), VOCABULARY_SIZE)
 
 
 async def answered(engine: Engine, question: Question) -> tuple[int, ...]:
-    """The greedy answer's ids, or a sentence about what went wrong."""
+    """The ids of the greedy answer, or a sentence about what went wrong."""
     try:
         async with asyncio.timeout(DEADLINE_S):
             return await _answered(engine, question)

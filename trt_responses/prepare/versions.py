@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 JOURNAL = "journal.jsonl"
 POINTER = "promoted.json"
 VERSION = re.compile(r"[0-9a-f]{12}")
-"""The digest of what went into a version, and the name of its directory."""
+"""The form of a version: the digest of what went into it, which is the name of its directory."""
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 Act = Literal[
     "built", "promoted", "rolled back", "removed", "loaded", "refused", "canary", "unloaded"
 ]
 POINTING: tuple[Act, ...] = ("promoted", "rolled back")
-"""What changes which version is served."""
+"""The acts that change which version is served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,16 @@ class Change:
     version: str
     reason: str = ""
     before: str | None = None
-    """The version that was promoted before, of a change of that."""
+    """The version that was promoted before this change."""
 
 
 def now() -> str:
+    """The time now, as the journal writes it."""
     return datetime.now(UTC).isoformat()
 
 
 def promoted(home: Path) -> Change | None:
-    """The change that made the promoted version what it is; None where none ever was."""
+    """The change that promoted the version which is served; None where none ever was."""
     try:
         text = (home / POINTER).read_bytes()
     except FileNotFoundError:
@@ -106,7 +107,7 @@ def note(home: Path, change: Change) -> None:
 
 
 def point(home: Path, change: Change) -> None:
-    """Change which version is promoted, in one step, and tell the journal."""
+    """Change which version is promoted, in one step, and then note it in the journal."""
     earlier = promoted(home)
     change = replace(change, before=earlier.version if earlier else None)
     if earlier is not None and _line(earlier) not in _lines(home):
@@ -149,8 +150,8 @@ def promote_first(home: Path, found: list[Card]) -> None:
 
 
 def before(home: Path) -> list[str]:
-    """The versions that a rollback goes to, the nearest last: each was promoted and not rolled
-    back from."""
+    """The versions that a rollback goes to, the nearest last: each was promoted and not rolled back
+    from."""
     stack: list[str] = []
     for change in journal(home):
         if change.act == "promoted":
@@ -198,7 +199,7 @@ def _append(home: Path, change: Change) -> None:
 
 
 def _synced(directory: Path) -> None:
-    """So that a name in it survives the machine too."""
+    """Write a directory to the disk, so that a name in it survives a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from trt_responses.prepare.pipeline import BuildTools, Built
 
 CONVERTER = 3
-"""Raised when the same checkpoint would give another file; part of every version."""
+"""The version of the converter, raised when the same checkpoint would give another file. It is part
+of every engine's version."""
 
 
 def prepare(
@@ -56,7 +57,8 @@ def prepare(
     weight_type: WeightType = "bf16",
     wait: bool = False,
 ) -> Built:
-    """Prepare an engine, or find it prepared; `wait` for another build of it, or be refused."""
+    """Prepare an engine, or find it prepared. With `wait` it waits for another build of it, and is
+    refused otherwise."""
     if weight_type not in WEIGHT_TYPES:
         raise refusal("weight type", repr(weight_type), ", ".join(WEIGHT_TYPES))
     target: _Conversion | _Download
@@ -85,7 +87,7 @@ class _GgufTarget(ABC):
 
     @abstractmethod
     def plan(self) -> list[Planned]:
-        """What the file will hold."""
+        """The tensors that the file will hold."""
 
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
@@ -132,7 +134,7 @@ class _GgufTarget(ABC):
 
 
 class _Conversion(_GgufTarget):
-    """A checkpoint in one weight type."""
+    """The conversion of a checkpoint to one weight type."""
 
     phase = "convert"
 

@@ -36,7 +36,8 @@ WeightType = Literal["f32", "bf16", "q8_0"]
 WEIGHT_TYPES: tuple[WeightType, ...] = get_args(WeightType)
 
 SLICE_VALUES = 8_000_000
-"""Values converted at once: 32 MB as float32, a few times that while they are quantised."""
+"""The number of values converted at once: 32 MB as float32, a few times that while they are
+quantised."""
 ALIGNMENT = 32
 
 KINDS: Mapping[WeightType, Kind] = {"f32": Kind.F32, "bf16": Kind.BF16, "q8_0": Kind.Q8_0}
@@ -100,7 +101,8 @@ def write_gguf(
     vocabulary: Vocabulary,
     advance: Callable[[int], object],
 ) -> str:
-    """A file of these tensors under a head of our own, on the disk; its SHA-256."""
+    """Write a file of these tensors under a head of our own, onto the disk, and return its
+    SHA-256."""
     write_head(target, architecture, vocabulary, tensors)
     digest = hashlib.sha256(target.read_bytes())
     with target.open("ab") as file:
@@ -118,6 +120,7 @@ def write_gguf(
 
 
 def planned_bytes(checkpoint: Checkpoint, weight_type: WeightType) -> int:
+    """The bytes of the file's tensors."""
     return sum(tensor.size_bytes for tensor in plan(checkpoint, weight_type))
 
 
@@ -142,7 +145,7 @@ def _padding(position: int) -> bytes:
 
 
 def plan(checkpoint: Checkpoint, weight_type: WeightType, *, unpack: bool = False) -> list[Planned]:
-    """What the file will hold, from shapes alone."""
+    """The tensors that the file will hold, from shapes alone."""
     a = checkpoint.architecture
     if weight_type == "q8_0":
         for name, row in (("hidden_size", a.hidden), ("intermediate_size", a.intermediate)):
@@ -196,7 +199,7 @@ def _plain(name: str, tensor: Tensor, kind: Kind) -> Planned:
 
 
 def encoded(values: Array, kind: Kind) -> Array:
-    """bfloat16 bits or float32, in the bytes of that kind; bfloat16 to bfloat16 is a copy."""
+    """The bytes of bfloat16 bits, or of float32, in that kind; bfloat16 to bfloat16 is a copy."""
     match kind:
         case Kind.F32:
             return widen(values)
@@ -215,7 +218,8 @@ def _experts(
     *,
     unpack: bool,
 ) -> Iterator[Planned]:
-    """Each expert matrix and bias; gate and up lie interleaved row by row in one tensor."""
+    """The tensors of each expert matrix and bias; gate and up lie interleaved row by row in one
+    tensor."""
     a = checkpoint.architecture
     prefix = f"model.layers.{layer}.mlp.experts.{projection}"
     bias = checkpoint.tensors[f"{prefix}_bias"]

@@ -68,7 +68,7 @@ class GgufCheckpoint:
         return sum(tensor.size_bytes for tensor in self.stored.values())
 
     def plan(self) -> list[Planned]:
-        """Its tensors as they are to be written: byte for byte."""
+        """The tensors as they are to be written, byte for byte."""
         return [
             Planned(each.name, each.shape, each.kind, _as_it_is(each))
             for each in self.stored.values()
@@ -116,7 +116,7 @@ def _parts(path: Path) -> tuple[Path, ...]:
 
 
 def _numbers(keys: Mapping[str, Value]) -> dict[str, object]:
-    """The keys of this architecture, without its name; a list of one number is that number, and
+    """The keys of this architecture, without its name. A list of one number is that number, and
     floats, which the format keeps in 32 bits, are what was written."""
     prefix = f"{ARCHITECTURE}."
     found: dict[str, object] = {}
@@ -134,7 +134,8 @@ def _list(keys: Mapping[str, Value], name: str) -> list[object]:
 
 
 def _check_vocabulary(name: str, keys: Mapping[str, Value], vocabulary: Vocabulary) -> None:
-    """Every ordinary id and every control id of Harmony is what it is here."""
+    """Check that every ordinary id and every control id of Harmony is what it is in our
+    vocabulary."""
     tokens = _list(keys, "tokenizer.ggml.tokens")
     for token_id, lawful in enumerate(token_strings(vocabulary)):
         found = tokens[token_id] if token_id < len(tokens) else None
@@ -164,8 +165,8 @@ def _joined(heads: list[GgufHead]) -> dict[str, StoredTensor]:
 def _checked(
     name: str, stored: Mapping[str, StoredTensor], architecture: Architecture
 ) -> dict[str, StoredTensor]:
-    """Every expected tensor is there with its shape, and no other: llama.cpp ends its process over
-    what it does not expect."""
+    """The tensors, once each has its expected shape, none is missing and none is over: llama.cpp
+    ends its process over what it does not expect."""
     expected = tensor_shapes(architecture)
     for tensor_name, shape in expected.items():
         tensor = stored.get(tensor_name)

@@ -29,7 +29,7 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MAX_HEAD_BYTES = 200_000_000
 MAX_ENTRIES = 1_000_000
-"""Of keys, of tensors, and of an array's strings and numbers."""
+"""The most keys, tensors, and strings or numbers of an array."""
 MAX_DIMENSIONS = 4
 ALIGNMENT = "general.alignment"
 NUMBERS = {
@@ -57,11 +57,13 @@ class StoredTensor:
         return math.prod(self.shape) // block * bytes_each
 
     def read(self) -> Array:
-        """Its bytes, as they are."""
+        """The tensor's bytes, as they are."""
         return np.memmap(self.path, np.uint8, "r", self.offset, (self.size_bytes,))
 
 
 class GgufHead(NamedTuple):
+    """The keys and the tensors of a file."""
+
     keys: Mapping[str, Value]
     tensors: Mapping[str, StoredTensor]
 

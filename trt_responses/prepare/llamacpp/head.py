@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Described(Protocol):
-    """What the table says of a tensor."""
+    """What the table of tensors says of one."""
 
     @property
     def name(self) -> str: ...
@@ -39,6 +39,7 @@ class Described(Protocol):
 def write_head(
     target: Path, a: Architecture, vocabulary: Vocabulary, tensors: Sequence[Described]
 ) -> None:
+    """Write the head of a file."""
     writer = gguf.GGUFWriter(target, "gpt-oss")
     _add_numbers(writer, a)
     _add_tokenizer(writer, vocabulary, a.vocabulary)
@@ -77,7 +78,7 @@ def _add_numbers(writer: gguf.GGUFWriter, a: Architecture) -> None:
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -> None:
-    """Only ids are ever sent: the strings serve guides and logs."""
+    """Write the vocabulary. Only ids are ever sent: the strings serve guides and logs."""
     letters = byte_letters()
     ordinary = [
         _whole(n, raw).decode("latin-1").translate(letters)
@@ -107,7 +108,8 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
 
 
 def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
-    """For each ordinary id how a file may spell it: as we do, or by its bytes as others do."""
+    """The spellings that a file may have for each ordinary id: ours, or its bytes as others write
+    them."""
     letters = byte_letters()
     for n, raw in enumerate(vocabulary.token_bytes):
         spelled = (raw, _whole(n, raw))
@@ -115,7 +117,7 @@ def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
 
 
 def _whole(token_id: int, raw: bytes) -> bytes:
-    """The bytes, or a nameless character for ids that are no whole characters by themselves."""
+    """The bytes, or a nameless character for an id that is no whole character by itself."""
     return raw if is_whole(raw) else stand_in(token_id).encode()
 
 

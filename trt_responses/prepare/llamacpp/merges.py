@@ -13,7 +13,7 @@ from trt_responses.tokens.stand_ins import is_whole, stand_in
 
 @lru_cache(maxsize=1)  # 2 s, and a process has one vocabulary
 def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """For each id of more than one byte, in the order of their ranks, the two it is made of."""
+    """The two ids of which each id of more than one byte is made, in the order of their ranks."""
     ranks = {raw: rank for rank, raw in enumerate(token_bytes)}
     longer = ((rank, raw) for rank, raw in enumerate(token_bytes) if len(raw) > 1)
     made = (_parts(raw, rank, ranks) for rank, raw in longer)
@@ -21,7 +21,8 @@ def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def stand_in_merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """Those that put stand-ins together, before any other: a byte of theirs is no token here."""
+    """The merges that put stand-ins together, before any other: a byte of theirs is no token
+    here."""
     split = (token_id for token_id, raw in enumerate(token_bytes) if not is_whole(raw))
     letters = [stand_in(token_id).encode() for token_id in split]
     found = ((raw[:n], raw[n : n + 1]) for n in (1, 2, 3) for raw in letters)
@@ -29,7 +30,7 @@ def stand_in_merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes]
 
 
 def _parts(raw: bytes, below: int, ranks: dict[bytes, int]) -> list[bytes]:
-    """What the merges before this one have made of the bytes (7 µs)."""
+    """The parts that the merges before this one have made of the bytes (7 µs)."""
     parts = [raw[n : n + 1] for n in range(len(raw))]
     while True:
         found = [

@@ -22,17 +22,20 @@ MODULES: tuple[tuple[Flavour, str], ...] = (
     ("rtx", "tensorrt_rtx_bindings"),
     ("enterprise", "tensorrt_bindings"),
 )
-"""In the order of preference: only RTX compiles for a GPU that is not there."""
+"""The packages in the order of preference: only RTX compiles for a GPU that is not there."""
 
 
 class Binding(NamedTuple):
+    """A Python binding of TensorRT."""
+
     flavour: Flavour
     version: str
     module: ModuleType
 
 
 def binding(modules: Sequence[tuple[Flavour, str]] = MODULES) -> Binding:
-    """The first of them that is installed, or one sentence that says how to get it."""
+    """The first of the packages that is installed. Raises with one sentence that says how to get
+    it."""
     for flavour, name in modules:
         try:
             module = importlib.import_module(name)

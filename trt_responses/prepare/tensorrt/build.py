@@ -60,7 +60,7 @@ def present_target() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """TensorRT and the GPU that are at hand; a test hands in its own."""
+    """The TensorRT and the GPU that are at hand; a test hands in its own."""
 
     binding: Callable[[], Binding] = binding
     compiled: Callable[[CompileJob], CompileResult] = compiled
@@ -77,7 +77,8 @@ def prepare(
     compiler: Compiler | None = None,
     wait: bool = False,
 ) -> Built:
-    """Prepare an engine, or find it prepared; `wait` for another build of it, or be refused."""
+    """Prepare an engine, or find it prepared. With `wait` it waits for another build of it, and is
+    refused otherwise."""
     compiler = compiler or Compiler()
     found = compiler.binding() if options.kind == "tensorrt" else None
     _check_onnx()

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 BYTES_PER_S = 60e6
-"""Measured on two cores; only until the first piece is done."""
+"""Bytes compiled in a second, measured on two cores; used only until the first piece is done."""
 START_S = 1.0
-"""What each piece takes however small it is: a process, and its packages."""
+"""Seconds that each piece takes however small it is: a process, and its packages."""
 
 
 class Eta:
@@ -27,7 +27,7 @@ class Eta:
         self._began = clock()
 
     def begin(self, name: str) -> str:
-        """The piece's place among all, and the time that is left with it."""
+        """Begin a piece. Returns its place among all, and the time that is left with it."""
         names = list(self._work)
         at = names.index(name)
         before = sum(self._work[n] for n in names[:at])

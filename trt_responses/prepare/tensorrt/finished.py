@@ -39,7 +39,7 @@ class Finished:
     links: tuple[Link, ...] = ()
     plans: tuple[FinishedPlan, ...] = ()
     seconds: float = 0.0
-    """What writing the graph took."""
+    """Seconds that writing the graph took."""
 
     @property
     def files(self) -> tuple[EngineFile, ...]:
@@ -53,6 +53,7 @@ class Finished:
         return found
 
     def compiled(self, family: Family) -> CompiledPlans:
+        """The plans of a family that are compiled."""
         plans = [made for made in self.plans if made.family == family.folder]
         return CompiledPlans(
             folder=family.folder,
@@ -74,6 +75,7 @@ def finished_in(directory: Path) -> Finished:
 
 
 def links_of(written: Written) -> tuple[Link, ...]:
+    """The chain's files, as a card names them."""
     return tuple(
         Link(
             name=link.name,

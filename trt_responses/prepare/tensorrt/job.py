@@ -34,7 +34,7 @@ from trt_responses.prepare.tensorrt.targets import Family
 MODULE = "trt_responses.prepare.tensorrt.job"
 PR_SET_PDEATHSIG = 1
 LONG = 16_384
-"""Rows of a cache from which on no fused attention kernel takes it; measured at 32,768."""
+"""The length of a cache from which on no fused attention kernel takes it; measured at 32,768."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class CompileResult:
 
 
 def compiled(job: CompileJob) -> CompileResult:
-    """The plan at `job.plan`, or the refusal of the process that should have made it."""
+    """Compile the plan at `job.plan` in another process. Raises with that process's own refusal."""
     with tempfile.TemporaryDirectory() as name:
         told, result = Path(name) / "job.json", Path(name) / "result.json"
         told.write_text(json.dumps(asdict(job)), "utf-8")
@@ -95,7 +95,7 @@ def _death(status: int, said: str, plan: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """The other process. What is refused is told as a sentence, and is no failure of its own."""
+    """The other process. A refusal is told as a sentence, and is no failure of its own."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -124,7 +124,7 @@ def _built(job: CompileJob) -> CompileResult:
 
 
 def _written(path: Path, plan: memoryview) -> str:
-    """Whole or not at all; the digest of what was written."""
+    """Write a plan whole or not at all, and return its digest."""
     try:
         write_whole(path, plan)
     except OSError as error:
@@ -136,7 +136,7 @@ def _written(path: Path, plan: memoryview) -> str:
 
 
 def _peak_bytes() -> int:
-    """Of this process since it began its program."""
+    """The most memory that this process has used since its program began."""
     status = Path("/proc/self/status").read_text("ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) * 1024 if found else 0

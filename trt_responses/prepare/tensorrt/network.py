@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Layer(Protocol):
-    """What is asked of one of the builder's layers."""
+    """One of the builder's layers, as far as it is used here."""
 
     def set_input(self, index: int, tensor: object) -> None: ...
 
@@ -36,7 +36,7 @@ EXPERTS = re.compile(r"layers\.(\d+)\.(gate_up|down)")
 
 
 class Sizes(NamedTuple):
-    """What the two profiles allow: a decode step of every slot, a prefill chunk of one."""
+    """The sizes of the two profiles: a decode step of every slot, a prefill chunk of one."""
 
     slots: int
     chunk: int
@@ -44,6 +44,8 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Port:
+    """An input or output of the network."""
+
     name: str
     type: str
     shape: tuple[int, ...]
@@ -61,8 +63,8 @@ class Listing:
 
 
 class Network:
-    """A parsed graph. Arrays that became constants live as long as it does: the builder reads
-    them only when it builds."""
+    """A parsed graph. Arrays that became constants live as long as it does, since the builder reads
+    them when it builds."""
 
     def __init__(self, binding: Binding, graph: Path) -> None:
         trt = self._trt = binding.module
@@ -79,7 +81,7 @@ class Network:
             raise PrepareError(f"{graph.name}: TensorRT cannot read it: {'; '.join(errors)}.")
 
     def fill(self, tensors: Mapping[str, Tensor], family: Family) -> None:
-        """Expert weights in place of the inputs that name them."""
+        """Put the experts' weights in the place of the inputs that name them."""
         inputs = [self._network.get_input(n) for n in range(self._network.num_inputs)]
         places = self._places({tensor.name for tensor in inputs if EXPERTS.fullmatch(tensor.name)})
         for tensor in inputs:
@@ -91,7 +93,8 @@ class Network:
                 self._network.remove_tensor(tensor)
 
     def decompose(self) -> None:
-        """Let attention be taken apart where no fused kernel takes it: float32, long caches."""
+        """Let attention be taken apart where no fused kernel takes it: in float32, and with long
+        caches."""
         for n in range(self._network.num_layers):
             layer = self._network.get_layer(n)
             if layer.type == self._trt.LayerType.ATTENTION_INPUT:
@@ -144,7 +147,8 @@ class Network:
         )
 
     def built(self, listing: Listing, targets: tuple[str, ...]) -> memoryview:
-        """The plan, for exactly these targets: an unnamed target accepts what none can run."""
+        """The bytes of the plan, for exactly these targets: without names, the builder accepts what
+        none can run."""
         config = self._builder.create_builder_config()
         if self._names_targets:
             config.num_compute_capabilities = len(targets)
@@ -165,13 +169,13 @@ class Network:
 
 
 def _profiles(sizes: Sizes) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Batch and tokens at the least, the best and the most: decode first, then prefill."""
+    """Batch and tokens at the least, the best and the most, for decode and then for prefill."""
     step, most = (sizes.slots, 1), (1, sizes.chunk)
     return (step, step, step), ((1, 1), most, most)
 
 
 def _shape(shape: tuple[int, ...], batch: int, tokens: int) -> tuple[int, ...]:
-    """The first axis is the batch wherever it is open, the second the new tokens."""
+    """A shape whose first axis is the batch wherever it is open, and the second the new tokens."""
     return tuple((batch, tokens)[axis] if size < 0 else size for axis, size in enumerate(shape))
 
 

@@ -27,24 +27,28 @@ if TYPE_CHECKING:
 GraphKind = Literal["tensorrt", "onnx"]
 
 CONVERTER = 1
-"""Raised when the same options would give other files; part of every version."""
+"""The version of the converter, raised when the same options would give other files. It is part of
+every engine's version."""
 GRAPH_GROUP = 8
-"""Layers in one file of a graph that is not compiled."""
+"""The layers in one file of a graph that is not compiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorRtOptions:
+    """The options that a person gives."""
+
     kind: GraphKind = "tensorrt"
     targets: tuple[str, ...] = ()
-    """Empty: the GPU at hand, or a choice by the checkpoint."""
+    """The GPUs to compile for. Empty: the GPU at hand, or a choice by the checkpoint."""
     weights: Format | None = None
     slots: int = 4
     length: int = 4096
     chunk: int = 128
-    """Longer ones would overflow an expert's 64 tokens more easily, and be computed in pieces."""
+    """The most tokens of a prefill step; more would overflow an expert's 64 tokens more easily, and
+    be computed in pieces."""
     top: int = 64
     group: int | None = None
-    """Layers in one plan; without: as many as the memory at hand lets compile, at most 8."""
+    """The layers in one plan; without: as many as the memory at hand lets compile, at most 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,13 @@ class Intent:
 
     @property
     def weight_type(self) -> Format:
-        """For the card: of the first family's experts, or of the bare graph."""
+        """The weight type for the card: of the first family's experts, or of the bare graph."""
         if self.families:
             return self.families[0].weights
         return "f32" if self.element == "float32" else "f16"
 
     def graph(self, checkpoint: Checkpoint) -> GraphSpec:
-        """What the graph is written by; a refusal of numbers that no graph can have."""
+        """The numbers by which the graph is written. Raises for numbers that no graph can have."""
         a, options = checkpoint.architecture, self.options
         groups = grouped(a.layers, self.group)
         return GraphSpec(
@@ -80,8 +84,9 @@ class Intent:
         return graph + sum(plan_bytes(a, family, n) for family in self.families for n in sizes)
 
     def identity(self, source: Source, release: str) -> str:
-        """Of everything that decides what is served: content, not times or places. How many
-        layers are in a plan follows from the memory at hand, and another day's would not matter."""
+        """A text of everything that decides what is served: content, and no times or places. The
+        number of layers in a plan follows from the memory at hand, and another day's would not
+        matter."""
         facts = {
             "source": source_facts(source),
             "layout": source.layout,
@@ -97,7 +102,8 @@ class Intent:
 def intended(
     options: TensorRtOptions, checkpoint: Checkpoint, *, memory_bytes: int, present: str | None
 ) -> Intent:
-    """What the options come to, or a refusal with the first reason why not."""
+    """The options as they come out on this machine. Raises with the first reason why they are not
+    possible."""
     a = checkpoint.architecture
     if options.weights not in (None, *FORMATS):
         raise refusal(

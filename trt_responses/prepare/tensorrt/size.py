@@ -19,29 +19,33 @@ if TYPE_CHECKING:
     from trt_responses.prepare.tensorrt.targets import Family
 
 BITS: Mapping[Format, float] = {"mxfp4": 4.25, "int8": 8.5, "bf16": 16, "f16": 16, "f32": 32}
-"""Of an expert's weight, its block's scale included."""
+"""Bits of an expert's weight, its block's scale included."""
 ELEMENT_BYTES: Mapping[Element, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 PLAN_BYTES = 4_000_000
-"""What a plan holds beside weights: kernels, tables, the positions' turns."""
+"""Bytes of a plan beside weights: kernels, tables, the positions' turns."""
 SLACK = 1.1
-"""Measured: a 20b layer with 4-bit experts is 507 MB where its weights are 476 MB."""
+"""The share that a plan is larger than its weights. Measured: a 20b layer with 4-bit experts is 507
+MB where its weights are 476 MB."""
 PEAK_BASE = 0.5 * 2**30
 PEAK_FACTOR, PEAK_FACTOR_FOUR_BITS = 3.0, 4.2
-"""By the plan's bytes. Measured on a 20b: 2.7 GB for a layer of 0.51 GB with 4-bit experts and
-13.8 GB for eight; 3.1 GB for one of 0.91 GB with 8-bit ones; 3.7 GB for an end of 1.16 GB."""
+"""The memory that compiling takes, as a multiple of the plan's bytes. Measured on a 20b: 2.7 GB for
+a layer of 0.51 GB with 4-bit experts and 13.8 GB for eight; 3.1 GB for one of 0.91 GB with 8-bit
+ones; 3.7 GB for an end of 1.16 GB."""
 MEMORY_SHARE = 0.85
-"""Of the memory at hand; the rest is left to the machine."""
+"""The share of the memory at hand that is used; the rest is left to the machine."""
 MOST_LAYERS = 8
-"""In one plan: fewer plans cost fewer launches, larger ones more memory to compile."""
+"""The most layers in one plan: fewer plans cost fewer launches, larger ones more memory to
+compile."""
 
 
 def layer_bytes(a: Architecture, weights: Format, element: Element) -> float:
+    """Bytes of one layer."""
     experts = 3 * a.experts * a.hidden * a.intermediate * BITS[weights] / 8
     return experts + graph_layer_bytes(a, element)
 
 
 def graph_layer_bytes(a: Architecture, element: Element) -> float:
-    """What of a layer stands in the graph itself: all but the experts."""
+    """Bytes of a layer in the graph itself: all but the experts."""
     q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
     matrices = a.hidden * (2 * q + 2 * kv + a.experts)
     biases = q + 2 * kv + 4 * a.hidden + a.experts * (2 * a.intermediate + a.hidden)
@@ -49,25 +53,26 @@ def graph_layer_bytes(a: Architecture, element: Element) -> float:
 
 
 def end_bytes(a: Architecture, element: Element) -> float:
-    """Embedding, or head."""
+    """Bytes of the embedding, or of the head."""
     return a.vocabulary * a.hidden * ELEMENT_BYTES[element]
 
 
 def plan_bytes(a: Architecture, family: Family, layers: int) -> float:
-    """Of one plan of so many layers; of an end for none."""
+    """Bytes of one plan of so many layers; of an end for none."""
     if not layers:
         return end_bytes(a, family.element) * SLACK + PLAN_BYTES
     return layers * layer_bytes(a, family.weights, family.element) * SLACK + PLAN_BYTES
 
 
 def graph_bytes(a: Architecture, element: Element, length: int) -> float:
+    """Bytes of the whole graph."""
     turns = length * a.head_dim * ELEMENT_BYTES[element]
     layers = a.layers * (graph_layer_bytes(a, element) + turns)
     return layers + 2 * end_bytes(a, element) + PLAN_BYTES
 
 
 def peak_bytes(a: Architecture, family: Family, layers: int) -> float:
-    """What compiling such a plan takes."""
+    """Bytes of memory that compiling such a plan takes."""
     four_bits = layers and family.weights == "mxfp4"
     factor = PEAK_FACTOR_FOUR_BITS if four_bits else PEAK_FACTOR
     return PEAK_BASE + factor * plan_bytes(a, family, layers)
@@ -76,7 +81,7 @@ def peak_bytes(a: Architecture, family: Family, layers: int) -> float:
 def group_size(
     a: Architecture, families: Sequence[Family], memory_bytes: float, asked: int | None = None
 ) -> int:
-    """How many layers go into one plan with this much memory at hand."""
+    """The number of layers that go into one plan with this much memory at hand."""
     usable = memory_bytes * MEMORY_SHARE
 
     def fits(layers: int) -> bool:

@@ -19,6 +19,8 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class Target(NamedTuple):
+    """A GPU that plans can be compiled for, and the formats that it runs."""
+
     name: str
     cards: str
     bfloat16: bool = True
@@ -42,11 +44,12 @@ UNSUPPORTED = {
     "sm103": "B300 is not among TensorRT-RTX's targets",
 }
 KEPT_PACKED = ("mxfp4", "int8")
-"""Formats that hold MXFP4 experts without loss and below 16 bits; they need packed experts."""
+"""The formats that hold MXFP4 experts without loss and below 16 bits; they need packed experts."""
 
 
 class Family(NamedTuple):
-    """Targets that one engine serves: alike in the weights' format and in what is computed with."""
+    """The targets that one engine serves: alike in the weights' format and in what is computed
+    with."""
 
     targets: tuple[str, ...]
     weights: Format
@@ -69,7 +72,8 @@ def checked_targets(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_present(targets: Sequence[str], present: str | None) -> None:
-    """For a builder that cannot be told of a GPU: the one at hand is all that it compiles for."""
+    """Check the targets of a builder that cannot be told of a GPU: the one at hand is all that it
+    compiles for."""
     if tuple(targets) != (present,):
         raise PrepareError(
             f"TARGETS: found {', '.join(targets)}, expected {present or 'a GPU here'}: the "
@@ -79,14 +83,16 @@ def check_present(targets: Sequence[str], present: str | None) -> None:
 
 
 def default_targets(packed: bool, present: str | None) -> tuple[str, ...]:
-    """The GPU at hand. Without one: where experts can stay 4 bits wide, or where bfloat16 runs."""
+    """The targets where none are named: the GPU at hand; without one, those where experts can stay
+    4 bits wide, or where bfloat16 runs."""
     if present is not None and present in TARGETS:
         return (present,)
     return tuple(t.name for t in TARGETS.values() if (t.fp4 if packed else t.bfloat16))
 
 
 def families(targets: Sequence[str], packed: bool, asked: Format | None = None) -> list[Family]:
-    """One engine each. All compute in one element, since they are compiled from one graph."""
+    """The families of these targets, an engine each. All compute in one element, since they are
+    compiled from one graph."""
     chosen = [TARGETS[name] for name in checked_targets(targets)]
     element = _element(chosen, asked)
     found: dict[Format, list[str]] = {}

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 BLOCK = 32
 DOUBLED = (VALUES * 2).astype(np.int8)
-"""Every MXFP4 value is a half of a small whole number."""
+"""The codes of MXFP4, doubled: each value is a half of a small whole number."""
 DATA_TYPE: Mapping[Element, str] = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
 
 
 class Constant(NamedTuple):
-    """Values as the builder names their type, of this logical shape; scaled by block, or whole."""
+    """The values of a constant in the type and the logical shape that the builder takes; scaled by
+    block, or whole."""
 
     values: Array
     type: str
@@ -59,7 +60,8 @@ def _as_they_are(rows: Array) -> Array:
 
 
 def _gate_first(rows: Array) -> Array:
-    """A checkpoint has the gate's rows and the linear half's in turns."""
+    """The order of rows that puts the gate's first; a checkpoint has the gate's and the linear
+    half's in turns."""
     return np.concatenate([rows[0::2], rows[1::2]])
 
 
@@ -120,7 +122,8 @@ def _logical(blocks: Array) -> tuple[int, ...]:
 
 
 def _numpy_type(element: Element) -> np.dtype[np.generic]:
-    """numpy has no bfloat16, so its bits are carried as 16-bit integers."""
+    """The numpy type of an element; numpy has no bfloat16, so its bits are carried as 16-bit
+    integers."""
     names = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
     return np.dtype(names[element])
 

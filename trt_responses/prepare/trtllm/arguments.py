@@ -20,16 +20,19 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def write_arguments(path: Path, arguments: Mapping[str, object], heading: str = "") -> None:
+    """Write a file of arguments, under a heading."""
     write_whole(path, text_of(arguments, heading))
 
 
 def text_of(arguments: Mapping[str, object], heading: str = "") -> str:
+    """The text of a file of arguments."""
     lines = [f"# {line}" for line in heading.splitlines()]
     lines += [f"{name}: {json.dumps(value)}" for name, value in arguments.items()]
     return "\n".join(lines) + "\n"
 
 
 def read_arguments(path: Path) -> dict[str, object]:
+    """The arguments in a file."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except OSError as error:

@@ -59,12 +59,13 @@ if TYPE_CHECKING:
     from trt_responses.prepare.trtllm.warmup import Greedy, Start
 
 START_S, WARMUP_S, RESTART_S = 240.0, 120.0, 120.0
-"""Beside the weights: tuning and compiling at the first start, graphs at every one."""
+"""Seconds of each phase beside the weights: tuning and compiling at the first start, graphs at
+every one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHost:
-    """What is looked at and what is started; a test hands in a machine of its own."""
+    """The machine that is looked at and the engine that is started; a test hands in its own."""
 
     hardware: Callable[[], Hardware]
     start: Callable[[Path, Mapping[str, object], Mapping[str, str]], Engine]
@@ -100,7 +101,7 @@ class _WarmUp:
 
     kind: ClassVar[Kind] = "trtllm"
     engine_for: ClassVar[None] = None
-    """It is verified by its two starts."""
+    """None: the engine is verified by its two starts."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class _WarmUp:
         self._faults = machine_faults(hardware, arguments, weights_bytes, options.nodes)
 
     def identity(self, source: Source) -> str:
-        """The driver is recorded, and decides no file."""
+        """A text of all that decides the files. The driver is recorded, and decides none."""
         facts = {
             "source": source_facts(source),
             "arguments": self._arguments,
@@ -146,11 +147,11 @@ class _WarmUp:
         return compare(card, directory, machine)
 
     def disk_bytes(self) -> float:
-        """The weights stay where they are."""
+        """Bytes of the caches; the weights stay where they are."""
         return 0 if self._faults else CACHE_BYTES
 
     def expected(self) -> dict[str, float]:
-        """What each phase took the last time, or else a guess."""
+        """Seconds that each phase took the last time, or else a guess."""
         load_s = self.checkpoint.size_bytes / DIGEST_BYTES_PER_S
         expected = {"validate": load_s, "plan": 0.0}
         if not self._faults:
@@ -243,7 +244,7 @@ class _WarmUp:
 
 
 def earlier_seconds(home: Path) -> dict[str, float]:
-    """What each phase took when this engine was prepared before, in any version."""
+    """Seconds that each phase took when this engine was prepared before, in any version."""
     found: dict[str, float] = {}
     for path in sorted(home.glob(f"*/{CARD}"), key=lambda path: path.stat().st_mtime_ns):
         try:

@@ -48,7 +48,7 @@ def caches_of(engine: Path, package: str, sm: str, arguments: Mapping[str, objec
 
 
 def set_aside(caches: Caches) -> list[Path]:
-    """Every other cache in the engine's directory gets a name under which nothing finds it."""
+    """Rename every other cache in the engine's directory, so that nothing finds it."""
     room = caches.directory.parent
     if not room.is_dir():
         return []
@@ -61,7 +61,7 @@ def set_aside(caches: Caches) -> list[Path]:
 
 
 def renew(caches: Caches) -> Path | None:
-    """Set this very cache aside too, so that the next start makes a new one."""
+    """Rename this very cache too, so that the next start makes a new one."""
     return _renamed(caches.directory) if caches.directory.is_dir() else None
 
 

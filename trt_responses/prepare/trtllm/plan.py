@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 VARIABLES = "env"
 EXIT_STATUS: Mapping[Status, int] = {"verified": 0, "built": 1, "planned": 3}
-"""Of the program that prepared it: only a verified engine is what was asked for."""
+"""The exit status of the program for each status of the engine: only a verified one is what was
+asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class TrtLlmOptions:
 
     profile: ProfileName = "balanced"
     gpus: int | None = None
-    """On all nodes together."""
+    """The number of GPUs on all nodes together."""
     nodes: int = 1
     gpu_class: str | None = None
     context_tokens: int | None = None
@@ -66,6 +67,7 @@ class Served(NamedTuple):
 def chosen_arguments(
     options: TrtLlmOptions, hardware: Hardware, checkpoint: Checkpoint
 ) -> Arguments:
+    """The arguments for this machine and checkpoint."""
     counts = {"gpus": options.gpus, "nodes": options.nodes, "context": options.context_tokens}
     for name, count in counts.items():
         if count is not None and count < 1:
@@ -86,7 +88,7 @@ def chosen_arguments(
 def _check_draft(
     draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpoint: Checkpoint
 ) -> None:
-    """Only what NVIDIA has published is taken."""
+    """Refuse a draft for any model but those for which NVIDIA has published one."""
     model = (checkpoint.architecture.layers, checkpoint.architecture.experts)
     for what, found, expected in (
         ("profile", profile, DRAFT_PROFILE),
@@ -100,7 +102,8 @@ def _check_draft(
 
 
 def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
-    """What the profile counts stays a count; what only the package knows is left to it."""
+    """Check overrides: a number must stay a number of its kind; what only the package knows is left
+    to it."""
     if "model" in overrides:
         raise refusal("model", repr(overrides["model"]), "none beside the checkpoint")
     for name, value in overrides.items():
@@ -109,7 +112,8 @@ def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
 
 
 def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
-    """The one asked for, or the machine's; a plan made elsewhere must say which it is for."""
+    """The GPU class that is asked for, or the machine's. A plan that is made elsewhere must name
+    its class."""
     found = gpu_class_of(hardware)
     if options.gpu_class is not None:
         return class_named(options.gpu_class)
@@ -117,7 +121,7 @@ def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
 
 
 def served(directory: Path, card: Card) -> Served:
-    """What to start a prepared engine with, once nothing of its checkpoint has changed."""
+    """What a prepared engine is started with, once nothing of its checkpoint has changed."""
     place = json_or_nothing(directory / CHECKPOINT).get("path")
     if not isinstance(place, str):
         raise PrepareError(f"{directory / CHECKPOINT} is not readable; prepare it again.")

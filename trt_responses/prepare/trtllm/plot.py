@@ -15,7 +15,8 @@ LINE = "#3b6fb6"
 def line_plot(
     points: Sequence[tuple[float, float]], *, title: str, x_name: str, y_name: str
 ) -> str:
-    """Points in the order of x; both axes begin at 0 and end at the largest value."""
+    """The SVG of a line through points in the order of x; both axes begin at 0 and end at the
+    largest value."""
     x_most = max((x for x, _ in points), default=0.0) or 1.0
     y_most = max((y for _, y in points), default=0.0) or 1.0
     placed = [(_x(x / x_most), _y(y / y_most)) for x, y in points]

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 OLDEST_PACKAGE = (1, 2, 1)
 OLDEST_DRIVER = 575
-"""Of the guide. The image itself is made for 580: older ones need CUDA's forward compatibility."""
+"""The oldest driver of NVIDIA's guide. The image itself is made for 580: older ones need CUDA's
+forward compatibility."""
 IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"
 CACHE_BYTES = 8 << 30
-"""Kernels that are compiled at the first start, with room to spare."""
+"""Bytes for kernels that are compiled at the first start, with room to spare."""
 SHARE_FOR_WEIGHTS = 0.85
-"""Of a GPU's free memory; the rest is for the cache of contexts and for graphs."""
+"""The share of a GPU's free memory that weights may take; the rest is for the cache of contexts and
+for graphs."""
 GUIDE_END = "<|return|>"
 DTYPES = ("bfloat16", "auto", None)
 KEPT = ("model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head")
@@ -39,7 +41,8 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 def machine_faults(
     hardware: Hardware, arguments: Mapping[str, object], weights_bytes: int, nodes: int = 1
 ) -> list[str]:
-    """Why nothing can be started here; empty when it can. All nodes are taken to be alike."""
+    """The reasons why nothing can be started here; empty when it can. All nodes are taken to be
+    alike."""
     world = _world(arguments)
     local = -(-world // nodes)
     return [
@@ -106,7 +109,8 @@ def _config_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> I
 
 
 def refuse_tensorrt_checkpoint(directory: Path) -> None:
-    """What `trtllm-build` left is not for this backend, and never holds a gpt-oss."""
+    """Refuse a directory that `trtllm-build` left: it is not for this backend, and never holds a
+    gpt-oss."""
     if (directory / "rank0.engine").exists():
         raise PrepareError(
             f"{directory}: found an engine of trtllm-build, expected a checkpoint; TensorRT-LLM's "
@@ -115,7 +119,7 @@ def refuse_tensorrt_checkpoint(directory: Path) -> None:
 
 
 def gpu_class_of(hardware: Hardware) -> GpuClass | None:
-    """The class of the GPUs here; None when there is none, or none that can do it."""
+    """The class of the GPUs here; None when there is none, or none that can run it."""
     try:
         return class_of(hardware.gpus[0].sm) if hardware.gpus else None
     except PrepareError:
@@ -155,7 +159,7 @@ def _gpus(hardware: Hardware, needed: int) -> Iterator[str]:
 
 
 def _memory(hardware: Hardware, needed: int, share: float) -> Iterator[str]:
-    """Every GPU holds its share of the weights."""
+    """The fault of a GPU without room for its share of the weights."""
     used = hardware.gpus[:needed]
     if not used:
         return

@@ -20,15 +20,15 @@ Arguments = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class GpuClass:
-    """GPUs that TensorRT-LLM treats alike, and its kernels for the experts on them."""
+    """A class of GPUs that TensorRT-LLM treats alike, with its kernels for the experts on them."""
 
     name: str
     sms: tuple[int, ...]
     moe_backend: Literal["TRITON", "TRTLLM", "CUTLASS"]
     splits_experts_only: bool = False
-    """The kernels share the experts out among GPUs, and cannot split one expert."""
+    """Whether the kernels share the experts out among GPUs, and cannot split one expert."""
     kv_dtype: str = "auto"
-    """What the throughput profile keeps its cache in."""
+    """The type in which the throughput profile keeps its cache."""
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -40,20 +40,24 @@ CLASSES = (
     GpuClass("blackwell-workstation", (120, 121), "CUTLASS"),
 )
 OLDEST_SM = 90
-"""Attention sinks and the expert kernels have no documented path on older GPUs."""
+"""The oldest compute capability: attention sinks and the expert kernels have no documented path on
+older GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
+    """The choices of one profile."""
+
     max_batch_size: int
     max_num_tokens: int
     stream_interval: int
     spreads_experts: bool
-    """Expert parallel over all GPUs; else each expert is split."""
+    """Whether the experts are spread over all GPUs; else each expert is split."""
     attention_dp: bool = False
-    """Each GPU keeps the attention of its own requests: for many requests, on several GPUs."""
+    """Whether each GPU keeps the attention of its own requests: for many requests, on several
+    GPUs."""
     quick_cache: bool = False
-    """Keep the cache in the class's narrow type."""
+    """Whether the cache is kept in the class's narrow type."""
 
 
 TABLE: Mapping[ProfileName, Profile] = {
@@ -66,7 +70,8 @@ TABLE: Mapping[ProfileName, Profile] = {
 KV_FRACTION = 0.9
 ATTENTION_DP = {"enable_balance": True, "batching_wait_iters": 50, "timeout_iters": 1}
 GUIDES = "llguidance"
-"""The family of the other engines' guides: xgrammar leaves bounds of numbers out."""
+"""The library of guides, the one of the other engines, since xgrammar leaves bounds of numbers
+out."""
 
 
 DRAFT_CLASS, DRAFT_PROFILE = "blackwell", "latency"
@@ -74,11 +79,12 @@ DRAFT_BATCH = 10
 DRAFT_KV_FRACTION = 0.8
 DRAFT_TOKENS = 3
 DRAFTED = (36, 128)
-"""Layers and experts of gpt-oss-120b: NVIDIA publishes an Eagle3 draft, and how to run it, for that
-model on GB200 and B200 alone."""
+"""The layers and experts of gpt-oss-120b: NVIDIA publishes an Eagle3 draft, and how to run it, for
+that model on GB200 and B200 alone."""
 
 
 def class_of(sm: int) -> GpuClass:
+    """The class of a compute capability."""
     for found in CLASSES:
         if sm in found.sms:
             return found
@@ -92,6 +98,7 @@ def class_of(sm: int) -> GpuClass:
 
 
 def class_named(name: str) -> GpuClass:
+    """The class of this name."""
     for found in CLASSES:
         if found.name == name:
             return found
@@ -101,7 +108,7 @@ def class_named(name: str) -> GpuClass:
 def arguments_for(
     profile: ProfileName, gpu_class: GpuClass, gpus: int, context_tokens: int
 ) -> Arguments:
-    """The keywords of `LLM`: the same that `trtllm-serve --config` reads."""
+    """The keywords of `LLM`, the same that `trtllm-serve --config` reads."""
     chosen = TABLE[profile]
     spread = chosen.spreads_experts or gpu_class.splits_experts_only
     attention_dp = chosen.attention_dp and gpus > 1
@@ -131,8 +138,8 @@ def arguments_for(
 
 
 def with_draft(arguments: Arguments, draft: str) -> Arguments:
-    """The same with an Eagle3 draft beside the model, as NVIDIA's guide for gpt-oss-120b has it:
-    few requests at once, and no prefix reused."""
+    """The arguments with an Eagle3 draft beside the model, as NVIDIA's guide for gpt-oss-120b has
+    it: few requests at once, and no prefix reused."""
     return {
         **arguments,
         "max_batch_size": DRAFT_BATCH,
@@ -153,7 +160,7 @@ def with_draft(arguments: Arguments, draft: str) -> Arguments:
 def parallel_fault(
     arguments: Mapping[str, object], experts: int, heads: int, kv_heads: int
 ) -> str | None:
-    """Why this model cannot be shared out so, if it cannot."""
+    """The reason why this model cannot be shared out so; None if it can."""
     tensor = arguments.get("tensor_parallel_size")
     expert = arguments.get("moe_expert_parallel_size") or 1
     assert isinstance(tensor, int)
@@ -172,6 +179,7 @@ def parallel_fault(
 
 
 def graph_sizes(max_batch_size: int) -> list[int]:
-    """Batch sizes that padded CUDA graphs are captured for, as far as a warm-up visits them."""
+    """The batch sizes for which padded CUDA graphs are captured, as far as a warm-up visits
+    them."""
     powers = [1 << n for n in range(max_batch_size.bit_length()) if 1 << n < max_batch_size]
     return [*powers, max_batch_size]

@@ -24,22 +24,26 @@ PLOT = "warmup.svg"
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """What was measured while an engine was prepared."""
+
     package: str
     hardware: Mapping[str, str]
     arguments: Mapping[str, object]
     cold: Start
     again: Start
-    """From the caches that the first start had left."""
+    """The start from the caches that the first start had left."""
     caches_bytes: int
     weights_bytes: int
 
     @property
     def same_answers(self) -> bool:
-        """Greedy ids of both starts are equal; there is no other proof that nothing was lost."""
+        """Whether the greedy ids of both starts are equal; there is no other proof that nothing was
+        lost."""
         return self.cold.answers == self.again.answers
 
 
 def write_report(directory: Path, report: Report) -> None:
+    """Write the report and its plot."""
     found = {**asdict(report), "same_answers": report.same_answers}
     for batch, shown in zip(report.cold.batches, found["cold"]["batches"], strict=True):
         shown["tokens_per_s"] = round(batch.tokens_per_s, 1)

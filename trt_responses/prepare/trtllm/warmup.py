@@ -44,12 +44,13 @@ PROMPTS = {
     + "<|start|>user<|message|>What is the weather in Paris? Use the tool.<|end|>"
     + "<|start|>assistant",
 }
-"""One that a model should answer up to `<|return|>`, one that it should end with `<|call|>`."""
+"""The fixed prompts: one that a model should answer up to `<|return|>`, one that it should end with
+`<|call|>`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """So many requests at once, from the first push to the last chunk."""
+    """A batch of requests at once, from the first push to the last chunk."""
 
     size: int
     tokens: int
@@ -63,7 +64,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """A fixed prompt's answer."""
+    """The greedy answer to a fixed prompt."""
 
     prompt: str
     token_ids: tuple[int, ...]
@@ -73,15 +74,15 @@ class Greedy:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the engine, and what it was asked."""
+    """One start of the engine, and what it answered."""
 
     seconds: float
     batches: tuple[Batch, ...]
     answers: tuple[Greedy, ...]
     free_bytes: tuple[int, ...]
-    """Of each GPU, once the engine had started."""
+    """The free bytes of each GPU, once the engine had started."""
     ignores: tuple[str, ...] = ()
-    """Options of sampling that the engine takes and does nothing with."""
+    """Options of sampling that the engine takes and ignores."""
 
 
 class Timed(Gathered):
@@ -107,7 +108,8 @@ async def measured(
     phases: tuple[str, ...],
     free_bytes: Callable[[], tuple[int, ...]],
 ) -> Start:
-    """Start an engine, ask it, stop it. With a second phase it is asked every graph size too."""
+    """Start an engine, ask it, stop it, and return what was measured. With a second phase it is
+    asked every graph size too."""
     begin(phases[0])
     began = clock()
     await engine.start()
@@ -142,6 +144,7 @@ async def batches(
 async def greedy(
     engine: Engine, vocabulary: Vocabulary, clock: Callable[[], float]
 ) -> tuple[Greedy, ...]:
+    """The greedy answers to the fixed prompts."""
     found = []
     for name, prompt in PROMPTS.items():
         sink = Timed(clock)
