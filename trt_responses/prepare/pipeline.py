@@ -56,7 +56,7 @@ compiling it (measured on two cores), and loading the vocabulary and an engine."
 
 
 def no_dialect(told: Path, family: str | None) -> DialectFacts:
-    """Stands in for tools that serve Harmony alone."""
+    """Refuse a model's template: the `dialect_for` of tools that serve Harmony alone."""
     raise PrepareError("This model does not speak Harmony, and nothing here reads its template.")
 
 

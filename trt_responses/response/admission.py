@@ -13,33 +13,35 @@ if TYPE_CHECKING:
 
 
 class Place(Protocol):
-    """What one run has, from its request's arrival to its end."""
+    """The place of one run, from its request's arrival to its end."""
 
     def line_up(self, prompt_tokens: int) -> None:
         """Wait for a turn from now on. Raises when so many tokens cannot wait."""
         ...
 
     def turn(self) -> asyncio.Future[None] | None:
-        """What is done when the engine may be asked, or the place was left; None when it may be
-        asked now."""
+        """A future that is done when the engine may be asked, or the place was left; None when it
+        may be asked now."""
         ...
 
     def headers(self) -> Mapping[str, str]:
-        """What its reply says of its owner's limits, as HTTP headers; nothing where it has none."""
+        """HTTP headers about the owner's limits; empty where it has none."""
         ...
 
     def leave(self, generated_tokens: int = 0) -> None:
-        """Let the next one have it. Synchronous and idempotent."""
+        """Give the place to the next run. Synchronous and idempotent."""
         ...
 
 
 class Admission(Protocol):
+    """Decides who may begin a response, and when the engine has a place for it."""
+
     def enter(self, owner: str) -> Place:
         """A place for a response of this owner, or an `ApiError` that says when to come again."""
         ...
 
     def look(self) -> None:
-        """Give free places to those who wait: the engine may have come back."""
+        """Give free places to those who wait, since the engine may have come back."""
         ...
 
     @property

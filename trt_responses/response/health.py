@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`live`: leave the process alone. `ready`: send it work."""
+    """The state of a server. While `live`, leave the process alone; while `ready`, send it work."""
 
     state: State
     live: bool
     ready: bool
     reason: str | None
-    """Why it is not ready."""
+    """The reason why it is not ready."""
     since_s: float
-    """How long it has been in this state, or at this step of its start."""
+    """Seconds since it came into this state, or to this step of its start."""
     engine_alive: bool
     engine_ready: bool
     last_progress_s: float

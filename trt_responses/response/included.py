@@ -25,7 +25,8 @@ INCLUDED: tuple[Included, ...] = get_args(Included)
 
 
 class Inclusion:
-    """Adds to last snapshots. Without `tells_messages` nobody may see texts with their ids."""
+    """Adds what `include` asks for to last snapshots. Without `tells_messages` nobody may see texts
+    with their ids."""
 
     def __init__(self, dialect: Dialect, *, tells_messages: bool = True) -> None:
         self._dialect = dialect
@@ -60,7 +61,7 @@ class Inclusion:
         }
 
     def _message(self, ids: Sequence[int]) -> Json:
-        """In the shape that vLLM's `enable_response_messages` has."""
+        """A message in the shape that vLLM's `enable_response_messages` gives."""
         text = self._dialect.lexicon.text(list(ids))
         return {"type": "raw_message_tokens", "message": text, "tokens": list(ids)}
 

@@ -23,18 +23,18 @@ State = Literal["starting", "ready", "draining", "failed"]
 
 
 class Lifecycle:
-    """Where a server is on its way, and what it takes there."""
+    """The state of a server, and which requests it takes in that state."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.state: State = "starting"
         self.reason: str | None = "the server has not been started"
-        """What it is at, or why it is in this state; None when it is ready."""
+        """What it does now, or why it is in this state; None when it is ready."""
         self._clock_s = clock_s
         self._since_s = clock_s()
         self._refuses_from_s = math.inf
         self._closed = False
         self.was_ready = False
-        """Whether this start has come to its end."""
+        """Whether this start has ended well."""
 
     @property
     def draining(self) -> bool:
@@ -42,21 +42,22 @@ class Lifecycle:
 
     @property
     def since_s(self) -> float:
-        """Seconds since the state, or what it is at, changed."""
+        """Seconds since the state, or its reason, changed."""
         return self._clock_s() - self._since_s
 
     @property
     def linger_left_s(self) -> float:
-        """For so long a draining server still takes new responses."""
+        """Seconds for which a draining server still takes new responses."""
         return max(0.0, self._refuses_from_s - self._clock_s())
 
     def start(self) -> None:
-        """It starts, perhaps once more: a program may live on and serve again."""
+        """Begin a start, perhaps another one: a program may live on and serve again."""
         self._refuses_from_s, self._closed, self.was_ready = math.inf, False, False
         self._enter("starting", "it has just begun")
 
     def step(self, reason: str) -> None:
-        """The step of the start that is being made. A drain that has begun meanwhile stands."""
+        """Note the step of the start that is made now. A drain that has begun meanwhile stays
+        one."""
         if self.state == "starting":
             self._enter("starting", reason)
 
@@ -80,11 +81,11 @@ class Lifecycle:
             self._refuses_from_s = self._clock_s()
 
     def close(self) -> None:
-        """Nothing is answered any more but health and metrics."""
+        """Close: from now on only health and metrics are answered."""
         self._closed = True
 
     def check_open(self) -> None:
-        """Raises when no request of the API can be answered."""
+        """Raise when no request of the API can be answered."""
         if self.state == "starting":
             raise ServerStarting(
                 f"The server is starting: {self.reason} for {self.since_s:.0f} s. Try again soon."
@@ -93,7 +94,7 @@ class Lifecycle:
             raise ServerDraining("The server is being stopped: try again.")
 
     def check_takes_work(self) -> None:
-        """Raises when no new response is begun."""
+        """Raise when no new response is begun."""
         self.check_open()
         if self.draining and not self.linger_left_s:
             raise ServerDraining(

@@ -95,7 +95,7 @@ def _lawful(item: o.OutputItem, span: Span) -> bool:
 
 
 def answer_ids(kept: Sequence[int], span: Span) -> array[int]:
-    """What a tool of the server's answered to a call: it goes where the call goes."""
+    """The ids of a tool's answer to a call, which stay with the call."""
     return array("I", kept[span.end : span.end + span.answer_tokens])
 
 

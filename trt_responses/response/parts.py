@@ -47,27 +47,28 @@ class Parts:
     clock_ns: Callable[[], int]
     listeners: Sequence[Listener] = ()
     recovery: Recovery | None = None
-    """None: a run fails when its engine goes away."""
+    """Lets runs go on when the engine is back; None: a run fails when its engine goes away."""
     max_calls: int = 1
-    """Calls in one turn, of those who do not ask for one alone."""
+    """The most calls in one turn, for requests that do not ask for one alone."""
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    """Those that the operator has switched on, by kind."""
+    """The tools that the operator has switched on, by kind."""
     max_tool_calls: int = 32
     thought_summaries: bool = False
     """Whether a thought is told as its summary to those who ask for one."""
     """Calls of such tools in one response, of those who do not ask for fewer."""
     versions: Versions | None = None
-    """Those of the engine, where each run has one of its own."""
+    """The loaded versions of the engine, where each run has one of its own."""
     note_media: bool = False
-    """Whether a line stands for what a text model cannot read, or it is refused."""
+    """Whether a line stands for what a text model cannot read; else it is refused."""
 
     @property
     def renderer(self) -> Renderer:
-        """The dialect's."""
+        """The dialect's renderer."""
         return self.dialect.renderer
 
     @property
     def continuation(self) -> Continuation:
-        """The dialect's, for what is refused where it has none (`response/tools/taken.py`)."""
+        """The dialect's continuation; what needs one is refused where it has none
+        (`response/tools/taken.py`)."""
         assert self.renderer.continuation is not None
         return self.renderer.continuation

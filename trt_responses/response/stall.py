@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOKS = 4
-"""In each `stall_s`, and one a second at least."""
+"""The looks in each `stall_s`; there is at least one a second."""
 GIVE_UP = 3
-"""After so many `stall_s` without a step the responses fail: an engine that mends itself has done
-so by then."""
+"""The number of `stall_s` without a step after which the responses fail: an engine that mends
+itself has done so by then."""
 MAX_FAILURES = 3
-"""In a row, with no response between them that came to a good end."""
+"""The most failures in a row, with no response between them that ended well."""
 
 
 class StallWatch:
@@ -49,7 +49,8 @@ class StallWatch:
         sleep: Callable[[float], Awaitable[None]],
         paused: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`paused` are runs that have a place and wait until the engine is back: no work for it."""
+        """`paused` is the number of runs that have a place and wait until the engine is back: no
+        work for it."""
         self._engine = engine
         self._admission = admission
         self._fail_begun = fail_begun
@@ -59,7 +60,7 @@ class StallWatch:
         self._sleep = sleep
         self._paused = paused
         self._since_ns = clock_ns()
-        """Since when it has had work, or was given up last."""
+        """The time since which it has had work without a step, or was given up last."""
         self._failures = 0
 
     def still_s(self, last_step_ns: int) -> float:
@@ -99,7 +100,7 @@ class StallWatch:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """While it lasts the engine is looked at."""
+        """Look at the engine now and then, for as long as the context lasts."""
         watching = asyncio.create_task(self._watch())
         try:
             yield

@@ -28,24 +28,26 @@ if TYPE_CHECKING:
 COUNTS = "counts"
 """The file's name in a fleet's folder."""
 OWNERS = 4096
-"""Owners that are counted at once; then the one that was counted longest ago is forgotten."""
+"""The most owners that are counted at once; beyond, the one that was counted longest ago is
+forgotten."""
 LOCK_TRIES, LOCK_WAIT_S = 100, 0.0001
-"""Whoever holds the lock does so for microseconds. A process that was stopped with it must not stop
-the others: after these they go on without it, and may count a request or a turn wrongly."""
+"""The tries to take the lock, and the seconds between them. It is held for microseconds. A process
+that was stopped with it must not stop the others: after these tries they go on without it, and may
+count a request or a turn wrongly."""
 OFFER_S = 0.25
-"""An older offer is of a process that hangs: nobody waits for it."""
+"""Seconds after which an offer is of a process that hangs, for which nobody waits."""
 
 DIGEST_BYTES = 16
 TURNS = struct.Struct("=Q")
 OWNER = struct.Struct("=Qdddd")
-"""The owner's last turn; level and time of its requests, and of its tokens."""
+"""An owner's row: its last turn; level and time of its requests, and of its tokens."""
 LAST_TURN, LEVEL = struct.Struct("=Q"), struct.Struct("=dd")
 HEAD = struct.Struct("=IIQIdd")
-"""Of a column: running, waiting, the tokens that wait; of its offer the owner's row from 1 on,
-since when it waits, and when it was offered."""
+"""The head of a column: running, waiting, the tokens that wait; of its offer the owner's row from 1
+on, since when it waits, and when it was offered."""
 TOTALS, OFFER = struct.Struct("=IIQ"), struct.Struct("=Idd")
 CELL = struct.Struct("=III")
-"""Of one owner in one column: running, waiting, in the background."""
+"""The cell of one owner in one column: running, waiting, in the background."""
 
 DIGESTS_AT = TURNS.size
 OWNERS_AT = DIGESTS_AT + OWNERS * DIGEST_BYTES
@@ -54,6 +56,7 @@ COLUMN_BYTES = HEAD.size + OWNERS * CELL.size
 
 
 def make_counts(path: Path, columns: int) -> None:
+    """Make the file, with a column for each front end."""
     path.write_bytes(bytes(COLUMNS_AT + columns * COLUMN_BYTES))
 
 
@@ -75,7 +78,7 @@ class SharedCounts:
         self._file.close()
 
     def clear(self) -> None:
-        """Nothing of this column runs or waits any more."""
+        """Clear this column: nothing of it runs or waits any more."""
         with self.locked():
             self._map[self._own : self._own + COLUMN_BYTES] = bytes(COLUMN_BYTES)
 
@@ -140,7 +143,7 @@ class SharedCounts:
         return None
 
     def _new_row(self, digest: bytes) -> int:
-        """A row that nobody has, or that of the owner who has nothing for the longest time."""
+        """A row that nobody has, or that of the owner who has had nothing for the longest time."""
         row = self._find(bytes(DIGEST_BYTES))
         if row is None:
             idle = [row for row in range(OWNERS) if not any(self.cells(row))]
@@ -156,7 +159,7 @@ class SharedCounts:
         return max(self.level(row, which).read()[1] for which in range(2))
 
     def cells(self, row: int) -> tuple[int, int, int]:
-        """What an owner has running, waiting and in the background, over all columns."""
+        """The numbers of an owner that run, wait and are in the background, over all columns."""
         at = HEAD.size + row * CELL.size
         running = waiting = background = 0
         for column in self._columns:

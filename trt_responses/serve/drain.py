@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.02
-"""Between two looks at whether all is done."""
+"""Seconds between two looks at whether all is done."""
 HURRY_S = 1.0
-"""What running responses still get after a second signal."""
+"""Seconds that running responses still get after a second signal."""
 
 
 class Drain:
-    """One server's drain. It is begun once, and may be hurried."""
+    """One server's drain, which is begun once and may be hurried."""
 
     def __init__(
         self,
@@ -37,22 +37,23 @@ class Drain:
         drain_s: float,
         end_connections: Callable[[], None],
     ) -> None:
-        """`end_connections` closes what outlives a response, each behind what it makes."""
+        """`end_connections` closes connections that outlive a response, each behind the response it
+        makes."""
         self._end_connections = end_connections
         self._lifecycle = lifecycle
         self._runs = runs
         self._drain_s = drain_s
 
     def begin(self, linger_s: float) -> None:
-        """Serve on, for now; a second call is in a hurry. It may come from a signal's handler, in
-        the middle of anything, and so does no more than note it."""
+        """Begin the linger; a second call ends it. It may be called by a signal's handler, in the
+        middle of anything, and so does no more than note the time."""
         if self._lifecycle.draining:
             self._drain_s = min(self._drain_s, HURRY_S)
             linger_s = 0.0
         self._lifecycle.drain(linger_s)
 
     async def finish(self) -> None:
-        """Returns when nothing runs any more, and every end is stored and told."""
+        """Wait until nothing runs any more, and every end is stored and told."""
         logger.warning(
             "stopping: all is served for %.3g s, and what runs by then for %.3g s more",
             self._lifecycle.linger_left_s,

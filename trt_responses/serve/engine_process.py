@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     Variables = Mapping[str, str]
 
 KINDS = frozenset({"trtllm"})
-"""What has a process of its own unless told otherwise: TensorRT-LLM may freeze or never end. The
-embedded engine has a child already, and the others are threads that are quick to load."""
+"""The kinds of engine that have a process of their own unless settings say otherwise: TensorRT-LLM
+may freeze or never end. The embedded engine has a child already, and the others are threads that
+are quick to load."""
 MODULE = "trt_responses.serve.engine_process"
 TRTLLM_MODULE = "trt_responses.serve.trtllm_process"
 ELSEWHERE = """\
@@ -42,8 +43,8 @@ sys.modules["trt_responses"] = package = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(package)
 runpy.run_module(module, run_name="__main__")
 """
-"""Runs a module of this package in an environment that does not have it. A path of modules would
-also bring whatever else is installed beside it."""
+"""A program that runs a module of this package in an environment that does not have it. A path of
+modules would also bring whatever else is installed beside it."""
 SECRETS = {"api_keys", "metrics_key", "seal_keys", "store"}
 
 
@@ -74,8 +75,8 @@ def process_of(selection: Selection, settings: Settings) -> EngineProcess:
 
 
 def trtllm_starter(settings: Settings) -> Callable[[Path, Arguments, Variables], Engine]:
-    """What makes an engine of TensorRT-LLM over a checkpoint while it is prepared: in this process,
-    unless another interpreter has the package."""
+    """What makes an engine of TensorRT-LLM while it is prepared: in this process, unless another
+    interpreter has the package."""
     if settings.trtllm_python is None:
         return engines.trtllm_over
 
@@ -110,6 +111,7 @@ def _patience(settings: Settings) -> Patience:
 
 
 def main() -> None:
+    """The program of the engine's process."""
     host(_made)
 
 

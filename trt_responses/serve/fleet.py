@@ -33,12 +33,12 @@ logger = logging.getLogger(__name__)
 
 PROGRAM = "trt_responses.serve.front_end"
 CLOSING_S = 15.0
-"""What front ends get to end, after their linger and their drain."""
+"""Seconds that front ends get to end, after their linger and their drain."""
 FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.2, 30.0
 
 
 def serve_fleet(settings: Settings) -> int:
-    """Serve until told to stop; the exit status."""
+    """Serve until told to stop, and return the exit status."""
     settings = lasting(settings)
     if settings.store_place().kind == "memory":
         raise StartupError(
@@ -55,7 +55,7 @@ def serve_fleet(settings: Settings) -> int:
 
 
 class Fleet:
-    """`frontends` processes, and the engine's."""
+    """The processes of `frontends` front ends, and the engine's."""
 
     def __init__(self, settings: Settings) -> None:
         selection = chosen_engine(settings)
@@ -104,7 +104,7 @@ class Fleet:
             raise StartupError(self._fault)
 
     def _stop(self, number: signal.Signals) -> None:
-        """Each front end drains; a second signal hurries them."""
+        """Drain each front end; a second signal hurries them."""
         self._signal = number
         self._stopping.set()
         for process in self._running.values():
@@ -125,7 +125,7 @@ class Fleet:
         self._fail(f"The engine is lost and the server has ended: {lost}")
 
     async def _keep(self, number: int) -> None:
-        """One front end after the other in this place."""
+        """Keep a front end in this place: start another when one dies."""
         failures = 0
         while not self._stopping.is_set():
             process = await self._begin(number)
@@ -174,7 +174,7 @@ class Fleet:
         return process
 
     def _up(self, number: int, hello: str) -> None:
-        """Say once that all are up, in the words of the last."""
+        """Print once that all are up, in the words of the last."""
         was_up = len(self._ready) == self._settings.frontends
         self._ready.add(number)
         if not was_up and len(self._ready) == self._settings.frontends:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
+    """The program of one front end."""
     first = json.loads(sys.stdin.readline())
     die_with(first["parent"], signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -57,7 +58,7 @@ def main() -> int:
 
 
 def join(app: FastAPI, siblings: Siblings) -> None:
-    """Let its metrics speak for all of them while the app lives."""
+    """Have an app's metrics speak for all front ends while it lives."""
     own_life = app.router.lifespan_context
 
     @asynccontextmanager

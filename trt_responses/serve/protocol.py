@@ -38,7 +38,7 @@ HEAD = (
 )
 UPGRADE_REQUIRED = 426
 MORE = {UPGRADE_REQUIRED: "upgrade: HTTP/1.1\r\n"}
-"""Header lines that replies of a status have besides: a 426 names what is spoken here."""
+"""Further header lines of replies, by status: a 426 names the protocol that is spoken here."""
 PHRASES = {
     400: "400 Bad Request",
     408: "408 Request Timeout",
@@ -67,16 +67,16 @@ class Protocol(TimedProtocol):
     mint: Callable[[str], str]
     max_header_bytes: int
     socket_path: bytes | None
-    """Where the app speaks WebSocket, if it does."""
+    """The path at which the app speaks WebSocket; None if it does not."""
 
     _head_bytes = 0
-    """Of the head that is being read, or of what has come since the last one."""
+    """The bytes of the head that is being read, or of what has come since the last one."""
     _fault = NO_HTTP
-    """What is wrong with what is read, when reading is given up."""
+    """The fault for which reading was given up."""
     _head: bytes | None = None
-    """Of a request that offers an upgrade: its head without the offer, to be read again."""
+    """The head of a request that offers an upgrade, without the offer, to be read again."""
     _read = 0
-    """How much had been read when the offer ended the reading."""
+    """The bytes that had been read when the offer ended the reading."""
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
@@ -111,7 +111,7 @@ class Protocol(TimedProtocol):
             self.flow.resume_reading()  # or nobody would hear the client leave
 
     def _take_upgrade(self) -> None:
-        """Let a WebSocket begin when the head has been read, or say that there is none here."""
+        """Let a WebSocket begin when the head has been read, or refuse it."""
         idle = self.answered is None or self.answered.response_complete
         path, method = self.url.partition(b"?")[0], self.parser.get_method()
         if idle and path == self.socket_path and method == b"GET":
@@ -128,11 +128,13 @@ class Protocol(TimedProtocol):
         super().handle_websocket_upgrade()
 
     def _head_size(self) -> int:
-        """Bytes of the head that has come whole, which may have been in one piece with others."""
+        """The bytes of the head that has come whole, which may have been in one piece with
+        others."""
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _take_host_of_url(self) -> None:
-        """The host of `GET http://host/path` counts, and not the header's (RFC 9112, 3.2.2)."""
+        """Take the host of `GET http://host/path`, which counts before the header's (RFC 9112,
+        3.2.2)."""
         scheme, found, rest = self.url.partition(b"://")
         if found and scheme.isalpha():
             host = re.split(rb"[/?#]", rest, maxsplit=1)[0]
@@ -155,7 +157,7 @@ class Protocol(TimedProtocol):
             super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Note where httptools has stopped: it is raising that while it calls this."""
+        """Note where httptools has stopped. uvicorn calls this, with httptools' error in flight."""
         self._read = getattr(sys.exception(), "args", (0,))[0]
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -174,7 +176,8 @@ class Protocol(TimedProtocol):
         self._refuse(_too_slow(self.read_timeout_s))
 
     def _refuse(self, error: ApiError) -> None:
-        """Say why and close, unless a reply to what is read has begun: then only close."""
+        """Reply with an error and close, unless a reply to what is read has begun: then only
+        close."""
         cycle = self.answered
         begun = cycle is not None and cycle.response_started
         if cycle is not None and cycle.response_complete:

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSING_S = 5
-"""What connections get, after the last run has ended, to take the last bytes."""
+"""Seconds that connections get to take the last bytes, after the last run has ended."""
 LAST_ACCEPT_S = 0.1
-"""What has been sent by clients when the socket closes is still answered so long."""
+"""Seconds in which bytes that clients had sent before the socket closed are still answered."""
 ABANDON_S = 1.5
-"""What a start gets to end when it is told to stop; then the process ends as it is."""
+"""Seconds that a start gets to end when it is told to stop; then the process ends as it is."""
 
 
 class Server(uvicorn.Server):
@@ -72,16 +72,16 @@ class Server(uvicorn.Server):
         self._life: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self.lost: str | None = None
-        """Why the engine is beyond recovery, if it is."""
+        """The reason why the engine is beyond recovery, if it is."""
         self.fault: BaseException | None = None
-        """What ended the app's life before its time: a start that failed."""
+        """The error that ended the app's life before its time: a start that failed."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._life = asyncio.create_task(self._live())
 
     async def _live(self) -> None:
-        """The app's life, from its start to its end."""
+        """Live the app's life, from its start to its end."""
         async with self._app.router.lifespan_context(self._app):
             if not self._lifecycle.draining:
                 base = self._base()
@@ -94,15 +94,15 @@ class Server(uvicorn.Server):
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal: readiness goes at once. uvicorn would take a second one as an order to drop
-        everything."""
+        """Handle a signal: readiness goes at once. uvicorn would take a second one as an order to
+        drop everything."""
         self._drain.begin(0.0 if sig == signal.SIGINT else self._linger_s)
         if not self.should_exit:
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """Called every tenth of a second: whether it is time to end. A process whose engine is lost
-        ends, to be started anew."""
+        """Called every tenth of a second. Returns whether it is time to end. A process whose engine
+        is lost ends, to be started anew."""
         report = self._health()
         if self._life is not None and self._life.done():
             return True  # the start has failed
@@ -128,13 +128,13 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _answered(self) -> None:
-        """Until the requests that are being answered have been; others may come meanwhile."""
+        """Wait until the requests that are being answered have been; others may come meanwhile."""
         if tasks := set(self.server_state.tasks):
             await asyncio.wait(tasks, timeout=CLOSING_S)
 
     async def _end_life(self) -> None:
-        """The history is flushed and the engine stopped. A start is cut short: one that does not
-        hear of it, since its thread is loading, is left to the end of the process."""
+        """Flush the history and stop the engine. A start is cut short; one that does not notice,
+        since its thread is loading, is left to the end of the process."""
         assert self._life is not None
         self._ending.set()
         if not self._lifecycle.was_ready:
@@ -149,7 +149,8 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings) -> int:
-    """Serve until told to stop; the exit status. A start that fails says why in one sentence."""
+    """Serve until told to stop, and return the exit status. A start that fails says why in one
+    sentence."""
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -169,7 +170,7 @@ def _serve(settings: Settings, address: socket.socket) -> None:
 def run_server(
     app: FastAPI, settings: Settings, address: socket.socket, notifier: Notifier | None = None
 ) -> None:
-    """Serve an app until told to stop; raises `StartupError` when it could not go on."""
+    """Serve an app until told to stop. Raises a `StartupError` when it could not go on."""
     server = Server(app, settings, notifier)
     server.run(sockets=[address])
     if server.fault is not None:
@@ -179,6 +180,7 @@ def run_server(
 
 
 def log_to_stderr(settings: Settings) -> None:
+    """Write the log to standard error, in the form that the settings name."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from trt_responses.telemetry.metrics import Metrics, Samples
 
 PATIENCE_S = 1.0
-"""So long may a sibling take; then it is what it said last."""
+"""Seconds that a sibling may take to answer; then its last numbers count."""
 COUNTS: frozenset[Kind] = frozenset({"counter", "histogram"})
-"""What lasts when a front end has died."""
+"""The kinds of numbers that last when a front end has died."""
 
 
 class Siblings:
-    """One front end among `count`."""
+    """One of `count` front ends, and its way to the numbers of the others."""
 
     def __init__(self, folder: Path, number: int, count: int, metrics: Metrics) -> None:
         self._folder = folder
@@ -37,11 +37,11 @@ class Siblings:
         self._others = [other for other in range(count) if other != number]
         self._metrics = metrics
         self._before = _read(self._file(number))
-        """What was counted in this place by processes that have died."""
+        """The numbers that processes in this place had counted before they died."""
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """Answer the others meanwhile."""
+        """Answer the others for as long as the context lasts."""
         path = self._socket(self._number)
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._answer, path)
@@ -52,7 +52,7 @@ class Siblings:
             self._keep()
 
     async def others(self) -> list[Samples]:
-        """What is to be added to the numbers of this process."""
+        """The numbers of the other front ends, to be added to those of this process."""
         self._keep()
         told = await asyncio.gather(*map(self._ask, self._others))
         return [self._before, *told]

@@ -26,15 +26,18 @@ if TYPE_CHECKING:
     Part = Literal["nothing", "head", "body"]
 
 PIECE_BYTES = 65_536
-"""Of a body, if not its end, in each `read_timeout_s`: a drip is no upload."""
+"""Bytes of a body that must come in each `read_timeout_s`, unless the body ends: a drip is no
+upload."""
 DROPPED_BYTES = 64 * 1024 * 1024
-"""Of a body whose reply has gone. Many clients read only when they have sent all, and a connection
-that is closed with bytes unread may take its reply along."""
+"""Bytes of a body that are read and dropped when its reply has gone. Many clients read only when
+they have sent all, and a connection that is closed with bytes unread may take its reply along."""
 CLOCK_S = 0.001
-"""The least that uvloop's clock tells."""
+"""The smallest step of uvloop's clock, in seconds."""
 
 
 class Timer(Protocol):
+    """A timer of an event loop."""
+
     def cancel(self) -> None: ...
 
 
@@ -66,22 +69,23 @@ class TimedProtocol(HttpToolsProtocol, ABC):
 
     read_timeout_s: float
     clock: Clock | None = None
-    """Whose time counts; the event loop's, if none is given."""
+    """The clock of the timers; None: the event loop's."""
 
     answered: RequestResponseCycle | None = None
-    """Whose reply is being made, or was made last: others may have come behind it."""
+    """The request whose reply is being made, or was made last: others may have come behind it."""
     part: Part = "nothing"
-    """Of a request: what is being read."""
+    """The part of a request that is being read."""
 
     _clock: Clock
     _since: float
-    """When the client's silence, or its drip, began to count."""
+    """The time since which the client has been silent, or has dripped."""
     _piece = 0
     """Bytes of the body since then."""
     _last = False
-    """The client wants no further reply: the connection ends with this one and its request."""
+    """Whether the client wants no further reply: the connection ends with this one and its
+    request."""
     _unsent: float = math.inf
-    """What a closing connection still had to send when it was last looked at."""
+    """Bytes that a closing connection still had to send at the last look."""
     _timer: Timer
 
     @abstractmethod

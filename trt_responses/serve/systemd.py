@@ -44,7 +44,7 @@ def handed_socket(environment: MutableMapping[str, str] = os.environ) -> socket.
 
 
 class Notifier:
-    """Tells systemd how the service is, if anybody asked to be told."""
+    """Tells systemd the state of the service, if systemd has asked for it."""
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
         self._address = environment.pop("NOTIFY_SOCKET", "")

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE = "settings.json"
 CANCEL_LOOK_S = 0.1
-"""How often a request is asked whether its client has left."""
+"""Seconds between two looks at whether a request's client has left."""
 STOP_S = 20.0
 TYPES = {"TYPE_INT32": np.int32, "TYPE_STRING": np.object_}
 
 
 class TritonPythonModel:
-    """What Triton calls. The engine lives on an event loop in a thread of its own."""
+    """The class that Triton calls. Its engine lives on an event loop in a thread of its own."""
 
     def initialize(self, args: dict[str, str]) -> None:
         self._triton = importlib.import_module("triton_python_backend_utils")
@@ -51,7 +51,7 @@ class TritonPythonModel:
         self._looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
 
     def execute(self, requests: Sequence[Any]) -> None:
-        """Begin all of them; each is answered through its own sender, to its FINAL flag."""
+        """Begin all requests; each is answered through its own sender, to its FINAL flag."""
         for request in requests:
             rows = {name: self._row(request, name) for name in INPUTS}
             parameters = json.loads(request.parameters() or "{}")
@@ -75,7 +75,7 @@ class TritonPythonModel:
     def _begin(
         self, rows: dict[str, tuple[int, ...]], parameters: dict[str, Any], sender: Any
     ) -> None:
-        """On the loop."""
+        """Begin one request, on the loop."""
         answer = _Answer(self._triton, sender, self._running.discard)
         if parameters.pop(DESCRIBE, False):
             answer.send({"limits": limits_text(self._engine.limits())}, final=True)
@@ -88,7 +88,7 @@ class TritonPythonModel:
             answer.fail(str(error))
 
     async def _look(self) -> None:
-        """Abort what nobody waits for any more."""
+        """Abort requests that nobody waits for any more."""
         while True:
             await asyncio.sleep(CANCEL_LOOK_S)
             for answer in tuple(self._running):
@@ -123,7 +123,7 @@ class _Answer:
         self._give(self._triton.InferenceResponse(error=error), final=True)
 
     def leave_if_cancelled(self) -> None:
-        """Its client has left: stop the engine. The FINAL flag is owed even so."""
+        """Stop the engine's work when the client has left. The FINAL flag is owed even so."""
         if not self._ended and self._sender.is_cancelled():
             self._end()
             self._sender.send(flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

@@ -13,6 +13,7 @@ from trt_responses.engine.trtllm.engine import TrtLlmEngine
 
 
 def main() -> None:
+    """The program of the process."""
     host(_made)
 
 

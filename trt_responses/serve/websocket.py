@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     import asyncio
 
 PING_S = 20.0
-"""Between pings, so that no proxy takes the connection for dead. Nobody waits for the pong: some
-clients read nothing between two responses, and TCP tells of those that are gone."""
+"""Seconds between pings, so that no proxy takes the connection for dead. Nobody waits for the pong:
+some clients read nothing between two responses, and TCP tells of those that are gone."""
 CLOSING_S = 10.0
-"""What a client gets to take the last bytes."""
+"""Seconds that a client gets to take the last bytes."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """One connection."""
+    """One WebSocket connection."""
 
     def shutdown(self) -> None:
-        """Leave it to the app, if it has accepted the connection."""
+        """Leave the end to the app, if it has accepted the connection."""
         if self.close_sent or not self.handshake_complete:
             super().shutdown()
 

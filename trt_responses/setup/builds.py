@@ -42,13 +42,14 @@ CARD_TOLD = (
     "hardware",
     "chain",
 )
-"""What of an engine's card is told with an explanation: what may make two servers differ."""
+"""The fields of an engine's card that an explanation shows: what may make two servers differ."""
 ON_CPU = ("llamacpp", "onnx")
 ELEMENT_BYTES = {"llamacpp": 2, "onnx": 4}
-"""Of a number in the cache of a context."""
+"""The bytes of a number in the cache of a context."""
 
 
 def version_of(selection: Selection, settings: Settings) -> Version:
+    """The version that a selection is, as clients name it."""
     card = selection.card
     return Version(settings.model or card.name, card.kind, card.number, card.version)
 
@@ -66,7 +67,7 @@ def loaded(selection: Selection, settings: Settings, engine_of: EngineOf) -> Loa
 
 
 class PreparedBuilds:
-    """Those of one name on the shelf."""
+    """The prepared versions of one name on the shelf."""
 
     def __init__(self, name: str, settings: Settings, engine_of: EngineOf) -> None:
         self.name = name
@@ -94,7 +95,7 @@ class PreparedBuilds:
         return [Version(model, e.kind, e.number, e.version) for e in self._usable() if e.number]
 
     def _usable(self) -> list[Entry]:
-        """Those that can be served, the newest first."""
+        """The versions that can be served, the newest first."""
         found = shelf.versions_of(self._settings.engines_dir, self.name)
         usable = [e for e in found if e.status in ("built", "verified")]
         return sorted(usable, key=lambda e: (e.number or 0, e.built_at), reverse=True)
@@ -116,7 +117,7 @@ class PreparedBuilds:
 
 
 class PreparedBuild:
-    """One of them."""
+    """One prepared version."""
 
     def __init__(self, selection: Selection, settings: Settings, engine_of: EngineOf) -> None:
         self._selection = selection
@@ -125,7 +126,8 @@ class PreparedBuild:
         self.version = version_of(selection, settings)
 
     def fault(self, beside: Version) -> str | None:
-        """Every file is digested anew: what a disk or a copy has changed must not be served."""
+        """The reason why it cannot be loaded beside that version. Every file is digested anew: what
+        a disk or a copy has changed must not be served."""
         directory, card = self._selection.directory, self._selection.card
         machine = this_machine(self._settings.trtllm_python)
         if found := shelf.difference(card, directory, machine, deep=True):
@@ -161,7 +163,7 @@ class PreparedBuild:
 
 
 def memory_bytes(card: Card, settings: Settings) -> int:
-    """What an engine on the CPU takes: its weights, and the cache of all its contexts."""
+    """The bytes that an engine on the CPU takes: its weights, and the cache of all its contexts."""
     a, chain = card.architecture, card.chain
     if a is None:  # of a file that says no more: as much again as the weights
         return 2 * card.limits.memory_bytes
@@ -171,7 +173,7 @@ def memory_bytes(card: Card, settings: Settings) -> int:
 
 
 def builds_of(settings: Settings, card: Card, engine_of: EngineOf) -> PreparedBuilds | str:
-    """What a server can load besides, or why it can load nothing."""
+    """The versions that a server can load besides, or the reason why it can load none."""
     if settings.frontends > 1:
         return (
             f"{settings.frontends} front ends share one engine process, and versions are not "
@@ -182,7 +184,7 @@ def builds_of(settings: Settings, card: Card, engine_of: EngineOf) -> PreparedBu
 
 
 def gate_prompts(path: Path | None) -> list[Accepted]:
-    """What the gate asks: the operator's own prompts, one body of `POST /v1/responses` a line, or
+    """The prompts of the gate: the operator's own, one body of `POST /v1/responses` a line, or
     those that come with the server."""
     if path is None:
         return accepted_prompts(PROMPTS)

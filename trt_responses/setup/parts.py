@@ -66,10 +66,10 @@ class ServerParts:
     model: str
     names: ModelNames
     versions: Versions
-    """Those of the engine that are loaded."""
+    """The loaded versions of the engine."""
     exchange: Exchange
     about: Callable[[], Mapping[str, Any]]
-    """What is served, as the health route tells it."""
+    """Gives what is served, for the health route."""
     store: Store
     tools: Sequence[Tool]
     keys: KeyRing
@@ -161,7 +161,7 @@ def _exchange(
     builds: Builds | str,
     lifecycle: Lifecycle,
 ) -> Exchange:
-    """What loads other versions, each of which is compared by the gate's prompts first."""
+    """The part that loads other versions, each of which is compared by the gate's prompts first."""
     prompts = gate_prompts(settings.gate_prompts)
     return Exchange(versions, builds, partial(Gate, parts, prompts), lifecycle)
 
@@ -248,7 +248,7 @@ def _admission(
     counts: Counts,
 ) -> Admission:
     def places() -> int:
-        """Of the engine, now; nobody is sent to one that is mending itself."""
+        """The engine's places, now; none while it mends itself."""
         health = engine.health()
         if health.alive and not health.ready:
             return 0
@@ -266,7 +266,7 @@ def _admission(
 def _watched(
     settings: Settings, keys: KeyRing, sleep: Callable[[float], Awaitable[None]]
 ) -> WatchedKeys | None:
-    """The file of keys, loaded; one that cannot be used stops the start."""
+    """The file of keys, loaded. Raises a `StartupError` for one that cannot be used."""
     if settings.keys_file is None:
         return None
     watched = WatchedKeys(settings.keys_file, keys, Audit(settings.audit_path), sleep)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 K = TypeVar("K", int, bytes)
 
 OVERHEAD_BYTES = 400
-"""What a block takes in memory besides its content, about."""
+"""Bytes that a block takes in memory besides its content, about."""
 
 
 class BlockCache(Generic[K]):
-    """The least recently used leave first."""
+    """Blocks in memory, of which the least recently used leave first."""
 
     def __init__(self, max_bytes: int, usage: Usage) -> None:
         self._max_bytes = max_bytes

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 
 class Alias(NamedTuple):
+    """A metric of ours under another name."""
+
     name: str
     of: str
-    """The name of ours."""
+    """The name of our metric."""
     names: Labels | None = None
     samples: Mapping[Labels, Labels] | None = None
-    """Which samples are shown, and with which values of the labels `names`; none: all as ours."""
+    """The samples that are shown, and the values of the labels `names` for each; None: all as
+    ours."""
 
 
 REASON = ("finished_reason",)
@@ -58,7 +61,7 @@ VLLM: tuple[Alias, ...] = (
 
 
 def aliases(families: Mapping[str, Family], names: str, model: str, engine: str) -> list[Shown]:
-    """Of the families by our names; those that are not there have no alias either."""
+    """The other names of these families; a family that is not there has none."""
     match names:
         case "trtllm":
             prefix, table = "trtllm_", TRTLLM

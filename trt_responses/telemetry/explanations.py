@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Explanations:
-    """What there is to explain, by response id and owner."""
+    """The runs that can be explained, by response id and owner."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -42,7 +42,7 @@ class Explanations:
         return facts if facts is not None and facts.trace.owner == owner else None
 
     def forget(self, response_id: str, owner: str) -> None:
-        """It has been deleted."""
+        """Forget a response that was deleted."""
         if (facts := self.get(response_id, owner)) is not None:
             del self._kept[response_id]
             self._bytes -= facts.trace.size_bytes

@@ -40,6 +40,8 @@ class Family(Protocol):
 
 
 class Counter:
+    """A number that only grows, for each combination of labels."""
+
     kind: Kind = "counter"
 
     def __init__(self, *names: str) -> None:
@@ -54,7 +56,7 @@ class Counter:
 
 
 class Reading:
-    """What is asked for at each scrape: numbers that somebody else keeps."""
+    """A family of numbers that somebody else keeps, asked for at each scrape."""
 
     def __init__(
         self, kind: Kind, names: Labels, read: Callable[[], Mapping[Labels, float]]
@@ -68,6 +70,8 @@ class Reading:
 
 
 class Histogram:
+    """Observed values, counted in buckets."""
+
     kind: Kind = "histogram"
     names: Labels = ()
 
@@ -81,13 +85,13 @@ class Histogram:
         self._sum += value * times
 
     def samples(self) -> Iterable[tuple[Labels, tuple[float, ...]]]:
-        """One: the buckets' counts, each with all before it, then the count and the sum."""
+        """One sample: the buckets' counts, each with all before it, then the count and the sum."""
         counts = tuple(accumulate(self._counts))
         yield (), (*counts, counts[-1], self._sum)
 
 
 class Shown:
-    """A family under a name. Several may show the same one, which is counted once."""
+    """A family under a name. Several may show the same family, which is counted once."""
 
     def __init__(
         self,
@@ -149,7 +153,7 @@ def _spelled(name: str, labels: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """As a label's value, and as a part of what numbers are put into."""
+    """A text as a label's value, in a template into which numbers are put."""
     value = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return value.replace("%", "%%")
 
@@ -157,7 +161,7 @@ def _escaped(value: str) -> str:
 def summed(
     *samples: Iterable[tuple[Labels, object]],
 ) -> dict[Labels, Any]:
-    """Numbers added up, and those of histograms one by one."""
+    """The sums of numbers; those of histograms one by one."""
     total: dict[Labels, Any] = {}
     for labels, value in chain(*samples):
         if labels not in total:
@@ -170,7 +174,7 @@ def summed(
 
 
 def text(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
-    """Prometheus text, version 0.0.4."""
+    """The metrics as Prometheus text, version 0.0.4."""
     parts: list[str] = []
     for each in shown:
         parts.append(each.text_head)
@@ -179,7 +183,7 @@ def text(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
 
 
 def open_metrics(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
-    """OpenMetrics, version 1.0.0."""
+    """The metrics as OpenMetrics, version 1.0.0."""
     parts: list[str] = []
     for each in shown:
         parts.append(each.open_head)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("trt_responses.requests")
 
 FIELDS = "fields"
-"""The attribute of a record that holds its values, for those who write JSON."""
+"""The attribute of a log record that holds its values, for the JSON format."""
 PROBES = ("/health", "/v1/health", "/v2/health", "/metrics")
 """Routes that are asked several times a second: their lines are for debugging."""
 WORST_FINE = 399
 
 
 class RequestLog:
-    """A listener of runs and of requests."""
+    """Writes the lines. A listener of runs and of requests."""
 
     def run_ended(self, facts: RunFacts) -> None:
         if not logger.isEnabledFor(logging.INFO):
@@ -57,7 +57,7 @@ class RequestLog:
 
 
 class JsonLines(logging.Formatter):
-    """Each record as one line of JSON."""
+    """Writes each record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -72,7 +72,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Each record as a line, its values behind it."""
+    """Writes each record as a line of text, its values behind it."""
 
     def format(self, record: logging.LogRecord) -> str:
         values = "".join(
@@ -84,7 +84,7 @@ class TextLines(logging.Formatter):
 
 
 def _tools(facts: RunFacts) -> str:
-    """Each call that was run here: the tool, how long it took, and the size of its answer."""
+    """The calls that were run here: the tool, how long it took, and the size of its answer."""
     return ",".join(
         f"{run.tool}:{run.duration_ns // 1_000_000}ms:{run.answer_bytes}B{':failed' * run.failed}"
         for run in facts.tool_runs

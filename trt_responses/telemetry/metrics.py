@@ -57,9 +57,10 @@ WHOLE_S = (
 )
 ADDED_KINDS: frozenset[Kind] = frozenset({"counter", "histogram", "gauge"})
 ADDED_GAUGES = frozenset({"responses_running", "responses_waiting", "resident_bytes"})
-"""Of several front ends, these are added up; the others are the same for all, or of one process."""
+"""The gauges that are added up over several front ends; the others are the same for all, or of one
+process."""
 Samples = dict[str, list[Any]]
-"""By a family's name: the labels of each sample, and its number or numbers."""
+"""Samples by a family's name: the labels of each, and its number or numbers."""
 PROMPT, CACHED, GENERATED = ("prompt",), ("cached",), ("generated",)
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ class RequestFacts(NamedTuple):
     request_id: str
     method: str
     endpoint: str
-    """Its route, never its path."""
+    """The route that was asked for, never its path."""
     status: int
     end: str
     """How the response ended that it asked for: `background` if it goes on, `none` if there is
@@ -20,4 +20,6 @@ class RequestFacts(NamedTuple):
 
 
 class RequestListener(Protocol):
+    """Hears of each request at its end."""
+
     def request_ended(self, facts: RequestFacts) -> None: ...

@@ -41,7 +41,7 @@ class Statistics:
         self._of[number].count(facts, int(self._clock_s() * 1000))
 
     def of(self, model: str, number: str) -> dict[str, Any]:
-        """An entry of `model_stats`."""
+        """An entry of KServe's `model_stats`."""
         version = self._of.get(number, _NONE)
         sums = {name: {"count": count, "ns": ns} for name, (count, ns) in version.sums.items()}
         return {
@@ -58,7 +58,7 @@ class Statistics:
 
 
 class _Sums:
-    """Of one version."""
+    """The sums of one version."""
 
     def __init__(self) -> None:
         self.last_ms = 0

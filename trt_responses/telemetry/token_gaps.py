@@ -34,7 +34,7 @@ class TokenGaps:
         self._running = running
         self._clock_ns = clock_ns
         self._counted: dict[str, tuple[int, int]] = {}
-        """Of each response: when it was counted last, and how many tokens it had."""
+        """For each response: when it was counted last, and how many tokens it had."""
 
     def count(self) -> None:
         now_ns = self._clock_ns()
@@ -56,7 +56,7 @@ class TokenGaps:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """While it lasts the running responses are looked at."""
+        """Count the running responses ten times a second, for as long as the context lasts."""
         looking = asyncio.create_task(self._count_often())
         try:
             yield

@@ -40,7 +40,7 @@ GEN_AI = {
     "tool": "gen_ai.tool.name",
     "error": "error.type",
 }
-"""Our names and those of the conventions for generative AI, which still move."""
+"""Our names and those of the conventions for generative AI, which still change."""
 OURS = "trt_responses."
 
 
@@ -73,7 +73,7 @@ class Traces:
         span.end(facts.end_ns + offset_ns)
 
     def _tools(self, within: Context, facts: RunFacts, offset_ns: int) -> None:
-        """A span for each call that the server ran."""
+        """Make a span for each call that the server ran."""
         from opentelemetry import trace
 
         for run in facts.tool_runs:
@@ -99,7 +99,8 @@ class Traces:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """Spans are sent by a thread of the SDK's own; at the end, those that are left."""
+        """Send spans, by a thread of the SDK's own, for as long as the context lasts; at its end,
+        those that are left."""
         try:
             yield
         finally:
@@ -107,7 +108,7 @@ class Traces:
 
 
 def traces_to(endpoint: str, version: str, names: Names) -> Traces:
-    """Spans sent over OTLP/HTTP to a collector's `…/v1/traces`."""
+    """Traces that are sent over OTLP/HTTP to a collector's `…/v1/traces`."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -158,7 +159,7 @@ def _values(facts: RunFacts) -> dict[str, Value]:
 
 
 def _parts(facts: RunFacts) -> list[tuple[str, int, int]]:
-    """The parts of its time that it came to, each with its begin and end."""
+    """The parts of a run's time, each with its begin and end."""
     asked, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
     parts = [("queue", facts.arrival_ns, asked if asked is not None else facts.end_ns)]
     if asked is not None:

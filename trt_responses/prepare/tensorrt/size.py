@@ -24,7 +24,7 @@ ELEMENT_BYTES: Mapping[Element, int] = {"float32": 4, "float16": 2, "bfloat16": 
 PLAN_BYTES = 4_000_000
 """Bytes of a plan beside weights: kernels, tables, the positions' turns."""
 SLACK = 1.1
-"""The share that a plan is larger than its weights. Measured: a 20b layer with 4-bit experts is 507
+"""The size of a plan as a multiple of its weights'. Measured: a 20b layer with 4-bit experts is 507
 MB where its weights are 476 MB."""
 PEAK_BASE = 0.5 * 2**30
 PEAK_FACTOR, PEAK_FACTOR_FOUR_BITS = 3.0, 4.2

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BLOCK = 32
 DOUBLED = (VALUES * 2).astype(np.int8)
-"""The codes of MXFP4, doubled: each value is a half of a small whole number."""
+"""The value of each MXFP4 code, doubled, which is a small whole number."""
 DATA_TYPE: Mapping[Element, str] = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
 
 
@@ -60,8 +60,7 @@ def _as_they_are(rows: Array) -> Array:
 
 
 def _gate_first(rows: Array) -> Array:
-    """The order of rows that puts the gate's first; a checkpoint has the gate's and the linear
-    half's in turns."""
+    """The rows, the gate's first; in a checkpoint they alternate with the linear half's."""
     return np.concatenate([rows[0::2], rows[1::2]])
 
 

@@ -45,8 +45,8 @@ SEALED = "reasoning.encrypted_content"
 def accept(
     request: Request, dialect: Dialect = OPENAI, built_in: Mapping[str, Sequence[str]] = NO_TOOLS
 ) -> Accepted:
-    """What the request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
-    `built_in` are the kinds of tools that the server runs, and the model's names for them."""
+    """What a request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
+    `built_in` are the kinds of tools that the server runs, each with the model's names for them."""
     lists = _lists_of_tools(request)
     placed = [one for within, tools in lists for one in t.flat(tools, within)]
     echoed, request = request.tools, _updated(request)
@@ -91,7 +91,7 @@ def accept(
 
 
 def _lists_of_tools(request: Request) -> list[tuple[str, Sequence[t.Tool]]]:
-    """The request's tools and those that its items bring, by where they stand."""
+    """The request's lists of tools and those that its items bring, each with its place."""
     lists: list[tuple[str, Sequence[t.Tool]]] = [("tools", request.tools or ())]
     for number, item in enumerate(request.input):
         if isinstance(item, AdditionalTools):
@@ -100,7 +100,7 @@ def _lists_of_tools(request: Request) -> list[tuple[str, Sequence[t.Tool]]]:
 
 
 def _updated(request: Request) -> Request:
-    """The request with the tools that its items bring, and with what they set anew."""
+    """The request with the tools that its items bring and with the settings that they change."""
     tools, changes = list(request.tools or ()), dict[str, Any]()
     for item in () if isinstance(request.input, str) else request.input:
         if isinstance(item, AdditionalTools):
@@ -118,7 +118,8 @@ def _updated(request: Request) -> Request:
 
 
 def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[SentItem], bool]:
-    """The input without what asks for a compaction, which is its last item, and whether it did."""
+    """The input without a request for compaction, which is its last item, and whether there was
+    one."""
     if isinstance(items, str):
         return items, False
     for place, item in enumerate(items):
@@ -138,7 +139,7 @@ def _threshold(request: Request) -> int | None:
 
 
 def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[str]]) -> Accepted:
-    """A compaction that is given to the client and kept nowhere."""
+    """What a request for a compaction asks for, which is given to the client and kept nowhere."""
     if request.background:
         raise Unsupported(
             "Unsupported value for 'background': a compaction is answered at once, or comes in a "
@@ -177,7 +178,8 @@ def _conversation(request: Request) -> str | None:
 
 
 def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
-    """The specification has no words for other tools than functions, nor for every effort."""
+    """Refuse what the Open Responses specification cannot say: tools other than functions, and some
+    efforts."""
     if effort in ("minimal", "max"):
         raise Unsupported(
             f"Unsupported value for 'reasoning.effort': the dialect 'open-responses' has no "

@@ -19,7 +19,7 @@ EFFORT_BUDGETS = {"none": 0, "minimal": MINIMAL_THOUGHT}
 
 
 def thought_of(effort: Effort | None, most: int | None) -> ThoughtBudget | None:
-    """The least of what the effort and the bound come to."""
+    """The budget of a thought: the smaller of what the effort and the bound give."""
     by_effort = EFFORT_BUDGETS.get(effort or "")
     if by_effort is not None:
         tokens = by_effort if most is None else min(by_effort, most)
@@ -30,7 +30,7 @@ def thought_of(effort: Effort | None, most: int | None) -> ThoughtBudget | None:
 def sampling_of(
     request: Request | ChatRequest | Parameters, logprobs: int | None
 ) -> GenerateOptions:
-    """How tokens are drawn, with the default wherever the client said nothing."""
+    """The options of sampling, with the default wherever the client gave none."""
     return GenerateOptions(
         max_tokens=0,  # each segment brings its own budget and stop ids
         stop_ids=(),

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def choice_among(
     asked: AskedChoice | None, tools: Sequence[Tool], run_here: Sequence[BuiltInTool]
 ) -> ToolChoice:
-    """What `tool_choice` allows, or a fault by the name of what it asks for and nobody offers."""
+    """What `tool_choice` allows. Raises an `InvalidRequest` for a tool that the request does not
+    offer."""
     built_in = frozenset(tool.kind for tool in run_here)
     match asked:
         case ActionChoice(type="shell") if "shell" in built_in:
@@ -82,7 +83,7 @@ def choice_of(
 def _servers(
     asked: Sequence[tuple[str, McpChoice]], run_here: Sequence[BuiltInTool]
 ) -> dict[str, Collection[str] | None]:
-    """The tools that are chosen of each MCP server; None: all of it."""
+    """The tools that are chosen of each MCP server; None means all of one."""
     labels = {tool.options["server_label"] for tool in run_here if tool.kind == "mcp"}
     chosen: dict[str, Collection[str] | None] = {}
     for place, one in asked:
@@ -109,8 +110,8 @@ def named(
     place: str,
     built_in: Collection[str] = (),
 ) -> frozenset[str]:
-    """The names of the client's tools among them; a fault for the first that none of the request's
-    has, nor one of these kinds that the server runs."""
+    """The names of the chosen tools of the client. Raises for the first that is neither one of the
+    request's nor of a kind that the server runs."""
     kinds = {(tool.name, tool.callee.kind) for tool in tools}
     names = set()
     for number, tool in enumerate(asked):

@@ -19,11 +19,11 @@ OUTPUTS = {
     "code_interpreter": "code_interpreter_call.outputs",
     "web_search": "web_search_call.action.sources",
 }
-"""What `include` asks for of each kind."""
+"""The value of `include` that asks for the outputs of each kind of call."""
 
 
 def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
-    """A namespace is described with the first of its tools."""
+    """The tools that the client runs. A namespace is described with the first of its tools."""
     described: set[str] = set()
     tools = []
     for one in placed:
@@ -57,8 +57,8 @@ def tools_run_here(
     included: Collection[str],
     built_in: Mapping[str, Sequence[str]],
 ) -> list[BuiltInTool]:
-    """The tools of the request that the server runs: each kind once, each MCP server once. `lists`
-    are by where they stand."""
+    """The tools that the server runs: each kind once, each MCP server once. `lists` are the lists
+    of tools with their places."""
     found: dict[str, BuiltInTool] = {}
     asked = ((f"{within}[{n}]", tool) for within, tools in lists for n, tool in enumerate(tools))
     for place, tool in asked:
@@ -119,7 +119,7 @@ def _check_new_container(asked: t.NewContainer, place: str) -> None:
 def check_container_options(
     asked: t.AutoContainer | t.NewContainer | ContainerRequest, place: str
 ) -> None:
-    """Refuse by name what is not built."""
+    """Refuse, by name, options of containers that are not built."""
     policy = asked.network_policy
     for name, wanted, why in (
         ("file_ids", asked.file_ids, "there are no files to put into a container"),
@@ -138,6 +138,7 @@ def check_container_options(
 
 
 def invalid_value(param: str, what: str) -> InvalidRequest:
+    """The fault of a field whose value is not allowed."""
     return InvalidRequest(
         f"Invalid value for '{param}': {what}.", param=param, code="invalid_value"
     )

@@ -43,11 +43,11 @@ HEARTBEAT_S = 1.0
 """Seconds between two saves of a job; fewer, if its lease is short."""
 HEARTBEATS_PER_LEASE = 3
 TELL_S = 0.05
-"""So long frames gather before they are kept, while somebody reads them as they come."""
+"""Seconds for which frames gather before they are kept, while somebody reads them."""
 
 
 class Background:
-    """Starts background runs, keeps their jobs alive, and ends them on somebody's word."""
+    """Starts background runs, keeps their jobs alive, and ends them when a client asks."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Background:
 
     @asynccontextmanager
     async def life(self, drain_s: float) -> AsyncIterator[None]:
-        """While it lasts runs may be started; at its end they have `drain_s` to come to theirs."""
+        """Let runs be started while the context lasts; at its end they have `drain_s` to end."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks, self._draining = tasks, False
             looking = tasks.create_task(self._look()) if self.can_move else None
@@ -113,8 +113,8 @@ class Background:
         dialect: Dialect,
         request: bytes = b"",
     ) -> Run:
-        """A run that is being made, or an `ApiError` and nothing is kept. The `request` is what
-        another server would make it from."""
+        """A run that is being made. Raises an `ApiError` when it cannot be, and then nothing is
+        kept. The `request` is what another server would make the run from."""
         if self._tasks is None:
             raise RuntimeError("background runs are started within `life`")
         self._admit(owner)
@@ -151,7 +151,8 @@ class Background:
     # --- jobs of servers that died or left ----------------------------------------------------
 
     async def _look(self) -> None:
-        """Take what others have left, one job after another, while there is work to be taken."""
+        """Take jobs that other servers have left, one after another, while there is room for
+        work."""
         while True:
             await self._sleep(self._heartbeat_s)
             try:
@@ -165,7 +166,8 @@ class Background:
                 logger.exception("a job of another server could not be taken")
 
     async def _go_on(self, job: Job) -> None:
-        """Begin where another server stopped; or leave it to the next, or to nobody."""
+        """Go on with a job where another server stopped, or leave it to the next server, or fail it
+        for good."""
         try:
             run = await self._made_again(job)
         except ApiError as fault:
@@ -196,7 +198,7 @@ class Background:
         )
 
     def _leave(self, kept: _Kept) -> bool:
-        """Let another server go on with it, unless no server can."""
+        """Leave a run to another server. Returns False when no other can go on with it."""
         if kept.leaving:
             return True
         if kept.run.half_way or self._tasks is None:
@@ -236,7 +238,7 @@ class Background:
         return kept.run if kept is not None and kept.owner == owner else None
 
     async def cancel(self, response_id: str, owner: str) -> Found:
-        """What there is after the run has been asked to end, wherever it runs."""
+        """Ask a run to end, wherever it runs, and return what there is then."""
         kept = self._kept.get(response_id)
         if kept is not None and kept.owner == owner:
             kept.run.cancel()
@@ -253,12 +255,12 @@ class Background:
         return found
 
     def drop(self, response_id: str, owner: str) -> None:
-        """It has been deleted: whatever comes of the run, nobody may find it."""
+        """End the run of a response that was deleted, since nobody may find its result."""
         if (run := self.running(response_id, owner)) is not None:
             run.cancel()
 
     def _admit(self, owner: str) -> None:
-        """Count one more of the owner's, if it may have one more."""
+        """Count one more run of the owner. Raises when it may not have one more."""
         self._running += 1
         if (others := self._count(owner, 1) - 1) >= self._max_per_owner:
             self._forget(owner)
@@ -295,7 +297,8 @@ class Background:
             logger.warning("%s could not be left: %s", kept.run.id, fault.message)
 
     async def _renew(self, kept: _Kept) -> None:
-        """Keep what is new and hear what is wanted, until cancelled or nothing is wanted."""
+        """Save new frames and look for a cancellation, until the run is over or not wanted any
+        more."""
         beats = max(1, int(self._store.lease_s / HEARTBEATS_PER_LEASE / self._heartbeat_s))
         for beat in itertools.count():
             try:
@@ -325,18 +328,18 @@ class Background:
 
 
 class _Kept:
-    """A run and how much of its log the store has."""
+    """A run, and how much of its log the store has."""
 
     def __init__(self, run: Run, owner: str, before: Job | None = None) -> None:
-        """`before` is what another server has kept of it."""
+        """`before` is the job as another server has kept it."""
         self.run = run
         self.owner = owner
         self.term = 1 if before is None else before.term
         self.making: asyncio.Task[None] | None = None
         self.leaving = False
-        """It is being left to another server."""
+        """Whether it is being left to another server."""
         self.left = False
-        """All that may be kept of it here has been."""
+        """Whether nothing more of it may be kept here."""
         first = run.log.response
         run.log.append(e.Created(first))
         run.log.append(e.Queued(first))
@@ -347,7 +350,7 @@ class _Kept:
         self._unsaved = b""
 
     def body(self) -> bytes:
-        """The snapshot as of now."""
+        """The snapshot as of now, in JSON."""
         return orjson.dumps(self.run.log.response)
 
     @property
@@ -360,8 +363,8 @@ class _Kept:
             await asyncio.wait((self.run.log.changed(),), timeout=wait_s)
 
     async def save(self, store: Store, *, last: bool = False) -> None:
-        """Keep the frames that are new. What cannot be kept now is kept the next time; behind the
-        `last` nothing is."""
+        """Keep the frames that are new. Frames that cannot be kept now are kept the next time;
+        after the `last` call nothing is kept."""
         async with self._saving:
             if self.left or self.run.log.closed:
                 return
@@ -378,8 +381,8 @@ class _Kept:
     async def finish(
         self, store: Store, record: Record, conversation: Record | None, last: Response
     ) -> bool:
-        """Keep the record, what its conversation has become, and the frames of its end, before
-        anybody is told of it."""
+        """Keep the record, its conversation's next version and the last frames, before the end is
+        told. Returns False when the store refuses them."""
         async with self._saving:
             frames = self._news()
             closing = ending(last, self.run.error)
@@ -391,7 +394,8 @@ class _Kept:
             return await store.finish_job(record, whole, conversation, term=self.term)
 
     def _news(self) -> Frames:
-        """What is not kept yet. A run that is made again has none until it is where it was."""
+        """The frames that are not kept yet. A run that is made again has none until it has come to
+        where it was."""
         count = self.run.log.next_number - self._saved
         if count <= 0:
             return Frames(self._saved, 0, b"")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 QUEUED = 1
-"""The number of the event that tells that a background response waits."""
+"""The number of the event that says that a background response waits."""
 
 
 async def frames_of(
@@ -69,7 +69,8 @@ async def frames_of(
 
 
 def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:
-    """The end of a stream whose server died: always the same, for it never wakes again."""
+    """The end of a stream whose server died. It is always the same, since that server never comes
+    back."""
     failed = {"type": "response.failed", "response": orjson.loads(lost_snapshot(job.body))}
     events = (
         dialect.spelled(Error("server_error", LOST)),
@@ -83,8 +84,8 @@ def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:
 
 
 def _repeated(job: Job, last: int) -> bytes:
-    """The event that the response is being made, with the number of the last that was told:
-    whoever goes on behind it misses nothing. Empty while nothing was told."""
+    """An event that repeats that the response is being made, with the number of the last one, so
+    that whoever goes on behind it misses nothing. Empty while there was none."""
     if last < 0:
         return b""
     told: dict[str, Any] = orjson.loads(job.body)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.dialect import Dialect
 
 FORM = 1
-"""Of what is written here: what another server writes otherwise, it alone can read."""
+"""The version of this format: a server reads the formats that it writes, and no other."""
 
 
 def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
@@ -47,7 +47,7 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
 def run_of(
     job: Job, built_in: Mapping[str, Sequence[str]]
 ) -> tuple[Accepted, Dialect, Before] | None:
-    """What a run is made of that goes on with the job; None when it cannot be known."""
+    """What a run is made from that goes on with the job; None when that cannot be known."""
     head, _, request = job.source.partition(b"\n")
     said: dict[str, Any] = orjson.loads(head)
     frames_left = not job.frames and orjson.loads(job.body)["status"] != "queued"

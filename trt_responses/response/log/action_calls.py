@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 ActionKind = Literal["shell", "local_shell", "apply_patch"]
 PREFIXES: dict[ActionKind, str] = {"shell": "sh", "local_shell": "lsh", "apply_patch": "apc"}
-"""Of the items' ids."""
+"""The beginnings of the items' ids."""
 
 
 class ActionCall:
-    """A call of a shell or of a patch: its item is made of the whole of what the model writes."""
+    """A call of a shell or of a patch, whose item is made of the whole text that the model
+    writes."""
 
     def __init__(self, item_id: str, index: int, kind: ActionKind, call_id: str) -> None:
         self.id = item_id
@@ -32,12 +33,13 @@ class ActionCall:
         self._call_id = call_id
 
     def begin(self) -> Iterator[e.Event]:
-        """Nothing yet of a patch, whose item says from its first event what it is about."""
+        """The events at its beginning: none yet for a patch, whose item says from its first event
+        what it is about."""
         if self._kind != "apply_patch":
             yield e.OutputItemAdded(self.index, self._item({}))
 
     def end(self, written: str, status: o.Status) -> Iterator[e.Event]:
-        """All that there is to say of the call, when the model has ended it or was cut."""
+        """The events at its end, when the model has ended the call or was cut."""
         item = self._item(_read(written))
         if isinstance(item, o.OutputPatchCall):
             yield e.OutputItemAdded(self.index, _without_diff(item))
@@ -74,7 +76,7 @@ class ActionCall:
 
 
 def _read(written: str) -> dict[str, Any]:
-    """The object that was written, as far as it goes."""
+    """The JSON object that was written, as far as it goes."""
     try:
         said = from_json(written, allow_partial="trailing-strings")
     except ValueError:

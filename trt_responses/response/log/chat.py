@@ -26,14 +26,14 @@ TEXT_TAILS, CALL_TAILS = unnumbered(TEXT_TAIL), unnumbered(CALL_TAIL)
 
 
 class ChatSpelling:
-    """The chunks of one completion. With `usage`, a last chunk tells it, and all others that they
-    do not; without `thought`, nothing of it is written."""
+    """The chunks of one completion. With `usage`, the last chunk has it and all others have a null;
+    without `thought`, no thought is written."""
 
     def __init__(self, response: Response, *, usage: bool, thought: bool) -> None:
         self._usage = usage
         self._thought = thought
         self._calls: dict[str, int] = {}
-        """The place of each call among the calls, by its item's id."""
+        """The number of each call among the calls, by its item's id."""
         shared = {
             "id": chat_id(response),
             "object": "chat.completion.chunk",
@@ -85,7 +85,7 @@ class ChatSpelling:
         return self._calls.setdefault(item_id, len(self._calls))
 
     def _delta_head(self, begun: bytes, logprobs: bytes = b'"logprobs":null,') -> bytes:
-        """A chunk up to where the text of its delta begins."""
+        """The part of a chunk before the text of its delta."""
         return self._head + b'{"index":0,"finish_reason":null,%b"delta":%b' % (logprobs, begun)
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -98,7 +98,8 @@ class ChatSpelling:
 
 
 class _ThoughtChunks(Deltas):
-    """A thought under both of the names that clients read it by: no one of them serves all."""
+    """Chunks of a thought, under both of the names that clients read, since no one of them serves
+    all."""
 
     __slots__ = ()
 
@@ -108,7 +109,7 @@ class _ThoughtChunks(Deltas):
 
 
 class _ScoredChunks(ScoredDeltas):
-    """Text whose tokens are told with how likely they were."""
+    """Chunks of text whose tokens are told with how likely they were."""
 
     __slots__ = ()
 

@@ -36,37 +36,37 @@ def tail(number: int) -> bytes:
 
 TABLED = 16_384
 TAILS = tuple(map(tail, range(TABLED)))
-"""What ends the frame of a delta, by its number: to format it costs as much as all the rest."""
+"""The end of a delta's frame, by its number: to format it costs as much as all the rest."""
 
 
 def unnumbered(tail: bytes) -> tuple[bytes, ...]:
-    """The same, for frames without a number: all their tails are one."""
+    """The end of a frame without a number, which is one for all."""
     return (tail,) * TABLED
 
 
 class Spelling(Protocol):
-    """How the events of one log are written as frames. Each API has its own."""
+    """The way in which the events of one log are written as frames. Each API has its own."""
 
     def frame(self, event: Event, number: int, /) -> bytes:
-        """One event; empty where the API has no words for it."""
+        """The frame of one event; empty where the API has no words for it."""
         ...
 
     def deltas(self, first: int, template: Delta, /, *, scored: bool) -> Deltas:
-        """A run of deltas that begins."""
+        """The entry of a run of deltas that begins."""
         ...
 
     def repeated(self, response: Response, number: int, /) -> bytes:
-        """An event that says again what was said; empty where the API has none."""
+        """A frame that says again what was said; empty where the API has none."""
         ...
 
     def json_of(self, response: Response, /) -> bytes:
-        """A snapshot, as the store keeps it."""
+        """The JSON of a snapshot, as the store keeps it."""
         ...
 
 
 class ResponsesSpelling:
-    """The Responses API's, in one of its dialects. A snapshot that several tell of is written
-    once."""
+    """The spelling of the Responses API, in one of its dialects. A snapshot that several events
+    hold is written once."""
 
     __slots__ = ("_dialect", "_json", "_snapshot")
 
@@ -93,7 +93,7 @@ class ResponsesSpelling:
         return self.frame(kind(response), number)
 
     def _begun(self, name: str, body: bytes) -> bytes:
-        """A frame up to where more keys may stand."""
+        """The part of a frame before further keys."""
         return b"event: %b\ndata: %b" % (name.encode(), body[:-1])
 
     def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
@@ -102,7 +102,7 @@ class ResponsesSpelling:
         return Deltas(first, template, self._head(template))
 
     def _head(self, template: Delta, *without: bytes) -> bytes:
-        """A delta's frame up to where its text begins."""
+        """The part of a delta's frame before its text."""
         name, body = self._dialect.spelled(template)
         for empty in (b'"delta":"",', *without):
             body = body.replace(empty, b"")
@@ -110,8 +110,8 @@ class ResponsesSpelling:
 
 
 class SocketSpelling(ResponsesSpelling):
-    """The same as a WebSocket has it: each frame is the JSON alone, and says whose lane it is of.
-    `told` is what a reply over HTTP has in its headers; the first event tells it."""
+    """The spelling of a WebSocket: each frame is the JSON alone, and names its lane. `told` are the
+    headers that a reply over HTTP would have, which stand in the first event."""
 
     __slots__ = ("_lane", "_told")
 
@@ -133,7 +133,7 @@ class SocketSpelling(ResponsesSpelling):
 
 
 class Single:
-    """One event. Its frame is made at the first reading and kept."""
+    """One event, whose frame is made when it is read first and kept."""
 
     __slots__ = ("_frame", "_spelling", "event", "first")
 
@@ -202,7 +202,7 @@ class Deltas:
 
 
 class SilentDeltas(Deltas):
-    """Deltas of a text of which the stream says nothing."""
+    """Deltas of a text that the stream does not show."""
 
     __slots__ = ()
 
@@ -211,7 +211,8 @@ class SilentDeltas(Deltas):
 
 
 class ScoredDeltas(Deltas):
-    """Deltas of a text whose tokens are told with how likely they were: a tuple for each piece."""
+    """Deltas of a text whose tokens are told with how likely they were, as a tuple for each
+    piece."""
 
     __slots__ = ("logprobs",)
 

@@ -46,7 +46,7 @@ def apply(response: Response, event: e.Event) -> Response:
 
 
 def output_after(output: Output, event: e.OutputEvent) -> Output:
-    """The same for the items alone: a response is a wide thing to copy for each of its events."""
+    """The items after the event. A response is a wide thing to copy for each event."""
     match event:
         case e.OutputItemAdded():
             return (*output, event.item)
@@ -217,7 +217,7 @@ def _mcp_call(item: OutputItem) -> OutputMcpCall:
 
 
 def _stepped(item: OutputItem, step: e.HostedStep) -> OutputItem:
-    """The last word of a step is the item's status, where it has one."""
+    """The item after the last step of its call, which is its status, where it has one."""
     word = step.type.rpartition(".")[2]
     if isinstance(item, OutputCodeCall | OutputMcpCall | OutputWebSearchCall):
         return replace(item, status=word)  # type: ignore[arg-type]  # the table of steps names them

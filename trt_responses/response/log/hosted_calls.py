@@ -27,61 +27,61 @@ NO_STEPS: Mapping[o.HostedStatus, e.StepName] = {}
 
 
 class Runner(NamedTuple):
-    """A tool that is run here, as calls to one of its recipients are told to the client."""
+    """A tool that is run here, in the form in which its calls are told to the client."""
 
     kind: str
-    """Its row in `ROWS`."""
+    """The kind of call, which is a key of `ROWS`."""
     facts: Mapping[str, str] = NOTHING
-    """What the item says before anything runs, by the item's own keys."""
+    """The item's values before anything runs, by the item's own keys."""
     shows_outputs: bool = False
-    """The client has asked for outputs that are null otherwise."""
+    """Whether the client has asked for outputs that are null otherwise."""
     describe: Callable[[str], Mapping[str, Any]] | None = None
-    """What the item says before anything runs, of the text that the model wrote."""
+    """Makes the same of the text that the model wrote."""
 
 
 class Outcome(NamedTuple):
-    """What became of a call."""
+    """The outcome of a call."""
 
     status: o.HostedStatus = "in_progress"
     text: str | None = None
-    """What the model was told; None where the call was broken off."""
+    """The text that the model was given; None where the call was broken off."""
     details: Mapping[str, Any] = NOTHING
-    """What the item says besides, by the item's own keys."""
+    """More values of the item, by its own keys."""
 
 
 class Row(NamedTuple):
-    """A kind of call."""
+    """What is particular to one kind of call."""
 
     prefix: str
-    """Of its items' ids."""
+    """The beginning of its items' ids."""
     item: Item
-    """The item, from the text that the model wrote to it and from what became of it."""
+    """Makes the item, from the text that the model wrote and from the outcome."""
     text: Callable[[Any], str]
-    """What the model wrote to it, of an item as it stands in the log."""
+    """Gives the text that the model wrote, from an item in the log."""
     delta: Callable[[str, int, str], e.Delta] | None = None
-    """None: it waits for its text before `added`."""
+    """Makes an event of a piece of text. None: the text is told as a whole, before `added`."""
     begun: tuple[e.StepName, ...] = ()
     whole: Callable[[HostedCall, str], tuple[e.Event, ...]] = lambda *_: ()
-    """The events when its text is whole."""
+    """Makes the events when the text is whole."""
     result: Callable[[HostedCall, str, int, Outcome], tuple[e.Event, ...]] | None = None
-    """The events of an item of its own, with that id and index, that says what the call gave."""
+    """Makes the events of another item, with that id and index, for what the call gave."""
     runs: tuple[e.StepName, ...] = ()
-    """Steps between that and the tool's answer."""
+    """The steps between the whole text and the tool's answer."""
     ends: Mapping[o.HostedStatus, e.StepName] = NO_STEPS
     empty: bytes = b""
-    """What a call without text says."""
+    """The text of a call that was written without one."""
     run_here: bool = True
-    """Else it is told, and waits for the client."""
+    """Whether the call is run here; else the client is told, and answers it."""
     signed: bool = False
-    """Its id vouches for what it says, when a client brings it back."""
+    """Whether its id vouches for its content when a client brings it back."""
     if_cut: str = ""
-    """The kind that a call becomes whose text was cut; none: it stays what it is."""
+    """The kind that a call becomes whose text was cut; None: it keeps its kind."""
     channel: str = "analysis"
-    """Of a call that named none, and of its answer."""
+    """The channel of a call that named none, and of its answer."""
 
 
 class HostedCall:
-    """A call of one of the rows: its item ends when the tool has answered."""
+    """A call of one of the rows. Its item ends when the tool has answered."""
 
     def __init__(self, item_id: str, index: int, runner: Runner) -> None:
         self.id = item_id
@@ -90,11 +90,11 @@ class HostedCall:
         self.row = ROWS[runner.kind]
         self.empty = self.row.empty
         self.text = ""
-        """What the model wrote, of a row that waits for it."""
+        """The text that the model wrote, of a row that waits for it."""
         self.described = NOTHING
 
     def begin(self, text: str = "") -> tuple[e.Event, ...]:
-        """The text is whole already, where the row waits for it."""
+        """The first events. The text is whole already, where the row waits for it."""
         if self.runner.describe is not None:
             self.described = self.runner.describe(text)
         self.text = text
@@ -102,7 +102,7 @@ class HostedCall:
         return (added, *self._steps(self.row.begun))
 
     def sign(self, text: str, sign: Callable[[Sequence[str]], str]) -> None:
-        """Put a signature of all that it says behind its id."""
+        """Put a signature of the call's content behind its id."""
         facts = self.runner.facts
         said = (self.id, facts["server_label"], facts["name"], text)
         self.id = f"{self.id}.{sign(said)}"
@@ -113,11 +113,12 @@ class HostedCall:
 
     @property
     def call_id(self) -> str:
-        """Of a kind of call that has one besides its item's id."""
+        """The id of the call, of a kind that has one besides its item's."""
         return f"call_{self.id.partition('_')[2]}"
 
     def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
-        """The end of the text; of the item too, where it was cut or nothing runs here."""
+        """The events at the end of the text; at that of the item too, where it was cut or nothing
+        runs here."""
         text = self.text_of(item)
         whole = self.row.whole(self, text)
         if status != "completed":
@@ -127,13 +128,13 @@ class HostedCall:
         return (*whole, *self._steps(self.row.runs))
 
     def answer(self, item: o.OutputItem, outcome: Outcome) -> tuple[e.Event, ...]:
-        """The end of the item: what the tool gave, or that it was broken off."""
+        """The events at the end of the item: the tool's answer, or that it was broken off."""
         step = self.row.ends.get(outcome.status)
         ended = self._steps((step,) if step else ())
         return (*ended, self._done(self.text_of(item), outcome))
 
     def text_of(self, item: o.OutputItem) -> str:
-        """What the model wrote, of its item as it stands in the log."""
+        """The text that the model wrote, from an item in the log."""
         return self.text if self.row.delta is None else self.row.text(item)
 
     def _done(self, text: str, outcome: Outcome) -> e.OutputItemDone:
@@ -154,7 +155,7 @@ def _code_call(call: HostedCall, code: str, outcome: Outcome) -> o.OutputCodeCal
 
 
 def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputWebSearchCall:
-    """With the sources of a search where the client has asked for them, once there are some."""
+    """A web search, with its sources where the client has asked for them and there are some."""
     action = dict({**call.described, **outcome.details}["action"])
     sources = action.pop("sources", None)
     if sources is not None and call.runner.shows_outputs and outcome.status != "in_progress":
@@ -163,7 +164,8 @@ def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputWebS
 
 
 def _shell_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputContainerShellCall:
-    """Its commands come in events. The API has no word for one that failed: its output says so."""
+    """A call of a shell, whose commands come in events. The API has no status for one that failed:
+    its output says so."""
     environment = o.InContainer(call.runner.facts["container_id"])
     if outcome.status == "in_progress":
         return o.OutputContainerShellCall(call.id, call.call_id, environment)
@@ -186,7 +188,8 @@ def _commands(call: HostedCall, _: str) -> tuple[e.Event, ...]:
 def _shell_result(
     call: HostedCall, item_id: str, index: int, outcome: Outcome
 ) -> tuple[e.Event, ...]:
-    """What could not be run gave its reason, and no exit code of its own."""
+    """The outputs of a shell. A command that could not be run gives its reason, and no exit code of
+    its own."""
     told = {"stdout": "", "stderr": outcome.text or "", "outcome": NOT_RUN, **outcome.details}
     output = o.ShellOutput(**told)
     empty = o.OutputShellResult(item_id, call.call_id)
@@ -199,12 +202,13 @@ def _shell_result(
 
 
 def _command(item: o.OutputContainerShellCall) -> str:
-    """A call's arguments, for an item whose own text is not known any more."""
+    """The arguments of a command, for an item whose own text is not known any more."""
     return json.dumps({"cmd": ["bash", "-c", *item.action.commands]}, ensure_ascii=False)
 
 
 def _searched(item: o.OutputWebSearchCall) -> str:
-    """A call's arguments, from what it did: for an item whose own text is not known any more."""
+    """The arguments of a search, from its action, for an item whose own text is not known any
+    more."""
     action = item.action
     match action["type"]:
         case "search":
@@ -216,7 +220,7 @@ def _searched(item: o.OutputWebSearchCall) -> str:
 
 
 def _mcp_call(call: HostedCall, arguments: str, outcome: Outcome) -> o.OutputMcpCall:
-    """An error, which the details tell, stands in the place of the output."""
+    """A call of an MCP tool. An error, which the details hold, takes the place of the output."""
     told = {"output": outcome.text, **outcome.details}
     if told.get("error") is not None:
         told["output"] = None
@@ -284,7 +288,7 @@ ROWS: Mapping[str, Row] = {
         channel="commentary",
     ),
 }
-"""By the kind that a `Runner` names."""
+"""The rows by the kind that a `Runner` names."""
 
 
 def row_of(item: o.OutputHostedCall) -> Row:
@@ -299,4 +303,4 @@ KINDS: Mapping[str, str] = {
     "mcp_call": "mcp",
     "mcp_approval_request": "mcp_approval",
 }
-"""The rows by the types of their items."""
+"""The names of the rows, by the types of their items."""

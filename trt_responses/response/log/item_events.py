@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Callee(NamedTuple):
-    """A tool of the request, as its call is told to the client."""
+    """A tool of the request, in the form in which its calls are told to the client."""
 
     name: str
     namespace: str | None = None
     custom: bool = False
     action: ActionKind | None = None
-    """Of a tool of which the API says what a call is."""
+    """The kind of action, of a tool for which the API says what a call is."""
 
     @property
     def kind(self) -> str:
@@ -73,7 +73,7 @@ class Reasoning:
     empty = b""
 
     def __init__(self, item_id: str, index: int, seal: Seal | None, message: int) -> None:
-        """`message` is its number among the messages of the model."""
+        """`message` is the number of this thought among the messages of the model."""
         self.id = item_id
         self.index = index
         self._seal = seal
@@ -103,7 +103,7 @@ class Reasoning:
 
 
 class Summary(Reasoning):
-    """A thought that is told as its summary: some clients show nothing else of it."""
+    """A thought that is told as its summary, since some clients show nothing else of it."""
 
     def begin(self) -> tuple[e.Event, ...]:
         return (
@@ -125,7 +125,7 @@ class Summary(Reasoning):
 
 
 class Call:
-    """A call of one of the client's functions. A call without arguments is `{}`, not nothing."""
+    """A call of one of the client's functions. The arguments of a call without any are `{}`."""
 
     empty = b"{}"
 

@@ -21,7 +21,7 @@ TAILS = unnumbered(TAIL)
 
 
 class KServeSpelling:
-    """The events of one stream. `shared` is what each of them says, as an object of JSON."""
+    """The events of one stream. `shared` is a JSON object whose keys stand in each of them."""
 
     def __init__(self, shared: bytes) -> None:
         self._head = b'data: %b,"text_output":"' % shared[:-1]

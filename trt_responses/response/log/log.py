@@ -59,7 +59,7 @@ class Log:
     def __init__(
         self, response: Response, dialect: Dialect = OPENAI, spelling: Spelling | None = None
     ) -> None:
-        """Without a spelling, it is the Responses API's in this dialect."""
+        """Without a spelling, the log is written as the Responses API's in this dialect."""
         self.entries: list[Entry] = []
         self.dialect = dialect
         self._spelling = spelling or ResponsesSpelling(dialect)
@@ -67,13 +67,14 @@ class Log:
         self._folded = response
         self._output = response.output
         self._settled = 0
-        """The events of all entries but the one that grows: their count, and its first number."""
+        """The events of all entries but the growing one: how many there are, and their first
+        number."""
         self._growing: Deltas | None = None
         self._listeners: list[Tell] = []
         self._early: dict[Tell, Tell] = {}
         self._untold = 0
         self._live: Deltas | None = None
-        """The last entry, when its next delta is the first event that is untold."""
+        """The last entry, while its next delta is the first event that was not told."""
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -89,7 +90,7 @@ class Log:
             self._output = output_after(self._output, event)
 
     def grow(self, template: Delta, *, scored: bool = False) -> Deltas:
-        """Begin a run of deltas; whoever writes the text adds pieces to it."""
+        """Begin a run of deltas; callers add pieces to the entry that is returned."""
         self._settle()
         self._growing = self._spelling.deltas(self._settled, template, scored=scored)
         self.entries.append(self._growing)
@@ -127,12 +128,12 @@ class Log:
 
     @property
     def begun(self) -> Response:
-        """The response as its last event of the whole of it said: its items may have gone on."""
+        """The response as the last whole snapshot has it; its items may have gone on."""
         return self._folded
 
     @property
     def output(self) -> Output:
-        """The response's items: the part of it that events change one by one."""
+        """The items of the response, which events change one by one."""
         if self._growing is None:
             return self._output
         return output_after(self._output, self._growing.merged())
@@ -153,8 +154,8 @@ class Log:
             self._growing = self._live = None
 
     def renumber(self, number: int) -> None:
-        """The next event has this number. For a log that was made again, before anybody reads it:
-        its events before have been told, perhaps in other pieces."""
+        """Set the number of the next event. It is for a log that was made again, before anybody
+        reads it: its earlier events have been told, perhaps in other pieces."""
         shift = number - self.next_number
         if not shift:
             return
@@ -169,7 +170,7 @@ class Log:
             yield from enumerate(entry.events(), entry.first)
 
     def wake(self) -> None:
-        """Tell the readers: once per chunk, however many events it made."""
+        """Tell the readers, once per chunk, however many events it made."""
         if self._listeners:
             live, number = self._live, self._untold
             if live is None:
@@ -189,7 +190,7 @@ class Log:
             self._waiting.clear()
 
     def add_text(self, piece: bytes) -> None:
-        """One more piece of the text that grows, and `wake`: what most engine steps are."""
+        """Add one piece to the text that grows, and wake the readers: what most engine steps do."""
         if (live := self._live) is None:
             assert self._growing is not None, "no text is growing"
             self._growing.pieces.append(piece)
@@ -203,7 +204,7 @@ class Log:
             tell(frames)
 
     def _tell(self) -> None:
-        """The same for any step."""
+        """Tell the readers what came with a step of any kind."""
         if (number := self.next_number) > self._untold:
             frames = self._since(self._untold)
             self._untold, last = number, self.entries[-1]
@@ -213,7 +214,7 @@ class Log:
                     tell(frames)
 
     def _since(self, number: int) -> bytes:
-        """The frames from this number on: the last few entries."""
+        """The frames from this number on, which are the last few entries'."""
         entries = self.entries
         place = len(entries) - 1
         while entries[place].first > number:
@@ -224,8 +225,9 @@ class Log:
         return b"".join(frames)
 
     def listen(self, tell: Tell, *, after: int = -1) -> bytes:
-        """The frames beyond a number. Those that come are told within each wake, for a reader to
-        whom a turn of the loop is too dear; None when there will be no more. Not within a wake."""
+        """The frames beyond a number. `tell` is called with later ones within each wake, for a
+        reader to whom a turn of the loop is too dear. None when there will be no more. It must not
+        be called within a wake."""
         if self._listeners:
             self.wake()
         else:
@@ -238,11 +240,11 @@ class Log:
         return missed
 
     def unlisten(self, tell: Tell) -> None:
-        """Whoever has left is not told any more; not to be called within a wake."""
+        """Stop calling `tell`. It must not be called within a wake."""
         self._listeners.remove(self._early.pop(tell, tell))
 
     def changed(self) -> asyncio.Future[None]:
-        """Done at the next wake."""
+        """A future that is done at the next wake."""
         if self._loop is None:  # asking for it costs a system call
             self._loop = asyncio.get_running_loop()
         reader = self._loop.create_future()
@@ -252,7 +254,7 @@ class Log:
 
 
 class Cursor:
-    """One reader's place in a log: it takes what is new as the bytes of SSE frames."""
+    """One reader's place in a log. It takes what is new as the bytes of SSE frames."""
 
     __slots__ = ("_entries", "_entry", "_taken", "_wanted")
 
@@ -280,7 +282,7 @@ class Cursor:
         return not self._wanted or self._reached()
 
     def take(self) -> bytes:
-        """The frames since the last taking, joined; empty when there are none."""
+        """The frames since the last call, joined; empty when there are none."""
         entries = self._entries
         if not entries or not self.begun:
             return b""
@@ -295,7 +297,7 @@ class Cursor:
 
 
 def _from_its_beginning(cursor: Cursor, tell: Tell) -> Tell:
-    """For a reader who begins in the log's future."""
+    """Call `tell` from the cursor's beginning on, for a reader who begins in the log's future."""
 
     def told(frames: bytes | None) -> None:
         if frames is None or (frames := cursor.take()):

@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 
 
 def json_text(raw: bytes) -> bytes:
-    """A text as it stands within quotes."""
+    """A text in the form in which JSON has it within quotes."""
     return orjson.dumps(raw.decode("utf-8", "replace"))[1:-1]
 
 
 class TextFilter(Protocol):
-    """What the client gets of a text that the model writes, as it is written."""
+    """Gives the client's part of a text that the model writes, piece by piece."""
 
     found: str | None
-    """A text of the client's was found: nothing that follows is told, and the model need not go
-    on."""
+    """Set when one of the client's texts was found: nothing that follows is told, and the model
+    need not go on."""
 
     def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
 
@@ -66,7 +66,7 @@ class TextFilter(Protocol):
 
 
 class CitedText(Protocol):
-    """What the client gets of a text with the model's marks: texts, and citations of them."""
+    """Gives a text with the model's marks as texts and citations."""
 
     def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | UrlCitation]: ...
 
@@ -81,7 +81,8 @@ OPENS: Mapping[str | None, Opens] = {
     "final": "final_answer",
     None: "final_answer",
 }
-"""What a message to the user becomes, by its channel. A message to an offered tool is a call."""
+"""The item that a message to the user becomes, by its channel. A message to an offered tool is a
+call."""
 
 
 class Machine:
@@ -123,16 +124,16 @@ class Machine:
         self._cited: CitedText | None = None
         self._citations = 0
         self._untold: tuple[TokenLogprob, ...] = ()
-        """Of tokens whose text is held back."""
+        """Likelihoods of tokens whose text is held back."""
         self._unanswered: HostedCall | None = None
         self._held: list[bytes] | None = None
-        """The text of a call that waits for all of it."""
+        """The text of a call that is told as a whole."""
         self.pieces: list[bytes] | None = None
-        """Where text of the open message goes as it is read: the last entry of the log. None when
-        nothing is open, or the model's text is not yet the client's."""
+        """The last entry of the log, to which text of the open message is added as it is read. None
+        when nothing is open, or the model's text is not yet the client's."""
         self.repairs: Counter[RepairKind] = Counter()
         self.stopped: str | None = None
-        """The text of the client's own at which the answer stopped."""
+        """The client's own text at which the answer stopped."""
 
     def take(self, fragment: Fragment) -> None:
         if type(fragment) is Text:
@@ -158,7 +159,8 @@ class Machine:
             self._held += pieces
 
     def _say_cited(self, parts: Sequence[bytes | UrlCitation]) -> None:
-        """A citation is told behind its text, and more text behind it is another run of deltas."""
+        """Tell texts and citations. A citation comes behind its text, and more text behind it is
+        another run of deltas."""
         shape = self._open
         assert isinstance(shape, Message)
         for part in parts:
@@ -226,7 +228,7 @@ class Machine:
             self.pieces = self._deltas.pieces
 
     def answer(self, outcome: Outcome) -> None:
-        """A call that was run here has ended, with this for the client."""
+        """End a call that was run here, with this outcome for the client."""
         call, self._unanswered = self._unanswered, None
         if call is not None:
             for event in call.answer(self._log.settled()[call.index], outcome):
@@ -237,14 +239,14 @@ class Machine:
                     self._log.append(event)
 
     def call(self, runner: Runner, text: str) -> None:
-        """A call that an earlier response has written, and that is run now."""
+        """Tell of a call that an earlier response has written, and that is run now."""
         item_id = self._mint(ROWS[runner.kind].prefix)
         self._begin(HostedCall(item_id, len(self._log.output), runner))
         self._say((json_text(text.encode("utf-8", "surrogatepass")),))
         self._end("completed")
 
     def listed(self, label: str, tools: tuple[Mapping[str, Any], ...], error: str | None) -> None:
-        """What an MCP server offers, or why that is not known."""
+        """Tell what an MCP server offers, or why that is not known."""
         empty = OutputMcpListTools(self._mint("mcpl"), label)
         end: StepName = "response.mcp_list_tools.completed"
         if error is not None:
@@ -253,7 +255,7 @@ class Machine:
         self.tell(empty, (begun, end), replace(empty, tools=tools, error=error))
 
     def tell(self, added: OutputItem, steps: Sequence[StepName], done: OutputItem) -> None:
-        """An item that no message of the model's becomes, from its beginning to its end."""
+        """Tell an item that no message of the model becomes, from its beginning to its end."""
         index = len(self._log.output)
         self._log.append(OutputItemAdded(index, added))
         for name in steps:
@@ -261,7 +263,7 @@ class Machine:
         self._log.append(OutputItemDone(index, done))
 
     def add_carrier(self) -> None:
-        """A thought that says nothing, where there is none to carry what a tool has answered: the
+        """Tell a thought without text, where no other can carry what a tool has answered: the
         client brings it back with the seal that the last snapshot gives it."""
         output = self._log.output
         called = any(isinstance(item, OutputHostedCall) for item in output)
@@ -272,13 +274,13 @@ class Machine:
 
     @property
     def call_text(self) -> str:
-        """What the call says that is to be run here."""
+        """The text of the call that is to be run here."""
         call = self._unanswered
         return call.text_of(self._log.output[call.index]) if call is not None else ""
 
     @property
     def unanswered(self) -> bool:
-        """A call is whole, and to be run here."""
+        """Whether a call is whole and has yet to be run here."""
         return self._unanswered is not None
 
     def _end(self, status: Literal["completed", "incomplete"]) -> None:
@@ -314,7 +316,7 @@ class Machine:
             deltas.pieces.append(shape.empty)
 
     def _begin_late(self, held: Sequence[bytes], status: str) -> None:
-        """Tell of a call that waited for its text."""
+        """Tell of a call whose whole text was waited for."""
         shape, self._held = self._open, None
         assert isinstance(shape, HostedCall)
         if status != "completed" and (kind := shape.row.if_cut):

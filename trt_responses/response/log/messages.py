@@ -45,7 +45,7 @@ class MessagesSpelling:
         self._begun = begun(response, prompt_tokens)
         self._thoughts = thoughts
         self._blocks: dict[str, int] = {}
-        """The place of each block among the blocks, by its item's id."""
+        """The number of each block, by its item's id."""
 
     def repeated(self, response: Response, number: int) -> bytes:
         return _frame("ping")
@@ -82,7 +82,8 @@ class MessagesSpelling:
         return Deltas(first, template, head + b'"delta":' + KINDS[type(template)], TAILS, _tail)
 
     def _place(self, item_id: str) -> int:
-        """Asked for in the items' order, be it for a frame or for deltas."""
+        """The number of an item's block. Items ask in their order, be it for a frame or for
+        deltas."""
         return self._blocks.setdefault(item_id, len(self._blocks))
 
     def _block_start(self, item: OutputItem) -> bytes:

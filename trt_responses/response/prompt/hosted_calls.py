@@ -24,16 +24,17 @@ NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class HostedCallText(NamedTuple):
-    """What an item comes to: a call, a result, or both."""
+    """An item as messages: a call, a result, or both."""
 
     callee: str | None = None
     arguments: str | None = None
     result: str | None = None
     call_id: str | None = None
-    """Of a call without its result, and of a result without its call: what joins the two."""
+    """The id that joins a call without its result, and a result without its call."""
 
 
 def call_message(callee: str, arguments: str) -> Message:
+    """The message that calls a function."""
     return Message(
         "assistant",
         arguments,
@@ -44,11 +45,12 @@ def call_message(callee: str, arguments: str) -> Message:
 
 
 def result_message(callee: str, text: str) -> Message:
+    """The message of a function's result."""
     return Message("tool", text, name=callee, recipient="assistant", channel="commentary")
 
 
 def hosted_call_text(item: p.HostedItem) -> HostedCallText:
-    """One case for each kind."""
+    """The messages of an item, one case for each kind."""
     match item:
         case p.WebSearchCall():
             return HostedCallText(_callee("web_search"), _json(item.action or {}))
@@ -97,7 +99,7 @@ def hosted_call_text(item: p.HostedItem) -> HostedCallText:
 
 
 def _callee(name: str) -> str:
-    """A client's words in a header: without what would be structure there."""
+    """A client's words in a header, without what would be structure there."""
     return FUNCTIONS + NOT_IN_NAMES.sub("_", name)
 
 
@@ -111,7 +113,7 @@ def _texts(outputs: Sequence[Mapping[str, Any]], *keys: str) -> str:
 
 
 def _ran(output: Mapping[str, Any]) -> str:
-    """What a command gave, and how it ended, unless that was well."""
+    """The output of a command, and how it ended, unless that was well."""
     lines = [output[key] for key in ("stdout", "stderr") if isinstance(output.get(key), str)]
     outcome = output.get("outcome")
     match outcome:

@@ -45,10 +45,12 @@ EFFORTS: Mapping[Effort | None, LanguageEffort] = {
     "xhigh": "high",
     "max": "high",
 }
-"""gpt-oss knows three; the others go to the nearest, and are echoed as they were asked."""
+"""The efforts as gpt-oss knows them, which are three; others go to the nearest, and are echoed as
+they were asked."""
 ID_BYTES = 4
 OLD_CONTEXTS = 8
-"""With `truncation: auto`, how many contexts long an old message may be and still be dropped."""
+"""The length, in contexts, up to which an old message may be dropped with `truncation: auto`; a
+longer one is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Prompt:
     truncated: tuple[str, ...] = ()
     """The ids of items that were left out, for want of room."""
     conversation: Record | None = None
-    """The conversation that the response is a part of."""
+    """The conversation that the response becomes a part of."""
 
 
 async def prompt_of(
@@ -114,8 +116,8 @@ async def blocks_of(
     records: Records,
     ran: Collection[str] = (),
 ) -> tuple[list[Block], str | None]:
-    """What the request itself brings, and the date of the conversation that it carries, if it
-    carries one. `ran` are the requests for approval whose calls are run now."""
+    """The blocks that the request itself brings, and the date of the conversation that it carries,
+    if it carries one. `ran` are the requests for approval whose calls are run now."""
     context, vocabulary = parts.engine.limits().context_tokens, parts.dialect.vocabulary
     turns = await parts.sealer.opened_turns(
         accepted.input,
@@ -145,7 +147,7 @@ async def blocks_of(
 
 
 def opened_compactions(accepted: Accepted, parts: Parts, owner: str) -> dict[int, SealedCompaction]:
-    """What the compactions in the input carry, by their places."""
+    """The content of the compactions in the input, by their places."""
     items = () if isinstance(accepted.input, str) else accepted.input
     opened = {}
     for place, item in enumerate(items):
@@ -171,7 +173,7 @@ def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
 async def _joined(
     blocks: Sequence[Block], accepted: Accepted, parts: Parts, date: str
 ) -> tuple[array[int], frozenset[int]]:
-    """The ids, and the places of what was left out."""
+    """The ids of the prompt, and the places of what was left out."""
     renderer, context = parts.renderer, parts.engine.limits().context_tokens
     system, developer = _system(accepted, parts, date), _developer(accepted)
     selected = renderer.keeps([block.kind for block in blocks])
@@ -188,7 +190,7 @@ async def _joined(
 
 
 def _reserve(accepted: Accepted, context: int) -> int:
-    """What `truncation: auto` leaves for the answer."""
+    """The tokens that `truncation: auto` leaves for the answer."""
     return min(accepted.max_output_tokens or context // 8, context // 2)
 
 

@@ -37,19 +37,22 @@ if TYPE_CHECKING:
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
 
 AT_ONCE = 500
-"""Items that are compared with what a client carries between two pauses: some milliseconds."""
+"""The items that are compared with a client's carried turns between two pauses: some
+milliseconds."""
 
 NUMBER_CHARS = 4
-"""Of an item's id: its number within the response, in hexadecimal."""
+"""The digits of an item's id that give its number within the response, in hexadecimal."""
 
 
 def item_id(prefix: str, response_id: str, number: int) -> str:
-    """An item's id says which response it is of, so that a reference finds it without an index."""
+    """The id of an item. It says which response the item is of, so that a reference finds it
+    without an index."""
     return f"{prefix}_{response_id.partition('_')[2]}{number:0{NUMBER_CHARS}x}"
 
 
 def response_of(item_id: str) -> str:
-    """An id that is signed has its signature behind a dot."""
+    """The id of the response that an item is of. A signature stands in the item's id behind a
+    dot."""
     return f"resp_{item_id.partition('_')[2].partition('.')[0][:-NUMBER_CHARS]}"
 
 
@@ -59,14 +62,14 @@ class Resolved:
 
     items: Items
     found: Mapping[int, Block] = field(default_factory=dict)
-    """The blocks of those that were referred to, by their places."""
+    """The blocks of the items that were referred to, by their places."""
     standing: frozenset[int] = frozenset()
-    """The places of those that the conversation holds already: they are not said twice."""
+    """The places of items that the conversation holds already: they are not repeated."""
 
     async def blocks(
         self, rendered: Sequence[Block], turns: OpenedTurns, pause: Callable[[], Awaitable[None]]
     ) -> list[Block]:
-        """The items' blocks: with the ids that were generated, where they are known."""
+        """The items' blocks, with the ids that were generated, where those are known."""
         exact = []
         answered: set[str] = set()
         for place, block in enumerate(rendered):
@@ -113,8 +116,8 @@ def _answers(item: i.InputItem, answered: Collection[str]) -> bool:
 async def resolved(
     items: SentItems, prior: Sequence[Block], records: Records, owner: str, vocabulary: str = ""
 ) -> Resolved:
-    """A reference is to an item of the conversation, or to one that a stored response gave, whose
-    ids are taken too if they are of this vocabulary."""
+    """The items of the request, with those that it refers to: items of the conversation, or of a
+    stored response. The latter bring their ids if they are of this vocabulary."""
     if isinstance(items, str):
         return Resolved(items)
     plain: list[i.InputItem] = [item for item in items if not isinstance(item, i.ItemReference)]
@@ -151,7 +154,7 @@ def _repeats(item: i.InputItem, block: Block) -> bool:
 
 
 def _words(item: i.InputItem) -> Mapping[str, object]:
-    """What an item says, in either form of its text."""
+    """The words of an item, in either form of its text."""
     match item:
         case i.InputMessage():
             return {"role": item.role, "text": joined(item.content)}

@@ -92,15 +92,15 @@ class RunInputs:
     owner: str
     arrival_ns: int
     keep: Keep | None = None
-    """Takes its record instead of the store."""
+    """Takes the run's record in the place of the store."""
     dialect: Dialect = OPENAI
     spelling: NewSpelling | None = None
-    """Writes its log as another API's; made from the response and the number of the prompt's
+    """Writes the log as another API's; made from the response and the number of the prompt's
     tokens."""
     memory: Memory | None = None
-    """Is asked for what it continues, and told of what can be continued, be it stored or not."""
+    """Holds responses that can be continued, be they stored or not."""
     before: Before | None = None
-    """What another server left of it."""
+    """The run as another server left it."""
 
 
 class Assembly:
@@ -111,7 +111,7 @@ class Assembly:
         self._ledger = Ledger()
 
     async def run(self, inputs: RunInputs, place: Place) -> Run:
-        """A run that nobody makes yet; its place is told how long its prompt is."""
+        """A run that is not started yet. Its place is told how long its prompt is."""
         parts, accepted = self._parts, inputs.accepted
         parts.inclusion.check(accepted.included)
         check_taken(accepted, parts.dialect)
@@ -199,7 +199,7 @@ class Assembly:
         )
 
     async def count(self, accepted: Accepted, owner: str) -> int:
-        """The input tokens of such a run."""
+        """The number of input tokens of such a run."""
         check_taken(accepted, self._parts.dialect)
         opened = OpenedTools()
         try:
@@ -214,8 +214,8 @@ class Assembly:
     async def _offered(
         self, accepted: Accepted, owner: str, records: Records, opened: OpenedTools
     ) -> tuple[Accepted, Prior | None, Sequence[Approved]]:
-        """The request with the functions that servers of tools offer, what it continues, and the
-        calls that it approves. A request without such tools is as it was."""
+        """The request with the functions that servers of tools offer, its history, and the calls
+        that it approves. A request without such tools stays as it was."""
         tools = self._parts.tools
         listing = [one for one in accepted.built_in if lists_functions(tools[one.kind])]
         approves = "mcp" in tools and has_approvals(accepted)
@@ -240,7 +240,7 @@ class Assembly:
         return opened.shown(accepted), prior, approved
 
     async def steering(self, accepted: Accepted, owner: str) -> SteeringRequest:
-        """What is to be steered; refused before any work when it cannot be."""
+        """The request's steering. Raises before any work when it cannot be done."""
         guides = self._parts.engine.limits().guides
         wanted = await self._parts.steering.request(accepted, guides, owner)
         for left in wanted.left:
@@ -248,7 +248,7 @@ class Assembly:
         return wanted
 
     def _kind(self, accepted: Accepted, compaction: Compaction | None) -> Callable[..., Generation]:
-        """The kind of generation."""
+        """The class of the generation."""
         if accepted.compacts and compaction is not None:
             return partial(CompactionGeneration, compaction=compaction)
         if not accepted.generates:
@@ -263,7 +263,7 @@ class Assembly:
         parallel: bool,
         prompt_tokens: int,
     ) -> SteeringPlan:
-        """The segments of what is generated behind such a prompt."""
+        """The plan of the segments behind a prompt of so many tokens."""
         budget = self._budget(accepted, prompt_tokens + len(accepted.begun))
         if not accepted.generates:
             return Free(prefill.TOKENS)
@@ -304,7 +304,7 @@ class Assembly:
         opened: OpenedTools,
         approved: Sequence[Approved],
     ) -> ToolLoop | None:
-        """None for a request that offers no tool of the server's."""
+        """The loop of the server's tools; None for a request that offers none."""
         parts = self._parts
         for one in accepted.built_in:
             if not lists_functions(tool := parts.tools[one.kind]):
@@ -345,7 +345,7 @@ class Assembly:
 
 
 def _gone_on(engine: Engine, prompt: Prompt, before: Before, log: Log) -> Engine:
-    """The engine that says first what another server's has said. Raises when its prompt was
+    """The engine, which first gives the ids that another server's gave. Raises when the prompt was
     another one."""
     if digest_of(prompt.ids) != before.prompt_digest:
         raise InvalidRequest("What the response goes on from has changed.", code="history_changed")
@@ -355,7 +355,7 @@ def _gone_on(engine: Engine, prompt: Prompt, before: Before, log: Log) -> Engine
 
 
 def _options(accepted: Accepted, owner: str, arrival_ns: int, response_id: str) -> GenerateOptions:
-    """What the engine is asked with, but for what each segment asks itself."""
+    """The options of the engine's requests, but for those that each segment sets itself."""
     return replace(
         accepted.sampling,
         cache_salt=owner or None,  # cached tokens are never shared between owners
@@ -376,7 +376,7 @@ def _machine(
     *,
     summaries: bool,
 ) -> Machine:
-    """What makes events of the model's text and writes them to the log."""
+    """The machine that makes events of the model's text and appends them to the log."""
     source = source_of(tools.used) if tools is not None and accepted.answer is None else None
     return Machine(
         log,
@@ -394,6 +394,6 @@ def _machine(
 
 
 def _item_mint(response_id: str) -> Mint:
-    """Ids that say which response they are of; none comes twice."""
+    """A function that gives ids which say which response they are of; none comes twice."""
     numbers = itertools.count()
     return lambda prefix: item_id(prefix, response_id, next(numbers))

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     """Takes a response's record, and the next version of the conversation that it is a part of."""
 
 CONTINUABLE = ("completed", "incomplete")
-"""How a response ends that can be gone on from."""
+"""The ways of ending after which a response can be continued."""
 
 
 class Memory(Records, Protocol):
-    """What a connection knows of its own responses, beside the store."""
+    """The responses of one connection, kept beside the store."""
 
     def remember(self, record: Record) -> None: ...
 
 
 class Commit:
-    """Keeps one run's response, in the store or where it is asked to."""
+    """Keeps one run's response, in the store or where the run says."""
 
     def __init__(
         self,

@@ -39,14 +39,15 @@ if TYPE_CHECKING:
     """Gives the prompt of a conversation with one block more, and how it is answered."""
 
 FULL, SAID = 0.75, 0.5
-"""Of a context, when it is compacted for those who name no number; and of that number, what the
-users' own messages may take in the item."""
+"""`FULL`: the share of a context from which on it is compacted, for requests that give no number.
+`SAID`: the share of that number that the users' own messages may take in the item."""
 
 
 def compaction_of(
     accepted: Accepted, prompt: Prompt, parts: Parts, owner: str
 ) -> Compaction | None:
-    """What is made short: all that is asked for, or what comes before the answer."""
+    """The compaction of a run: all that is asked for, or what comes before the answer; None when
+    none is due."""
     said_tokens = None
     if not accepted.compacts:
         if accepted.compacts_beyond is None or not accepted.generates:
@@ -71,8 +72,8 @@ async def compacted_first(
     mint: Mint,
     plan_for: PlanFor,
 ) -> CompactedFirst:
-    """A compaction in the log of the answer. Without room for a summary it writes none: then it
-    holds an extract."""
+    """A compaction in the log of the answer. Where there is no room for a summary, it makes an
+    extract."""
     ids = await compaction.prompt_ids(prompt)
     room = parts.engine.limits().context_tokens - len(ids)
 

@@ -29,15 +29,15 @@ class End:
     status: Literal["completed", "incomplete", "failed", "cancelled"]
     error: ApiError | None = None
     stop: str | None = None
-    """The text of the client's at which it stopped."""
+    """The client's text at which it stopped."""
     lost: Loss | None = None
-    """Of a segment: the engine went away under it."""
+    """The way in which the engine went away under a segment."""
 
 
 def last_snapshot(
     begun: r.Response, output: Output, end: End, now_s: int, used: r.Usage
 ) -> r.Response:
-    """What becomes of a response that ended so."""
+    """The last snapshot of a response that ended so."""
     return replace(
         begun,
         output=output,
@@ -96,7 +96,7 @@ def usage(
 
 
 def usage_of_both(before: r.Usage, then: r.Usage) -> r.Usage:
-    """Of a preparation, and of the answer behind it, turn by turn."""
+    """The usage of a preparation and of the answer behind it, turn by turn."""
     read, wrote = then.input_tokens_details, then.output_tokens_details
     inputs: Sequence[int] = (then.input_tokens,)
     hits: Sequence[int] = (read.cached_tokens,)

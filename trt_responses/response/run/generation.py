@@ -51,7 +51,7 @@ class Preparation(Protocol):
     """Work of the engine's that comes before an answer, in the same run."""
 
     async def prompt_and_plan(self) -> tuple[Sequence[int], SteeringPlan] | End:
-        """What the answer is made from; an end, when there will be none."""
+        """The prompt and the plan of the answer; an end, when there will be no answer."""
         ...
 
     def decide(self, end: End) -> None: ...
@@ -62,7 +62,7 @@ class Preparation(Protocol):
 
 
 class Generation:
-    """One row of engine requests, and the sink of each. Its run awaits `end`."""
+    """A row of engine requests, and the sink of each. Its run awaits `end`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Generation:
         self.first_token_ns: int | None = None
         self.last_token_ns: int | None = None
         self.cached_tokens: list[int | None] = []
-        """What the engine said of each turn's prompt."""
+        """The cached tokens of each turn's prompt, as the engine said."""
         self._turn_begins = True
         self.prompt_ids = prompt_ids
         self.plan = plan
@@ -106,9 +106,9 @@ class Generation:
         self._recovery = recovery
         self._pauses = PausedRun()
         self._guided_from: int | None = None
-        """Where the text of the present segment begins, if a guide is followed."""
+        """Where the text of the present segment begins, if it is under a guide."""
         self._unheard = False
-        """It went on after a pause, and has no token yet."""
+        """Whether it went on after a pause and has no token yet."""
         self._handle: Handle | None = None
         self._segment_end: asyncio.Future[End] | None = None
         self._gate: Gate | None = None
@@ -133,13 +133,13 @@ class Generation:
             self._push(chunk)
 
     def _flow(self, said: list[bytes] | None) -> None:
-        """Where text can only go; None while a gate, a verdict or the first chunk stands before
-        it. `_plain` finds the text of an id that is all text, and nothing when there is no way."""
+        """Set where text can only go; None while a gate, a verdict or the first chunk stands before
+        it. Then `_plain` finds the text of an id that is all text, and else nothing."""
         self._said = said
         self._plain = NO_TEXT if said is None else self.reader.plain.get
 
     def _push(self, chunk: Chunk) -> None:
-        """A step that may be more than text, or is several ids of it."""
+        """Take a step that may be more than text, or is several ids of it."""
         said = self._said
         if said is None or chunk.finish or not self.reader.text(chunk.token_ids, said):
             self._look(chunk)
@@ -147,7 +147,7 @@ class Generation:
             self.log.wake()
 
     def _look(self, chunk: Chunk) -> None:
-        """A step that may be anything."""
+        """Take a step of any kind."""
         if self._verdict is not None:
             return  # it was on its way when the run was stopped
         try:
@@ -206,13 +206,14 @@ class Generation:
         return end
 
     def close(self, *, stopped: bool) -> None:
-        """End the open item: `stopped` by the model itself, or cut."""
+        """End the open item, which the model has ended itself if `stopped`, and which is cut
+        otherwise."""
         for fragment in self.reader.finish(stopped=stopped):
             self.machine.take(fragment)
         self.machine.answer(Outcome("incomplete"))
 
     def give_up(self, fault: Exception) -> End:
-        """Something broke: what is open is cut, and this is how it ended."""
+        """End what is open as cut, since something broke, and return the end."""
         self.machine.take(Closed(whole=False))
         return self._broken(fault)
 
@@ -235,7 +236,7 @@ class Generation:
             self._handle = None
 
     def trace(self, owner: str) -> Trace:
-        """What it did, when it is over."""
+        """What the generation did, once it is over."""
         return Trace(
             owner,
             str(self.plan),
@@ -248,7 +249,7 @@ class Generation:
         )
 
     def usage(self, output: Output) -> Usage:
-        """The tokens of all that the engine was asked for."""
+        """The tokens of all engine requests."""
         latency_ms = self.tools.latency_ms if self.tools is not None else ()
         cached = self.cached_tokens
         if self.tools is not None:  # the first turn that is generated reads the prompt too
@@ -263,24 +264,25 @@ class Generation:
         )
 
     def leave(self) -> None:
-        """The engine is not asked any more: its place is free for the next one."""
+        """Give up the place in the engine, since no more requests come."""
         if self._place is not None:
             self._place.leave(len(self.reader.kept))
             self._place = None
 
     def abandon(self) -> None:
-        """It is not generated: its tools are closed behind the back of whoever gave it up."""
+        """Close the tools of a generation that will not be made, without waiting for them."""
         if self.tools is not None and self._closing is None:
             self._closing = asyncio.create_task(self.tools.close())
 
     def explain(self) -> None:
-        """To the log, where that is asked for: each segment, without a word of its text."""
+        """Write each segment to the log, without its text, where the log's level asks for that."""
         if self.segments and logger.isEnabledFor(logging.DEBUG):
             notes = "; ".join(segment.summary() for segment in self.segments)
             logger.debug("%s %s: %s", self.options.request_id, self.plan, notes)
 
     def forget(self) -> None:
-        """Whoever still holds the run wants its log, and not the conversation before it."""
+        """Drop the prompt: whoever still holds the run wants its log, and not the conversation
+        before it."""
         self.prompt_ids = ()
         self.segments.clear()
 
@@ -337,7 +339,8 @@ class Generation:
         return end
 
     async def _segment(self, segment: Segment) -> End:
-        """One segment, in one engine request; one more for each time the engine goes away."""
+        """Generate one segment, in one engine request, and one more for each time the engine goes
+        away."""
         begin = before = len(self.reader.kept) + len(segment.forced)
         self._guided_from = begin if segment.guide is not None else None
         end = await self._noted(segment)
@@ -363,7 +366,7 @@ class Generation:
         return self._guided_from is not None and len(self.reader.kept) > self._guided_from
 
     async def _full(self) -> End:
-        """The engine had given all there was to give, and went away before it could say so."""
+        """The end of a segment whose engine went away when there was no room left."""
         self._segment_end = asyncio.get_running_loop().create_future()
         self._look(Chunk(finish="length"))
         return await self._segment_end
@@ -378,7 +381,7 @@ class Generation:
         return end
 
     async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
-        """Wait for the engine; how the run ends, if there is no going on. A verdict breaks it
+        """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
         off."""
         tokens, run = len(self.reader.kept), self._pauses
         logger.info("%s, and %s waits for it.", LOSSES[loss], self.options.request_id)
@@ -434,7 +437,7 @@ class Generation:
         return end
 
     async def _judged(self, gate: Gate) -> End:
-        """A long text's end: what may hold the loop is done in a thread."""
+        """Judge a long text in a thread, since that may hold the loop."""
         closing = await asyncio.to_thread(gate.judge)
         if self._verdict is None and gate.fault is not None:
             return End("failed", gate.fault)

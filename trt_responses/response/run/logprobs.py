@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ScoredGeneration(Generation):
-    """Tells its reader what the engine says of each id."""
+    """A generation that gives its reader the engine's log probabilities."""
 
     def __init__(self, *, reader: ScoredReader, **parts: Any) -> None:
         super().__init__(reader=reader, **parts)
@@ -26,7 +26,7 @@ class ScoredGeneration(Generation):
 
 
 def check_logprobs(count: int | None, limits: Limits) -> None:
-    """Refuse to tell more likely tokens than the engine does; None tells nothing."""
+    """Refuse a number of likely tokens that the engine does not tell; None asks for none."""
     if count is None:
         return
     if limits.max_logprobs < 1:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class Origin(NamedTuple):
+    """The origin of a request."""
+
     request_id: str = ""
     trace_headers: Mapping[str, str] = MappingProxyType({})
     """W3C `traceparent`, and `tracestate` with it; empty when the caller traces nothing."""

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Chunk
 
 TOKENS = 1
-"""An engine reads a prompt in order to write: the least is asked for, and nobody gets it."""
+"""The tokens that are asked for: an engine reads a prompt in order to write, so the least is asked,
+and nobody gets it."""
 
 
 class Prefill(Generation):

@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine, Loss
 
 LOOK_S = 0.05
-"""So often the engine is asked whether it is back. All runs that it left are here by then."""
+"""Seconds between two looks for the engine. By then, all runs that it left have come here."""
 PAST_TOKENS = 32
-"""A run that got so much further is not to blame for what had happened before."""
+"""A run that got so many tokens further is not to blame for earlier deaths."""
 MAX_STUCK = 3
-"""Pauses in a row that brought no token between them."""
+"""The most pauses in a row that bring no token between them."""
 
 
 @dataclass(slots=True, eq=False)
 class PausedRun:
-    """What is known of one run over all its pauses."""
+    """The pauses of one run."""
 
     tokens: int = 0
-    """How far it was at the last one."""
+    """The number of tokens it had at the last pause."""
     silent: bool = False
-    """The engine had given it nothing, this time."""
+    """Whether the engine had given it nothing since the pause before."""
     blamed: int = 0
-    """Deaths of the engine that may be its doing."""
+    """Deaths of the engine that it may have caused."""
     stuck: int = 0
 
 
 class Recovery:
-    """What all runs over one engine share. `wait_s` bounds each pause; 0 allows none."""
+    """The pauses of all runs over one engine. `wait_s` bounds each; 0 allows none."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Recovery:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.paused = 0
-        """Runs that wait for the engine now."""
+        """The number of runs that wait for the engine now."""
         self._engine = engine
         self._wait_s = wait_s
         self._clock_s = clock_s
@@ -62,14 +62,14 @@ class Recovery:
         self._whole: Recovery | None = None
 
     def over(self, engine: Engine) -> Recovery:
-        """The same for the runs of one version of the engine, which are counted here too."""
+        """The recovery of one version of the engine, whose runs are counted here too."""
         other = Recovery(engine, wait_s=self._wait_s, clock_s=self._clock_s, sleep=self._sleep)
         other._whole = self
         return other
 
     async def back(self, run: PausedRun, loss: Loss, *, silent: bool, tokens: int) -> None:
-        """Wait until the engine is back and may be asked to go on; an `EngineLost` says why not.
-        The caller says `heard` at the first token, and when its request is over."""
+        """Wait until the engine is back and may be asked to go on. Raises an `EngineLost` that says
+        why not. The caller calls `heard` at the first token, and when its request is over."""
         run.stuck = 0 if tokens > run.tokens else run.stuck + 1
         if tokens - run.tokens >= PAST_TOKENS:
             run.blamed = 0
@@ -91,12 +91,12 @@ class Recovery:
             self._whole._count(more)
 
     def heard(self, run: PausedRun) -> None:
-        """It has a token, or wants none any more."""
+        """Note that a run has a token, or wants none any more."""
         self._unheard.discard(run)
 
     async def _turn(self, run: PausedRun, *, alone: bool) -> None:
-        """With `alone`, wait until no other run's first token is awaited: should the engine die
-        again, it is known by whom."""
+        """Wait for a run's turn. With `alone`, wait until no other run's first token is awaited:
+        should the engine die again, its cause is known."""
         until_s = self._clock_s() + self._wait_s
         while True:
             await self._ready(until_s)
@@ -128,7 +128,7 @@ class Recovery:
                 )
 
     def _judge(self) -> None:
-        """Once for all whom one death has left."""
+        """Judge, once, all runs that one death has left."""
         left, self._unjudged = self._unjudged, []
         for suspect in [run for run in left if run.silent] or left:
             suspect.blamed += 1

@@ -21,30 +21,31 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine, GenerateOptions, Handle, Health, Limits, Sink
 
 AT_ONCE = 512
-"""Ids that are read again in one turn of the loop: half a millisecond."""
+"""The ids that are read again in one turn of the loop: half a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a run was at when its server left it."""
+    """A run as its server left it."""
 
     id: str
     created_at: int
     date: str
     prompt_digest: str
     ids: Sequence[int]
-    """All that count, forced ones too."""
+    """All ids that count, forced ones too."""
     events: int
-    """How many of its events have been told: those that the ids make."""
+    """The number of its events that were told: those that the ids make."""
 
 
 def digest_of(prompt_ids: Sequence[int]) -> str:
+    """A digest of a prompt."""
     return hashlib.blake2b(array("I", prompt_ids).tobytes(), digest_size=16).hexdigest()
 
 
 class Replayed:
-    """The engine of one run: the ids that are known, then the engine itself. `on_over` is called
-    when the last of them is read."""
+    """The engine of one run: it gives the ids that are known, and then is the engine itself.
+    `on_over` is called when the last of them was read."""
 
     def __init__(
         self, engine: Engine, prompt_tokens: int, ids: Sequence[int], on_over: Callable[[], None]
@@ -61,7 +62,7 @@ class Replayed:
         return _Saying(self._ids, known, options, sink, self._on_over)
 
     async def start(self) -> None:
-        """It is another's."""
+        """Do nothing: the engine is another's to start."""
 
     def health(self) -> Health:
         return self._engine.health()
@@ -70,11 +71,12 @@ class Replayed:
         return self._engine.limits()
 
     async def stop(self, deadline_s: float) -> None:
-        """Likewise."""
+        """Do nothing: the engine is another's to stop."""
 
 
 class _Saying:
-    """One request: one id in each chunk, to one that ends it, or to the last; also its handle."""
+    """One request: one id in each chunk, to one that ends it, or to the last. It is also the
+    handle."""
 
     def __init__(
         self,

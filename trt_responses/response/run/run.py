@@ -34,21 +34,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a listener hears of a run when it is over."""
+    """What listeners hear of a run when it is over."""
 
     response: r.Response
     repairs: Mapping[RepairKind, int]
     arrival_ns: int
     asked_ns: int | None
-    """When the engine was asked first."""
+    """The time at which the engine was asked first."""
     first_token_ns: int | None
     last_token_ns: int | None
-    """When the engine had nothing more to say."""
+    """The time of the engine's last token."""
     end_ns: int
     trace: Trace
     origin: Origin = NOWHERE
     tool_runs: Sequence[ToolRun] = ()
-    """Calls that the server ran."""
+    """The calls that the server ran."""
 
 
 class Progress(NamedTuple):
@@ -60,6 +60,8 @@ class Progress(NamedTuple):
 
 
 class Listener(Protocol):
+    """Hears of each run at its end."""
+
     def run_ended(self, facts: RunFacts) -> None: ...
 
 
@@ -89,29 +91,29 @@ class Run:
         date: str = "",
     ) -> None:
         self.date = date
-        """The one that its prompt tells."""
+        """The date in its prompt."""
         self.leave_to_others: Callable[[], bool] | None = None
-        """Asked when the server ends: whether another one goes on with it."""
+        """Called when the server ends; returns whether another server goes on with the run."""
         self.log = generation.log
         self.reader = generation.reader
         self.owner = owner
         self._origin = ORIGIN.get()
         self.truncated = truncated
         self.unfollowed = unfollowed
-        """Places of schemas that the output may not follow."""
+        """The places of schemas that the output may not follow."""
         self.compaction = compaction
-        """What it makes short, if that is all that it does."""
+        """The compaction, of a run that does nothing else."""
         self.compacts_first = compacts_first
         """Whether it makes its conversation short before it answers."""
         self.error: ApiError | None = None
         self.stop: str | None = None
-        """The text of the client's at which it stopped."""
+        """The client's text at which it stopped."""
         self.version = ""
         """The version of the engine that makes it."""
         self.version_gone: str | None = None
         """The version that made what it continues, if that is not loaded any more."""
         self.limit_headers: Mapping[str, str] = {}
-        """What its reply says of its owner's limits."""
+        """Headers about its owner's limits."""
         self._generation = generation
         self._commit = commit
         self._clock_s = clock_s
@@ -134,7 +136,7 @@ class Run:
         return self._generation.asked_ns is not None
 
     async def ended(self) -> None:
-        """When its end is stored and told, for those who do not own it."""
+        """Wait until the end is stored and told, for those who do not own the run."""
         while not self.log.closed:
             await self.log.changed()
 
@@ -164,7 +166,7 @@ class Run:
         return last
 
     def _open(self) -> None:
-        """A response that is queued has been told so before; its log begins with it."""
+        """Append the first events. The log of a response that is queued has them already."""
         first = self.log.response
         if not self.log.entries:
             self.log.append(e.Created(first))
@@ -178,7 +180,8 @@ class Run:
         self._generation.decide(End("cancelled"))
 
     def abandon(self) -> None:
-        """Nobody will make it: those who wait for its end hear that it was cancelled."""
+        """Give the run up, since nobody will make it: those who wait for its end hear that it was
+        cancelled."""
         self._generation.leave()
         self._generation.abandon()
         if not self.log.closed:
@@ -195,16 +198,17 @@ class Run:
         return self._generation.half_way
 
     def shut_down(self) -> None:
-        """The server ends: leave it to another, or fail."""
+        """Leave the run to another server, or fail it, since this server ends."""
         if self.leave_to_others is None or not self.leave_to_others():
             self.fail(ServerShutdown())
 
     def fail(self, error: ApiError) -> None:
-        """Stop now, and say why: a drain's deadline, a reader that is too slow."""
+        """Stop now, with a reason: a drain's deadline, or a reader that is too slow."""
         self._generation.decide(End("failed", error))
 
     def _conclude(self, end: End, last: r.Response) -> None:
-        """The record is stored: append the terminal event, close the log, tell the listeners."""
+        """Append the terminal event, close the log and tell the listeners, once the record is
+        stored."""
         self.error, self.stop = end.error, end.stop
         self._tell(last, end)
         self.log.close()
@@ -214,7 +218,7 @@ class Run:
         self._commit, self._additions = _committed, ()
 
     def _report(self, last: r.Response) -> None:
-        """To each listener, whose own faults are its own."""
+        """Tell each listener; a fault of one is logged and hurts nobody else."""
         facts = self.facts(last)
         for listener in self._listeners:
             try:
@@ -233,7 +237,7 @@ class Run:
         return last_snapshot(self.log.begun, output, end, int(self._clock_s()), used)
 
     def facts(self, last: r.Response) -> RunFacts:
-        """What there is to hear of it, before it forgets its prompt."""
+        """What listeners hear of the run, taken before it forgets its prompt."""
         return RunFacts(
             response=last,
             repairs=dict(self._generation.machine.repairs),
@@ -249,4 +253,4 @@ class Run:
 
 
 async def _committed(last: r.Response, run: Run) -> None:
-    """What is left of a commit."""
+    """Do nothing: it takes the place of a commit that is done."""

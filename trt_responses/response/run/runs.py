@@ -59,7 +59,8 @@ class Runs:
         return {kind: tool.recipients for kind, tool in self._parts.tools.items()}
 
     def ignored(self, accepted: Accepted) -> list[str]:
-        """The fields of a request that change nothing: ever, with this engine, with these tools."""
+        """The fields of a request that change nothing: with any engine, with this one, or with
+        these tools."""
         sampling = accepted.sampling
         asked = (
             name
@@ -75,7 +76,7 @@ class Runs:
                 yield from (f"tools[].{name}" for name in tool.ignored(built_in.options))
 
     def progress(self) -> Iterator[Progress]:
-        """Of all that are being made."""
+        """The progress of all runs that are being made."""
         return (run.progress for run in self._running)
 
     async def start(
@@ -127,8 +128,8 @@ class Runs:
         return run
 
     def _lease(self, accepted: Accepted, before: Before | None) -> Lease | None:
-        """A hold on the version of the engine that is to make it; None where there is but one
-        engine and no version."""
+        """A lease on the version of the engine that is to make the run; None where there is one
+        engine without versions."""
         if (versions := self._parts.versions) is None:
             return None
         echo = accepted.echo
@@ -154,16 +155,16 @@ class Runs:
         return found
 
     async def count(self, accepted: Accepted, *, owner: str) -> int:
-        """The input tokens that a response to the request would be made from."""
+        """The input tokens of a response to the request."""
         return await self._assembly.count(accepted, owner)
 
     def release(self, run: Run) -> None:
-        """Its place is free; if it has not been made, it will not be."""
+        """Free the run's place; a run that has not been made will not be."""
         self._leave(run)
         run.abandon()
 
     async def make(self, run: Run) -> Response:
-        """Make it; when it has ended, its place is free."""
+        """Make a run, and free its place at its end."""
         try:
             return await run.make()
         finally:
@@ -177,13 +178,13 @@ class Runs:
             lease.release()
 
     def fail_begun(self, error: ApiError) -> None:
-        """All that the engine is at work on; those that wait for it go on waiting."""
+        """Fail all runs that the engine works on; those that wait for it go on waiting."""
         for run in tuple(self._running):
             if run.begun:
                 run.fail(error)
 
     def shut_down(self) -> None:
-        """The server ends: all fail but those that another server goes on with."""
+        """Fail all runs, but those that another server goes on with, since this server ends."""
         for run in tuple(self._running):
             run.shut_down()
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class StopText:
-    """One answer's. Once a stop was `found`, nothing that follows is told."""
+    """Stops one answer at the first of some texts. Once a stop was `found`, nothing that follows is
+    told."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.found: str | None = None
@@ -25,7 +26,7 @@ class StopText:
         self._waiting = ""
 
     def feed(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """What can be told now; pieces are bodies of JSON strings, here and there."""
+        """The text that can be told now. Pieces are bodies of JSON strings, here and there."""
         if self.found is not None:
             return []
         text = self._waiting + "".join(orjson.loads(b'"%b"' % piece) for piece in pieces)
@@ -43,7 +44,7 @@ class StopText:
         return _told(text[:told])
 
     def finish(self, *, whole: bool) -> list[bytes]:
-        """The text has ended, and what was held back was no stop."""
+        """The text that was held back, which was no stop, since the text has ended."""
         waiting, self._waiting = self._waiting, ""
         return _told(waiting)
 

@@ -25,18 +25,19 @@ Outcome = Literal["completed", "incomplete", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class SegmentTrace:
-    """One engine request."""
+    """What one engine request did."""
 
     name: str
     max_tokens: int
     forced: tuple[int, ...]
     guide: Guide | None
     kept: array[int]
-    """Ids that count, behind those that were forced; closing ids of the gate are among them."""
+    """The ids that count, behind those that were forced; closing ids of the gate are among them."""
     read: Sequence[int]
-    """Ids that the reader was given behind the forced ones; it drops what no text can be."""
+    """The ids that the reader was given behind the forced ones; it drops those that cannot be
+    text."""
     discarded: Sequence[int]
-    """Ids that the gate did not let through."""
+    """The ids that the gate did not let through."""
     ended_by: int | None
     """The id that ended a steered segment; the gate put the right one in its place."""
     outcome: Outcome
@@ -47,10 +48,10 @@ class SegmentTrace:
     metrics: Mapping[str, float] | None = None
     """What the engine itself measured, by its own names."""
     answer: Sequence[int] = ()
-    """A tool's answer that was given to the model before this segment."""
+    """The tool's answer that the model was given before this segment."""
 
     def summary(self) -> str:
-        """For the log: what was asked for and what came of it, without a word of it."""
+        """A line for the log: what was asked for and what came of it, without the text."""
         guide = self.guide.kind if self.guide else "none"
         return (
             f"{self.name} forced={len(self.forced)} budget={self.max_tokens} "
@@ -61,7 +62,7 @@ class SegmentTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One run."""
+    """What one run did."""
 
     owner: str
     plan: str
@@ -77,13 +78,13 @@ class Trace:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory."""
+        """The bytes that it takes in memory, about."""
         ids = sum(len(s.kept) + len(s.forced) + len(s.discarded) for s in self.segments)
         return 4096 + 4 * len(self.prompt_ids) + 4 * ids
 
 
 class SegmentNotes:
-    """A segment that goes on: where the reader stood at its beginning."""
+    """The notes of a segment that goes on: where the reader stood at its beginning."""
 
     def __init__(self, segment: Segment, reader: Reader, now_ns: int) -> None:
         self._segment = segment
@@ -119,7 +120,8 @@ class SegmentNotes:
 
 
 def _merged(kept: array[int], dropped: Sequence[tuple[int, int]]) -> Sequence[int]:
-    """Ids in the order in which they came; each that was dropped has its place among the kept."""
+    """The ids in the order in which they came; each that was dropped has its place among the
+    kept."""
     if not dropped:
         return kept
     ids: list[int] = []

@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 class SealedCompaction(NamedTuple):
-    """The ids that stand for what was left out."""
+    """The content of a compaction item: ids that stand for what was left out."""
 
     date: str
-    """In the system message, so that a prefix outlives a midnight."""
+    """The date in the system message, so that a prefix outlives a midnight."""
     calls: Mapping[str, str]
-    """Calls among the ids, whose results may come later: the recipient of each by its id."""
+    """The calls among the ids whose results may come later: the recipient of each by its id."""
     ids: bytes
-    """Unsigned 32-bit, in this machine's byte order."""
+    """The ids, unsigned 32-bit, in this machine's byte order."""
     said: Sequence[tuple[Kind, int, int]] | None = None
-    """Where in the ids messages of users and developers begin and end, as bytes: the item needs no
-    other beside it. None: those messages stand beside the item."""
+    """The places in the ids, in bytes, where messages of users and developers begin and end: then
+    the item needs no other beside it. None: those messages stand beside the item."""
 
 
 def packed(compaction: SealedCompaction) -> bytes:
-    """The same on every machine."""
+    """The bytes of a compaction, the same on every machine."""
     head = orjson.dumps([compaction.date, dict(compaction.calls), compaction.said])
     return zlib.compress(b"%b\n%b" % (head, swapped(compaction.ids)), 6)
 
 
 def unpacked(data: bytes) -> SealedCompaction:
-    """What was packed; it has been authenticated, and so is not doubted."""
+    """The compaction in the bytes, which are authenticated and therefore not checked."""
     head, _, ids = zlib.decompressobj().decompress(data, MAX_BYTES).partition(b"\n")
     date, calls, *said = orjson.loads(head)  # older items do not say it
     return SealedCompaction(date, calls, swapped(ids), *said)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TurnSealer:
-    """Seals for one run."""
+    """Seals the items of one run."""
 
     sealer: Sealer
     owner: str
@@ -36,8 +36,8 @@ class TurnSealer:
     vocabulary: str
 
     def thought(self, item: o.OutputReasoning, message: int) -> str:
-        """Of the model's message of this number. Empty inside when it was mended: its ids are not
-        known before it is rendered anew."""
+        """The sealed content of the model's message of this number. Without ids when the message
+        was mended: they are not known before it is rendered anew."""
         span = self.reader.messages[message]
         told = digest(item)
         if told is None or span.repaired or span.recipient is not None:
@@ -68,8 +68,8 @@ class TurnSealer:
 def _turns(
     items: Sequence[o.OutputItem], written: Sequence[TurnMessage | None]
 ) -> list[tuple[o.OutputReasoning, list[TurnMessage]]]:
-    """Each thought with its own message first, then those up to the next thought; what stands
-    before the first thought goes with it."""
+    """The messages that each thought carries: its own first, then those up to the next thought;
+    what stands before the first thought goes with it."""
     turns: list[tuple[o.OutputReasoning, list[TurnMessage]]] = []
     before: list[TurnMessage] = []
     for item, message in zip(items, written, strict=True):

@@ -32,17 +32,18 @@ if TYPE_CHECKING:
     from trt_responses.response.seal.turn import SealedTurn
 
 PREFIX = "trtr1_"
-"""Whatever begins otherwise was made by somebody else, and is left alone."""
+"""The beginning of a text that this server sealed; any other is left alone."""
 KEY_BYTES, KEY_ID_BYTES, NONCE_BYTES = 32, 4, 12
 PURPOSE = b"trt_responses reasoning 1\0"
 COMPACTION_PREFIX, COMPACTION = "trtc1_", b"trt_responses compaction 1\0"
 SIGNATURE, SIGNATURE_BYTES = b"trt_responses signature 1\0", 16
 FAULTS = (binascii.Error, KeyError, ValueError, InvalidTag, zlib.error)
-"""What sealed text raises that was changed, or is not ours to open."""
+"""The errors of opening a sealed text that was changed, or is another's."""
 
 
 class Sealer:
-    """Seals with the first of its keys, and opens with each. `keys` is asked once, when needed."""
+    """Seals with the first of its keys, and opens with each. `keys` is called once, when it is
+    needed."""
 
     def __init__(
         self,
@@ -58,7 +59,8 @@ class Sealer:
         return PREFIX + self._sealed(packed(turn), _bound(owner))
 
     def open(self, text: str, owner: str, param: str) -> SealedTurn | None:
-        """None when it is not ours; an `InvalidRequest` when it is and cannot be opened."""
+        """The turn in a sealed text; None when another server made the text. Raises an
+        `InvalidRequest` when it is ours and cannot be opened."""
         if not text.startswith(PREFIX):
             return None
         try:
@@ -80,8 +82,8 @@ class Sealer:
     def open_compaction(
         self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
     ) -> SealedCompaction:
-        """An `InvalidRequest` for whatever this server did not seal for this owner, this model and
-        its vocabulary."""
+        """The compaction in a sealed text. Raises an `InvalidRequest` for a text that this server
+        did not seal for this owner, this model and its vocabulary."""
         bound = _bound(owner, _purpose(model, vocabulary))
         try:
             if not text.startswith(COMPACTION_PREFIX):
@@ -97,7 +99,7 @@ class Sealer:
             ) from None
 
     def signature(self, said: Sequence[str], owner: str) -> str:
-        """Of texts that this server has given an owner, for a client to bring back unchanged."""
+        """A signature of texts that an owner was given, for a client to bring back unchanged."""
         self._loaded()
         return _signature(self._signing[0], said, owner)
 
@@ -157,7 +159,7 @@ class Sealer:
 
 
 def _verify(item: i.Reasoning, turn: SealedTurn | None, param: str) -> None:
-    """Refuse an item whose words are not its seal's; one without words has its seal's."""
+    """Refuse an item whose words are not those of its seal; one without words is taken."""
     if turn is not None and (not item.content or not turn.messages):
         return
     if turn is None or turn.messages[0].digest != digest(item):
@@ -185,12 +187,12 @@ def _bound(owner: str, purpose: bytes = PURPOSE) -> bytes:
 
 
 def _purpose(model: str, vocabulary: str) -> bytes:
-    """Of a compaction: nobody opens it whose ids mean other things."""
+    """The associated data of a compaction: nobody opens it whose ids mean other things."""
     return COMPACTION + model.encode() + b"\0" + vocabulary.encode()
 
 
 def shared_keys(texts: Sequence[str]) -> list[bytes]:
-    """Keys out of a setting: base64 of 32 bytes each."""
+    """The keys in a setting, each base64 of 32 bytes."""
     keys = []
     for place, text in enumerate(texts, 1):
         try:
@@ -207,7 +209,7 @@ def shared_keys(texts: Sequence[str]) -> list[bytes]:
 
 
 def key_of(path: Path) -> bytes:
-    """The key in a file that only its owner can read; made, whole, when it is not there."""
+    """The key in a file that only its owner can read. The file is made when it is not there."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

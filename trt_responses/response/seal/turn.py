@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 16
 MAX_BYTES = 64 * 1024 * 1024
-"""Of one turn, unpacked: more than any context."""
+"""The largest turn in bytes, unpacked: more than any context."""
 HEAD = struct.Struct(f"<{DIGEST_BYTES}sI")
 
 Texts = tuple[str, ...]
 
 
 class TurnMessage(NamedTuple):
-    """A message: the digest of what its item says, and its ids."""
+    """A message of a turn: the digest of its item's content, and its ids."""
 
     digest: bytes
     ids: bytes
-    """Unsigned 32-bit, in this machine's byte order."""
+    """The ids, unsigned 32-bit, in this machine's byte order."""
 
 
 class SealedTurn(NamedTuple):
-    """What a reasoning item carries: its own message first, then others of its turn."""
+    """The content of a reasoning item: its own message first, then others of its turn."""
 
     date: str
-    """In the system message when it was written, so that a prefix outlives a midnight."""
+    """The date in the system message when it was written, so that a prefix outlives a midnight."""
     messages: tuple[TurnMessage, ...]
     vocabulary: str = ""
-    """Of the ids: a dialect's `vocabulary`."""
+    """The vocabulary of the ids, by a dialect's name for it."""
 
 
 def digest(item: i.InputItem | o.OutputItem) -> bytes | None:
-    """Of what an item says, whoever holds it; None for what no model writes."""
+    """The digest of an item's content, whatever its id; None for items that no model writes."""
     said = _said(item)
     if said is None:
         return None
@@ -99,19 +99,19 @@ def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
 
 
 def _sorted(action: str) -> str:
-    """An action's JSON, in whatever order a client's library keeps its keys."""
+    """The JSON of an action, with its keys in order: clients' libraries reorder them."""
     return json.dumps(json.loads(action), sort_keys=True)
 
 
 def _action(action: Mapping[str, Any]) -> str:
-    """Without what a client may have been spared, or has left out."""
+    """An action without what a client may not have been given, or has left out."""
     told = {key: value for key, value in action.items() if key != "sources" and value is not None}
     return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _canonical(arguments: str) -> str:
-    """Arguments without the spaces that a client which reads them, and writes them anew, puts
-    elsewhere."""
+    """Arguments without the spaces that clients put elsewhere when they read and write them
+    again."""
     try:
         return orjson.dumps(orjson.loads(arguments)).decode()
     except ValueError:
@@ -126,7 +126,7 @@ def _texts(item: i.InputMessage) -> Texts | None:
 
 
 def packed(turn: SealedTurn) -> bytes:
-    """The same on every machine."""
+    """The bytes of a turn, the same on every machine."""
     head = (f"{turn.date} {turn.vocabulary}" if turn.vocabulary else turn.date).encode()
     parts = [bytes((len(head),)), head]
     for message in turn.messages:
@@ -135,7 +135,7 @@ def packed(turn: SealedTurn) -> bytes:
 
 
 def unpacked(data: bytes) -> SealedTurn:
-    """What was packed; it has been authenticated, and so is not doubted."""
+    """The turn in the bytes, which are authenticated and therefore not checked."""
     raw = zlib.decompressobj().decompress(data, MAX_BYTES)
     at = 1 + raw[0]
     (date, _, vocabulary), messages = raw[1:at].decode().partition(" "), []
@@ -148,7 +148,7 @@ def unpacked(data: bytes) -> SealedTurn:
 
 
 def swapped(ids: bytes) -> bytes:
-    """Between this machine's byte order and the one that travels."""
+    """The ids turned between this machine's byte order and the one in the bytes."""
     if sys.byteorder == "little":
         return ids
     turned = array("I", ids)
@@ -157,7 +157,7 @@ def swapped(ids: bytes) -> bytes:
 
 
 class OpenedTurns:
-    """The turns that a request's items carry, asked for in the items' order."""
+    """The turns that a request's items carry. Callers ask in the items' order."""
 
     def __init__(self, turns: Mapping[int, SealedTurn] | None = None) -> None:
         self._turns = turns or {}
@@ -172,7 +172,8 @@ class OpenedTurns:
         return self._turns[min(self._turns)].date if self._turns else None
 
     def at(self, place: int, item: i.InputItem) -> TurnMessage | None:
-        """What the model wrote for the item at this place, unless its words are others now."""
+        """The message that the model wrote for the item at this place; None if the item's words are
+        others now."""
         if not self._turns:
             return None
         turn = self._turns.get(place)

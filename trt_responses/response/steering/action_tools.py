@@ -63,7 +63,7 @@ TOOLS: dict[ActionKind, tuple[str, Json]] = {
 
 
 def description_of(tool: ActionTool) -> str:
-    """What the prompt says of it, with the skills that the client names."""
+    """The description of a tool in the prompt, with the skills that the client names."""
     lines = [TOOLS[tool.type][0]]
     if isinstance(tool, ShellTool) and tool.environment is not None:
         skills = getattr(tool.environment, "skills", None) or ()

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Whoever has waited in his own line the longest goes next, one of each owner after another."""
+    """Gives turns: the owner who has waited longest goes next, so that owners alternate."""
 
     def __init__(self, most: int = 2) -> None:
-        """`most` at a time: each that computes takes its turns from the loop."""
+        """`most` computations go on at a time: each takes its turns from the loop."""
         self._free = most
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._busy: dict[str, int] = {}
@@ -33,7 +33,8 @@ class Turns:
             self._end(owner)
 
     async def _begin(self, owner: str) -> None:
-        """One owner alone never has all the places: who comes with little goes at once."""
+        """Wait for a turn. One owner alone never has all the places, so that another owner's small
+        computation starts at once."""
         if self._may_begin(owner):
             self._take(owner)
             return

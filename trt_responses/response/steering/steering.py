@@ -36,31 +36,34 @@ if TYPE_CHECKING:
 ANY_OBJECT = {"type": "object"}
 ANY_JSON = Judge({}, Expressions())
 AT_ONCE_BYTES = 512
-"""Schemas that are compiled where they are read, in a millisecond or so; larger ones elsewhere."""
+"""The largest schemas that are compiled at once, which takes about a millisecond; larger ones are
+compiled in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteeringRequest:
-    """What is to be steered, and by whom."""
+    """The steering of one request."""
 
     dialect: Dialect
     guides: Guides
     turn: Turn
     left: tuple[Left, ...] = ()
-    """What of the schemas is not followed."""
+    """The parts of schemas that are not followed."""
     after_tool: Sequence[Choice] | None = None
-    """What a turn that follows a tool's answer may be: one call is enough for who forces one."""
+    """The choices of a turn that follows a tool's answer: one call is enough for a request that
+    forces one."""
     without_tools: Sequence[Choice] | None = None
     """The same, when no tool of the server's may be called any more."""
 
     def parallel_plan(self, tokens: int, recipients: Collection[str], most: int) -> SteeringPlan:
-        """The same, with calls after the first. Where tools are chosen from, only those are."""
+        """The plan of a turn that may have calls after the first. Where tools must be chosen from a
+        list, only those are called."""
         turn = replace(self.turn, calls=most, recipients=recipients)
         return self.dialect.plan(turn, self.guides, tokens)
 
     def plan_after_tool(self, tokens: int, written: int, thought: int, spent: bool) -> SteeringPlan:
-        """For so many tokens more, behind those that were written and thought, and a tool's answer.
-        `spent`: no tool of the server's may be called any more."""
+        """The plan of a turn behind a tool's answer, for so many tokens more behind those that were
+        written and thought. `spent`: no tool of the server's may be called any more."""
         wanted = self.turn.thought
         left = None if wanted is None else max(0, wanted - thought)
         choices = self.without_tools if spent else self.after_tool
@@ -68,12 +71,12 @@ class SteeringRequest:
         return self.dialect.plan(later, self.guides, tokens, written=written, after_tool=True)
 
     def plan(self, tokens: int) -> SteeringPlan:
-        """For so many tokens."""
+        """The plan of the first turn, for so many tokens."""
         return self.dialect.plan(self.turn, self.guides, tokens)
 
 
 PIECES = 100_000
-"""Tokens of the vocabulary that a matcher takes in one step, the most frequent."""
+"""The number of most frequent tokens that a matcher takes in one step."""
 
 
 @lru_cache(maxsize=1)
@@ -82,7 +85,7 @@ def _pieces(token_bytes: tuple[bytes, ...]) -> Pieces:
 
 
 class Steering:
-    """Makes steering requests. Holds what is compiled once."""
+    """Makes steering requests, and keeps what was compiled."""
 
     def __init__(
         self,
@@ -91,7 +94,8 @@ class Steering:
         schema_s: float = 1.0,
         clock_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`schema_s` is what the schemas of one request may take, on the clock of its thread."""
+        """`schema_s` is the time that the schemas of one request may take, on the clock of its
+        thread."""
         self._dialect = dialect
         self._forms = Forms(pieces=_pieces(dialect.lexicon.token_bytes))
         self._schema_s = schema_s
@@ -99,9 +103,9 @@ class Steering:
         self._turns = Turns()
 
     async def request(self, accepted: Accepted, guides: Guides, owner: str = "") -> SteeringRequest:
-        """Raises an `InvalidRequest` for a schema that cannot be followed, and for what this engine
-        cannot be guided to. Large schemas are compiled in a thread, so that the loop goes on, and
-        owners take turns."""
+        """The steering of a request. Raises an `InvalidRequest` for a schema that cannot be
+        followed, and for what this engine cannot be guided to. Large schemas are compiled in a
+        thread, so that the loop goes on, and owners take turns."""
         if self._unknown_bytes(accepted) <= AT_ONCE_BYTES:
             answer, calls = self._compiled(accepted, guides)
         else:
@@ -148,8 +152,8 @@ class Steering:
     def _compiled(
         self, accepted: Accepted, guides: Guides
     ) -> tuple[Form | None, dict[str, Choice]]:
-        """The form of the answer, and what each tool's calls hold: the only place where a schema
-        of a request is compiled."""
+        """The form of the answer, and of each tool's calls: the only place where a schema of a
+        request is compiled."""
         allowance = Allowance(self._schema_s, self._clock_s)
         compiled = partial(self._forms.form, allowance=allowance)
         answer = None
@@ -176,7 +180,8 @@ class Steering:
         return answer, calls
 
     def _promised(self, tool: Tool, compiled: Callable[..., Form]) -> Form:
-        """All of the schema, or a refusal."""
+        """The form of a tool's calls with all of its schema. Raises when that cannot be
+        followed."""
         schema, place = schema_of(tool)
         if not tool.callee.custom:
             return compiled(schema, place, strict=True)
@@ -223,7 +228,7 @@ class Steering:
             raise _unfollowed(place, why) from None
 
     def _unknown_bytes(self, accepted: Accepted) -> int:
-        """How much there is to compile, of whatever worth. An expression may take long, however
+        """How much there is to compile, whatever it is worth. An expression may take long, however
         short it is."""
         if any(tool.promise == "format" for tool in accepted.tools):
             return AT_ONCE_BYTES + 1
@@ -236,7 +241,7 @@ class Steering:
 def _choices(
     accepted: Accepted, choice: ToolChoice, answer: Form | None, calls: Mapping[str, Choice]
 ) -> list[Choice]:
-    """All that a turn may be."""
+    """The choices of a turn."""
     choices = []
     if choice.may_answer:
         choices.append(Choice("answer", form=answer, what="the format of the answer"))
@@ -251,8 +256,8 @@ def _choices(
 
 
 def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
-    """As much of a schema as a guide can say, for a call that is forced and whose form is not
-    promised. Of what is no schema at all, only that it is an object."""
+    """The form of a tool's calls, as far as a guide can follow the schema: of calls that are forced
+    and whose form is not promised. Of what is no schema at all, only that it is an object."""
     try:
         return compiled(*schema_of(tool), strict=False)
     except SlowSchema:
@@ -279,7 +284,8 @@ def _unfollowed(place: str, why: str) -> Unsupported:
 
 
 def _helps(tool: Tool, accepted: Accepted) -> bool:
-    """A form, where none is promised: its call is forced, so that the model may not expect it."""
+    """Whether a tool gets a form that is not promised: its call is forced, so that the model may
+    not expect it."""
     return accepted.choice.narrows and tool.name in accepted.choice.names
 
 
@@ -294,7 +300,7 @@ def _schemas(accepted: Accepted) -> Iterator[tuple[Mapping[str, object], bool]]:
 
 
 def _strict(accepted: Accepted, calls: Mapping[str, Choice]) -> list[Choice]:
-    """Calls whose form is promised, whenever the model makes one."""
+    """The calls whose form is promised, whenever the model makes one."""
     return [
         calls[tool.name]
         for tool in accepted.tools

@@ -20,7 +20,7 @@ GRAMMARS = {"lark": "a Lark grammar", "regex": "a regular expression"}
 
 
 def wrapped(pattern: str | None = None) -> Mapping[str, object]:
-    """A text as the model writes it: for it, a custom tool is a function with one string."""
+    """A pattern for a custom tool's text as the model writes it: as a function with one string."""
     return {
         "type": "object",
         "properties": {"input": {"type": "string"} | ({"pattern": pattern} if pattern else {})},
@@ -30,7 +30,7 @@ def wrapped(pattern: str | None = None) -> Mapping[str, object]:
 
 
 def shown(tools: Sequence[Tool]) -> tuple[FunctionTool, ...]:
-    """Tools as the prompt tells of them."""
+    """The tools as the prompt tells of them."""
     return tuple(
         FunctionTool(
             tool.name,
@@ -42,14 +42,16 @@ def shown(tools: Sequence[Tool]) -> tuple[FunctionTool, ...]:
 
 
 def _arguments(tool: Tool) -> Mapping[str, object] | None:
-    """A text of a grammar is written as it is; another custom tool's as the member of an object."""
+    """The schema of a tool's arguments. A text of a grammar is written as it is; another custom
+    tool's as the member of an object."""
     if not tool.callee.custom:
         return tool.parameters
     return None if is_raw(tool) else wrapped()
 
 
 def is_raw(tool: Tool) -> bool:
-    """The model writes its text as it is: no grammar can be followed inside a JSON string."""
+    """Whether the model writes a tool's text as it is: no grammar can be followed inside a JSON
+    string."""
     return tool.grammar is not None and tool.grammar.syntax == "lark"
 
 
@@ -61,7 +63,8 @@ def _language(grammar: Grammar | None) -> str:
 
 
 def callees(tools: Sequence[Tool]) -> dict[str, Callee]:
-    """Recipients as the model writes them: with Harmony's namespace, and without it by mistake."""
+    """The tools by their recipients as models write them: with Harmony's namespace, and without it
+    by mistake."""
     return {recipient: tool.callee for tool in tools for recipient in (tool.name, tool.recipient)}
 
 
@@ -81,7 +84,7 @@ def schema_of(tool: Tool) -> tuple[Mapping[str, object], str]:
 
 
 def anchored(expression: str) -> str:
-    """A pattern for the whole of a text, from an expression that may say so or not."""
+    """A pattern for the whole of a text, from an expression that may be anchored or not."""
     inner = expression.removeprefix("^")
     bare = inner.removesuffix("$")
     if (len(bare) - len(bare.rstrip("\\"))) % 2:

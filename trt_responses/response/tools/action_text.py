@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def action_text(item: o.OutputActionCall) -> str:
-    """What the model writes to make this call."""
+    """The text that the model writes to make this call."""
     said = item.operation if isinstance(item, o.OutputPatchCall) else item.action
     return arguments_of(vars(said))
 
 
 def arguments_of(action: Mapping[str, Any]) -> str:
-    """An action or an operation as the model writes one."""
+    """The arguments of an action or an operation as the model writes them."""
     said = {
         key: action[key]
         for key in sorted(action, key=lambda key: key != "type")

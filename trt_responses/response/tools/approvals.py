@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from trt_responses.wire.items import SentItem
 
 REMEMBERED = 100_000
-"""Approvals that were used, the newest."""
+"""The number of used approvals that are remembered, the newest."""
 
 
 class Ledger:
-    """Approvals that were used: each is good once."""
+    """The approvals that were used: each is good once."""
 
     def __init__(self) -> None:
         self._used: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def claim(self, approved: Sequence[Approved], owner: str) -> None:
-        """All of them, or an `InvalidRequest` and none."""
+        """Note approvals as used. Raises an `InvalidRequest`, and notes none, when one was used
+        before."""
         keys = [(owner, one.request_id) for one in approved]
         for one, key in zip(approved, keys, strict=True):
             if key in self._used:
@@ -124,7 +125,7 @@ def has_approvals(accepted: Accepted) -> bool:
 
 
 def silent_places(accepted: Accepted, ran: Collection[str]) -> frozenset[int]:
-    """The items of the input that say nothing to a model whose tools run here: lists of tools,
+    """The places of input items that say nothing to a model whose tools run here: lists of tools,
     which stand among the functions, and approvals, whose calls have answers of their own."""
     items = () if isinstance(accepted.input, str) else accepted.input
     labels = {one.options["server_label"] for one in accepted.built_in if one.kind == "mcp"}
@@ -148,7 +149,7 @@ class _Stored(NamedTuple):
     requests: Mapping[str, McpApprovalRequest]
     calls: Sequence[McpCall]
     answered: Collection[str]
-    """The requests that were answered, either way."""
+    """The requests for approval that were answered, either way."""
 
 
 def _stored(prior: Sequence[Block]) -> _Stored:
@@ -168,7 +169,7 @@ def _stored(prior: Sequence[Block]) -> _Stored:
 
 
 def not_offered(call: Approved) -> InvalidRequest:
-    """The request approves what it does not offer any more."""
+    """The fault of a request that approves a call which it does not offer any more."""
     return InvalidRequest(
         f"Invalid value for '{call.place}': no mcp tool of the request offers '{call.name:.64}' of "
         f"'{call.label:.64}': send the tool again, with its authorization.",

@@ -30,13 +30,13 @@ BEGUN = re.compile("【(?:[0-9]{1,4}(?:†(?:L(?:[0-9]{1,7}(?:[-–—](?:L?[0-9
 
 
 class CitationText:
-    """One message's text, as it is written."""
+    """Makes citations of the marks in one message's text."""
 
     def __init__(self, source: FindSource) -> None:
         self._source = source
         self._waiting = ""
         self._length = 0
-        """Of what was told, in code points."""
+        """The length of what was told, in code points."""
         self._last = ""
         """The last letter that was told."""
 
@@ -50,7 +50,7 @@ class CitationText:
         return list(self._told(text[:end]))
 
     def finish(self) -> list[bytes | UrlCitation]:
-        """The text has ended, and what was held back is no mark."""
+        """The text that was held back, which was no mark, since the text has ended."""
         waiting, self._waiting = self._waiting, ""
         return list(self._plain(waiting))
 
@@ -83,4 +83,4 @@ def link_to(url: str) -> str:
 
 
 SAFE = "%/:?#[]@!$&'*+,;=~-._"
-"""What stands in a link as it is: parentheses would end it."""
+"""The characters that stand in a link as they are: parentheses would end it."""

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 HEAD_SO_FAR = re.compile(r'\s*(\{\s*(\}\s*|"(i(n(p(u(t("\s*(:\s*)?)?)?)?)?)?)?)?)?')
-"""What may still become the head; matched as a whole."""
+"""A text that may still become the head; matched as a whole."""
 TAIL = re.compile(r'"\s*\}?\s*')
 PATIENCE = 256
-"""Characters of white space and braces that are kept waiting, for each look at them is a match."""
+"""The most characters of white space and braces that are kept waiting, since each look at them is a
+match."""
 PLAIN = re.compile(r'[^"\\]+')
 SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 HEX = re.compile(r"[0-9A-Fa-f]*")
@@ -33,7 +34,7 @@ _State = Literal["head", "inside", "tail", "raw"]
 
 
 class Unwrapper:
-    """One call's. Nothing that was said is taken back."""
+    """Takes the text out of one call. Nothing that was told is taken back."""
 
     found: str | None = None
 
@@ -52,7 +53,8 @@ class Unwrapper:
         return told
 
     def finish(self, *, whole: bool) -> list[bytes]:
-        """The text has ended. Of a whole one, what never became JSON is text after all."""
+        """The rest of the text, which has ended. Of a whole one, what never became JSON is text
+        after all."""
         waiting, self._waiting = self._waiting, ""
         if not whole or self._state == "tail":
             return []
@@ -61,7 +63,7 @@ class Unwrapper:
         return [escaped(waiting)] if waiting else []
 
     def _read(self, text: str) -> None:
-        """Take steps until nothing is left, or what is left cannot be told yet."""
+        """Read until nothing is left, or what is left cannot be told yet."""
         while text:
             taken = self._step(text)
             if not taken:
@@ -101,7 +103,7 @@ class Unwrapper:
         return self._escape(text)
 
     def _tail(self, text: str) -> int:
-        """Behind a quote: it closes the text, unless something else than the end follows."""
+        """Read behind a quote: it closes the text, unless something else than the end follows."""
         if len(text) <= PATIENCE and TAIL.fullmatch(text):
             return 0
         self._state = "inside"
@@ -118,7 +120,7 @@ class Unwrapper:
         return self._code(text)
 
     def _code(self, text: str) -> int:
-        r"""`\uXXXX`, of which two may stand for one character."""
+        r"""Read `\uXXXX`, of which two may stand for one character."""
         code, digits = _hex(text)
         if len(digits) < 4:
             if len(text) == 2 + len(digits):

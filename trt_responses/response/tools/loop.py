@@ -40,11 +40,11 @@ RESERVE = 256
 """Tokens of the context that a tool's answer leaves for the model to go on, or half of what is
 left, if that is less."""
 MAX_ANSWER_BYTES = 1024 * 1024
-"""Of any tool's answer, before its tokens are counted."""
+"""The most bytes of any tool's answer, before its tokens are counted."""
 CALLS = ROWS["mcp"].channel
-"""Of calls that wait for an approval."""
+"""The types of items that are calls waiting for an approval."""
 GRACE_S = 5.0
-"""How long after its deadline a tool may still take to answer of itself."""
+"""Seconds after its deadline in which a tool may still answer by itself."""
 CUT = "\n[… {} characters are left out here: print less, or a part at a time. …]\n"
 
 
@@ -55,21 +55,22 @@ class UsedTool(NamedTuple):
     session: Session
     runner: Runner
     name: str
-    """The session's own name for the recipient, of which the model may write another."""
+    """The session's own name for the recipient; the model may write another."""
 
 
 class Approved(NamedTuple):
-    """A call that is to be run before anything is generated."""
+    """A call that is run before anything is generated."""
 
     request_id: str
     label: str
     name: str
     arguments: str
     place: str
-    """Of the approval in the request, for faults."""
+    """The place of the approval in the request, for faults."""
 
     def tool(self, tools: Mapping[str, UsedTool]) -> UsedTool | None:
-        """The tool that is called. By its server's name for it: the model's may be another."""
+        """The tool that is called, found by its server's name for it: the model's may be
+        another."""
         told = {"server_label": self.label, "name": self.name}
         return next(
             (used for used in tools.values() if told.items() <= used.runner.facts.items()), None
@@ -78,7 +79,7 @@ class Approved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """What is told of one call: never its text."""
+    """What is told of one call, without its text."""
 
     tool: str
     failed: bool
@@ -89,7 +90,7 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What holds over all turns of a response."""
+    """The bounds over all turns of a response."""
 
     context_tokens: int
     max_output_tokens: int | None
@@ -97,7 +98,7 @@ class Bounds:
 
 
 class ToolLoop:
-    """One response's. `turn` is asked when the model has ended one."""
+    """The tools of one response. `turn` is called when the model has ended one."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class ToolLoop:
         `tools` by the recipients of their calls; `functions` are the client's."""
         self.runs: list[ToolRun] = []
         self.latency_ms: list[int] = []
-        """Of each answer, in their order."""
+        """Milliseconds that each answer took, in their order."""
         self._tools = self._open = tools
         self._functions = functions
         self._plan_of = plan
@@ -124,13 +125,14 @@ class ToolLoop:
         self._listings = listings
         self._approved = approved
         self.earlier = 0
-        """Approved calls that were answered: their answers stand before the first turn."""
+        """The number of approved calls that were answered: their answers stand before the first
+        turn."""
         self._misled = False
-        """The model has called what is not there, and was told."""
+        """Whether the model has called what is not there, and was told."""
 
     @property
     def recipients(self) -> Collection[str]:
-        """Of calls that are run here: one ends a turn."""
+        """The recipients of calls that are run here: such a call ends a turn."""
         return self._tools.keys()
 
     @property
@@ -139,7 +141,7 @@ class ToolLoop:
 
     @property
     def runners(self) -> dict[str, Runner]:
-        """The same, as their calls are told to the client."""
+        """The tools in the form in which their calls are told to the client."""
         return {recipient: used.runner for recipient, used in self._tools.items()}
 
     async def turn(self, prompt: int, reader: Reader, machine: Machine) -> SteeringPlan | None:
@@ -202,7 +204,7 @@ class ToolLoop:
         machine.answer(Outcome(status, text, answer.details))
 
     async def close(self) -> None:
-        """Whoever comes first ends the sessions, each once."""
+        """End the sessions, each once; called by whoever comes first."""
         used, self._open = self._open, {}
         for session in dict.fromkeys(one.session for one in used.values()):
             await session.close()
@@ -248,7 +250,7 @@ class ToolLoop:
                 return text, ids
 
     def _plan(self, room: int, reader: Reader) -> SteeringPlan:
-        """The next turn's, within what is left of the output and of the context."""
+        """The plan of the next turn, within what is left of the output and of the context."""
         written = len(reader.kept) - sum(span.answer_tokens for span in reader.messages)
         most = self._bounds.max_output_tokens
         left = room if most is None else min(room, most - written)

@@ -35,9 +35,9 @@ class OpenedTools:
 
     def __init__(self) -> None:
         self.used: dict[str, UsedTool] = {}
-        """By the recipients of their calls."""
+        """The tools by the recipients of their calls."""
         self.offered: list[OfferedTool] = []
-        """Functions that they answer, as the model is shown them."""
+        """The functions that they answer, as the model is shown them."""
         self.listings: list[Listing] = []
 
     async def open(
@@ -47,8 +47,8 @@ class OpenedTools:
         opening: Opening,
         functions: Collection[str],
     ) -> None:
-        """A tool by each of its names, and by it among the functions, or without that namespace,
-        when none of them has it."""
+        """Open a tool's session. The model may call it by each of its names, also with or without
+        the namespace of functions, where no function has that name."""
         session = await tool.open(opening)
         if isinstance(session, Lists) and session.listing is not None:
             self.listings.append(session.listing)
@@ -89,7 +89,8 @@ class OpenedTools:
 
 
 def _same_name(tool: OfferedTool, other: OfferedTool) -> InvalidRequest:
-    """Of an MCP server's tool, and a function of the request or a tool of another server."""
+    """The fault of an MCP server's tool and a function of the request, or a tool of another server,
+    that have one name."""
     if other.server is None:
         what, place = f"The function '{other.name}' ({other.place})", f"{other.place}.name"
         remedy = "give the function or the server another name"
@@ -110,7 +111,7 @@ def lists_functions(tool: Tool) -> bool:
 
 
 def source_of(used: Iterable[UsedTool]) -> Callable[[int, int], Source | None] | None:
-    """Where a line of a display stands, of the one tool that can be cited; None without one."""
+    """The source of the lines that can be cited, of the one tool that has any; None without one."""
     for one in used:
         if isinstance(one.session, CitedSession):
             return one.session.source
@@ -118,8 +119,8 @@ def source_of(used: Iterable[UsedTool]) -> Callable[[int, int], Source | None] |
 
 
 def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
-    """The calls of a kind of tool since the model's last answer to the user, each with what the
-    tool answered to it."""
+    """The calls of a kind of tool since the model's last answer to the user, each with the tool's
+    answer."""
     sign, found = _sign(kind), list[str]()
     for block in reversed(blocks):
         if block.kind == "final":
@@ -131,7 +132,7 @@ def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
 
 
 def _messages(blocks: Sequence[Block]) -> list[str]:
-    """What the user has written."""
+    """The messages of the user."""
     texts: list[str] = []
     for block in blocks:
         if block.kind == "user":
@@ -144,24 +145,24 @@ def _messages(blocks: Sequence[Block]) -> list[str]:
 def earlier_of(
     blocks: Sequence[Block], kind: str, lexicon: Lexicon
 ) -> tuple[Sequence[Mapping[str, Any]], Callable[[], Sequence[str]], Callable[[], Sequence[str]]]:
-    """What an `Opening` says of the conversation: its items, answers and messages."""
+    """The conversation as an `Opening` has it: its items, answers and messages."""
     answers = partial(_answers, blocks, kind, lexicon)
     return items_of(blocks, kind), answers, partial(_messages, blocks)
 
 
 def items_of(blocks: Sequence[Block], kind: str) -> list[Mapping[str, Any]]:
-    """What a kind of tool has done in the conversation, the latest last."""
+    """The items of a kind of tool in the conversation, the latest last."""
     sign = _sign(kind)
     return [orjson.loads(block.item) for block in blocks if sign in block.item]
 
 
 def _sign(kind: str) -> bytes:
-    """What stands in the JSON of each item of a kind of tool."""
+    """The bytes that stand in the JSON of each item of a kind of tool."""
     return b'"type":"%b_' % kind.encode()
 
 
 def items_in(accepted: Accepted, kind: str) -> list[Mapping[str, Any]]:
-    """The same of the request's own input."""
+    """The items of a kind of tool in the request's own input."""
     items = () if isinstance(accepted.input, str) else accepted.input
     mine = f"{kind}_"
     return [
@@ -170,7 +171,7 @@ def items_in(accepted: Accepted, kind: str) -> list[Mapping[str, Any]]:
 
 
 def _chosen(choice: ToolChoice, offered: Sequence[OfferedTool]) -> ToolChoice:
-    """The choice by names, when it is known what servers offer."""
+    """The choice by names, now that it is known what servers offer."""
     if "mcp" not in choice.built_in:
         return choice
     chosen = set(choice.names)

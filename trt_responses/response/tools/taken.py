@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_taken(accepted: Accepted, dialect: Dialect) -> None:
-    """Raises `Unsupported` for the first that cannot be done."""
+    """Raise `Unsupported` for the first thing that the dialect cannot do."""
     for place, what in _untaken(accepted, dialect):
         raise Unsupported(
             f"Unsupported value for '{place}': {what} (its dialect is '{dialect.name}').",

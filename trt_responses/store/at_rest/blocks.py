@@ -36,23 +36,27 @@ if TYPE_CHECKING:
     """Whether a store holds the block of a digest."""
 
 BLOCK_BYTES = 512
-"""A small block takes as long as so many bytes of a large one."""
+"""Bytes of a large block that take as long as one small block."""
 DIGEST_BYTES = 20
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NUMBERS: Mapping[Kind, int] = {kind: number for number, kind in enumerate(KINDS)}
 HEAD = Struct("<Biii")
-"""The kind, then the lengths of call id, callee and item. The ids are what is left."""
+"""The head of a block: its kind, then the lengths of call id, callee and item. The ids are what is
+left."""
 ABSENT = -1
 """The length of a name that is None; "" is 0 long."""
 
 LOW = Struct("<i")
-"""Before a block with ids beyond two bytes and two bits: the length of its ids' low rows."""
+"""The head before a block with ids beyond two bytes and two bits: the length of its ids' low
+rows."""
 NARROW = Struct("<ii")
-"""Before any other: the same, told from it by `~`, and the length of what is left of its item."""
+"""The head before any other block: the same, told from it by `~`, and the length of what is left of
+its item."""
 
 ASKED_FROM = b',"background":'
-"""Where a body begins to repeat what was asked: instructions, tools, and all that is echoed."""
+"""The place where a body begins to repeat what was asked: instructions, tools, and all that is
+echoed."""
 
 
 class Packed(NamedTuple):
@@ -63,10 +67,12 @@ class Packed(NamedTuple):
 
 
 def has_none(digest: bytes) -> bool:
+    """False for every digest: a store that has no block yet."""
     return False
 
 
 def pack(block: Block, has: Has = has_none, spell: Spell = says_nothing) -> Packed:
+    """Pack a block; without its data when the store has it."""
     head, item = _head(block), block.item
     low, high = rows(block.ids)
     digest = block.digest or _digest(b"".join((head, item, high, low)))
@@ -103,7 +109,7 @@ def unpack(packed: Packed, spell: Spell = says_nothing, *, check: bool = False) 
 
 
 def _stretched(data: bytes, spell: Spell) -> tuple[bytes, bytes]:
-    """All of a block but its ids' low rows, and those."""
+    """A block's bytes but for its ids' low rows, and those."""
     if len(data) < NARROW.size:
         raise ValueError("it is cut short")
     size, left = NARROW.unpack_from(data)
@@ -145,8 +151,8 @@ def _asked(item: bytes) -> Block:
 async def all_packed(
     blocks: Iterable[Block], has: Has, spell: Spell, *, named: Has | None = None
 ) -> list[Packed]:
-    """Each block packed; of one that the store has only the digest. `named` is asked instead for
-    those that have a digest already."""
+    """Each block packed; one that the store has becomes its digest alone. `named` is asked instead
+    for blocks that have a digest already."""
     named = named or has
     packed, since = list[Packed](), 0
     for block in blocks:
@@ -171,6 +177,7 @@ def _is_large(block: Block) -> bool:
 async def all_unpacked(
     packed: Iterable[Packed], unpacked: Callable[[Packed], Block]
 ) -> list[Block]:
+    """The blocks of packed ones, in their order."""
     blocks, since = list[Block](), 0
     for each in packed:
         if (size := len(each.data)) > LARGE_BYTES:
@@ -185,7 +192,7 @@ async def all_unpacked(
 
 
 def _head(block: Block) -> bytes:
-    """All of a block but its item and its ids."""
+    """The bytes of a block before its item and its ids."""
     call_id, callee, length = block.call_id, block.callee, len(block.item)
     kind = NUMBERS[block.kind]
     if call_id is None and callee is None:

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from trt_responses.store.at_rest.phrases import Phrase
 
 LEVEL, WINDOW_BITS, MEMORY = 1, 12, 5
-"""zlib's fastest, with 32 kB to work in instead of 270: as small in the end, and sooner ready."""
+"""The settings of zlib: its fastest level, with 32 kB to work in instead of 270, which gives as
+small a result sooner."""
 SMALL_BYTES = 768
-"""Up to here as it is: zlib would take 20 µs to save two hundred bytes."""
+"""Data of up to so many bytes is left as it is: zlib would take 20 µs to save two hundred bytes."""
 LARGE_BYTES = 64 * 1024
-"""About a millisecond of packing: what is larger goes to a thread."""
+"""Larger data goes to a thread, since packing it takes more than about a millisecond."""
 
 DEFLATED, AS_IT_IS = b"z", b"="
 CUT = Struct("<i?")
-"""Before what is left: where something was taken out, and whether it speaks in phrases."""
+"""The head before what is left: where something was taken out, and whether it has phrases."""
 NOWHERE = -1
 UNCUT = CUT.pack(NOWHERE, False)[:-1]
 
@@ -52,22 +53,24 @@ WORDS = (
     b'"format":{"type":"text"},"verbosity":"medium"},"tool_choice":"auto","tools":[],'
     b'"top_logprobs":0,"top_p":1.0,"truncation":"disabled","object":"response"}'
 )
-"""What most of what is kept repeats. Part of the format: nothing can be read with other words."""
+"""What most of what is kept repeats. It is part of the format: nothing can be read with other
+words."""
 
 
 def squeeze(data: bytes) -> bytes:
-    """Compressed, where that is worth it."""
+    """Compress data, where that is worth it."""
     return DEFLATED + _deflated(data) if len(data) > SMALL_BYTES else AS_IT_IS + data
 
 
 def stretch(data: bytes) -> bytes:
+    """Undo `squeeze`."""
     if data[:1] not in (DEFLATED, AS_IT_IS):
         raise ValueError("it is cut short")
     return _inflated(data[1:]) if data[:1] == DEFLATED else data[1:]
 
 
 def leave_out(whole: bytes, known: bytes, phrases: Sequence[Phrase] = BODY) -> bytes:
-    """Squeezed, and without what whoever puts it back knows."""
+    """Compress data without the part that is known to whoever puts it back."""
     at = whole.find(known) if known else NOWHERE
     rest = whole if at == NOWHERE else whole[:at] + whole[at + len(known) :]
     shorter = brief(rest, phrases)
@@ -80,6 +83,7 @@ def is_whole(data: bytes) -> bool:
 
 
 def put_back(data: bytes, known: bytes) -> bytes:
+    """Undo `leave_out`."""
     if len(data) < CUT.size:
         raise ValueError("it is cut short")
     at, is_brief = CUT.unpack_from(data)
@@ -105,7 +109,7 @@ def _inflated(data: bytes) -> bytes:
 
 
 async def gently(work: Callable[..., bytes], data: bytes, *like: bytes) -> bytes:
-    """In a thread, when there is much of it."""
+    """Do the work on the data, in a thread when there is much of it."""
     if len(data) > LARGE_BYTES:
         return await asyncio.to_thread(work, data, *like)
     return work(data, *like)

@@ -17,7 +17,7 @@ END = b"\n\n"
 
 
 def after(kept: Frames, number: int) -> Frames:
-    """Those with greater numbers."""
+    """The frames with greater numbers."""
     skip = number + 1 - kept.first
     if skip <= 0:
         return kept
@@ -28,7 +28,7 @@ def after(kept: Frames, number: int) -> Frames:
 
 
 def joined(pieces: Sequence[Frames], number: int) -> Frames:
-    """What consecutive pieces hold beyond a number; there must be at least one."""
+    """The frames of consecutive pieces beyond a number; there must be at least one."""
     last = pieces[-1]
     wanted = [piece for piece in pieces if piece.first + piece.count > number + 1]
     if not wanted:
@@ -51,7 +51,8 @@ class FrameShelf:
         return response_id in self._pieces
 
     def append(self, response_id: str, squeezed: Frames) -> None:
-        """Frames whose beginning has left are of no use to anybody, and are not kept."""
+        """Keep more frames. Those whose beginning has left are of no use to anybody, and are not
+        kept."""
         pieces = self._pieces.get(response_id, [])
         if squeezed.first != (pieces[-1].first + pieces[-1].count if pieces else 0):
             return

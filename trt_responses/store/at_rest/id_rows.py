@@ -7,16 +7,17 @@ vocabulary has more than 2^18. Knows bytes; knows no block.
 from __future__ import annotations
 
 DIGITS = b"0123" + b"x" * 252
-"""Each byte as a digit of four; what is none of them is no digit either."""
+"""Each byte as a digit of base four; a byte that is none becomes no digit either."""
 FOUR = [bytes((n >> 6, n >> 4 & 3, n >> 2 & 3, n & 3)) for n in range(256)]
 
 
 def rows(ids: bytes) -> tuple[bytes, bytes]:
-    """The two low rows, and the two high ones."""
+    """The two low rows of ids, and the two high ones."""
     return ids[0::4] + ids[1::4], ids[2::4] + ids[3::4]
 
 
 def together(low: bytes, high: bytes) -> bytes:
+    """Undo `rows`."""
     size = len(low) + len(high)
     first, third = (size + 3) // 4, (size + 1) // 4
     ids = bytearray(size)
@@ -26,7 +27,7 @@ def together(low: bytes, high: bytes) -> bytes:
 
 
 def narrowed(high: bytes, count: int) -> bytes | None:
-    """High rows as two bits for each id; None where that is not all of them."""
+    """The high rows as two bits for each id; None where that is not all of them."""
     bits, zeros = high[:count], high[count:]
     if zeros != bytes(count):
         return None
@@ -37,9 +38,11 @@ def narrowed(high: bytes, count: int) -> bytes | None:
 
 
 def widened(narrow: bytes, count: int) -> bytes:
+    """Undo `narrowed`."""
     bits = b"".join([FOUR[four] for four in narrow])
     return bits[len(bits) - count :] + bytes(count)
 
 
 def narrow_bytes(count: int) -> int:
+    """The bytes that so many ids take in two bits each."""
     return (count + 3) // 4

@@ -47,14 +47,15 @@ ITEMS: Mapping[Kind, Sequence[Phrase]] = {
     "call": ((b"\x13", b'","status":"completed","type":"function_call"}'),),
     "result": ((b"\x14", b'{"type":"function_call_output","call_id":"'), STATED),
 }
-"""Few for each: to look for one that is not there costs as much as to find it."""
+"""The phrases of items. They are few: to look for one that is not there costs as much as to find
+it."""
 
 PHRASES = tuple(dict.fromkeys((*BODY, *(phrase for each in ITEMS.values() for phrase in each))))
 CODES = b"".join(code for code, _ in PHRASES)
 
 
 def brief(data: bytes, phrases: Sequence[Phrase]) -> bytes | None:
-    """Shorter by these phrases; None when it has a byte that would be read as one."""
+    """Data that is shorter by these phrases; None when it has a byte that would be read as one."""
     if len(data.translate(None, CODES)) != len(data):
         return None
     for code, phrase in phrases:
@@ -63,6 +64,7 @@ def brief(data: bytes, phrases: Sequence[Phrase]) -> bytes | None:
 
 
 def full(data: bytes) -> bytes:
+    """Undo `brief`."""
     for code, phrase in PHRASES:
         data = data.replace(code, phrase)
     return data

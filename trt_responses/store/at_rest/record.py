@@ -38,7 +38,7 @@ class Row:
     id: str
     owner: str
     body: bytes
-    """Compressed."""
+    """The body, compressed."""
     prior_count: int
     input_count: int
     continuable: bool
@@ -48,7 +48,7 @@ class Row:
     vocabulary: str = ""
 
     def seal(self, digests: Iterable[bytes]) -> bytes:
-        """Of everything in it, and of its blocks in their order."""
+        """A digest of everything in the row, and of its blocks in their order."""
         counts: tuple[int, ...] = (
             self.prior_count,
             self.input_count,
@@ -72,7 +72,7 @@ class AtRest:
 
     row: Row
     packed: Sequence[Packed]
-    """Without data, when the store is thought to have it."""
+    """The blocks; without data, when the store is thought to have them."""
     blocks: Sequence[Block]
     spell: Spell
 
@@ -90,8 +90,8 @@ class AtRest:
 
 
 async def at_rest(record: Record, spell: Spell) -> AtRest:
-    """What has a digest, because it came from a store or was asked before, is not packed unless the
-    store turns out not to have it."""
+    """A record packed to be kept. A block that has a digest, because it came from a store or was
+    asked before, is not packed unless the store turns out not to have it."""
     body, asked = apart(record.body)
     row = Row(
         record.id,
@@ -111,7 +111,7 @@ async def at_rest(record: Record, spell: Spell) -> AtRest:
 
 
 def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
-    """The record as it was put, or an error."""
+    """The record as it was put. Raises an error when anything has changed on the way."""
     if row.seal(block.digest for block in blocks) != seal:
         raise damaged(row.id)
     *blocks, asked = blocks
@@ -131,7 +131,7 @@ def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
 
 
 def checked(packed: Packed, response_id: str, spell: Spell) -> Block:
-    """A block whose content has the digest that it is named by."""
+    """A block whose content has the digest that it is named by. Raises an error for any other."""
     try:
         return unpack(packed, spell, check=True)
     except (ValueError, zlib.error):
@@ -139,4 +139,5 @@ def checked(packed: Packed, response_id: str, spell: Spell) -> Block:
 
 
 def damaged(response_id: str) -> ApiError:
+    """The error of a record that was changed on the way."""
     return ApiError(f"What is stored of response '{response_id}' is damaged and cannot be read.")

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 CACHE_BYTES = 8 * MIB
-"""Of blocks that were read lately: few enough for a garbage collection to look at."""
+"""Bytes of blocks that were read lately: few enough for a garbage collection to look at."""
 SLACK = 1000
-"""Ids that may have left and still stand in the order of age."""
+"""Ids that have left and may still stand in the order of age."""
 
 
 class _Kept(NamedTuple):
@@ -59,7 +59,7 @@ class _Kept(NamedTuple):
 
 
 class _Apart(NamedTuple):
-    """A record ready to be kept."""
+    """A record that is ready to be kept."""
 
     body: bytes
     blocks: Sequence[Block]
@@ -67,7 +67,7 @@ class _Apart(NamedTuple):
 
 
 class MemoryStore:
-    """An LRU bounded by bytes, count and age; it ends with its process."""
+    """A store in memory, bounded by bytes, count and age; it ends with its process."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class MemoryStore:
         return self._bounds.takeover_s
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def stop(self) -> None:
         for kept in (self._records, self._by_age, self._blocks, self._more, self._expired):
@@ -125,7 +125,7 @@ class MemoryStore:
         return self._frames.size_bytes
 
     async def check(self) -> None:
-        """There is always room: the oldest leave."""
+        """Do nothing: there is always room, since the oldest records leave."""
 
     # --- records ------------------------------------------------------------------------------
 
@@ -163,7 +163,8 @@ class MemoryStore:
         )
 
     async def _read(self, digests: Sequence[bytes]) -> list[Block]:
-        """A conversation that goes on is read at each turn, and only its end is new."""
+        """The blocks of these digests. A conversation that goes on is read at each turn, and only
+        its end is new."""
         known = self._cache.found(digests)
         packed = [Packed(name, self._blocks[name]) for name in digests if name not in known]
         read = {block.digest: block for block in await all_unpacked(packed, self._unpacked)}
@@ -232,7 +233,7 @@ class MemoryStore:
             self._expire(next(iter(self._records)), "room")
 
     def _sweep(self) -> None:
-        """Whatever is too old leaves; records come nearly in the order of their creation."""
+        """Drop what is too old; records come nearly in the order of their creation."""
         if self._bounds.max_age_s is None:
             return
         while self._by_age:

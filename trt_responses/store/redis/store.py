@@ -42,15 +42,16 @@ if TYPE_CHECKING:
 CACHE_BYTES = 32 * MIB
 CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5
 CONNECTIONS = 1024
-"""More than there are runs and readers at once: nobody waits here behind somebody else."""
+"""The most connections: more than there are runs and readers at once, so that nobody waits here
+behind somebody else."""
 MEASURE_EVERY_S = 10.0
-"""So often the server is asked how much it holds, in the place of whether it is there."""
+"""Seconds between two questions how much the server holds, each in the place of a ping."""
 SLOW_BYTES = 8 * 1024
-"""A compressed body that may be so large in full that a thread reads it."""
+"""Bytes of a compressed body that may be so large in full that a thread reads it."""
 FORMAT_KEY, FORMAT = "trt:format", 3
 
 PIECE = Struct("<QI?")
-"""First number, count and end of a piece of frames; the frames follow."""
+"""The head of a piece of frames: first number, count and end; the frames follow."""
 
 
 class RedisStore:
@@ -193,7 +194,8 @@ class RedisStore:
     async def _put(
         self, rests: Sequence[AtRest], frames: Frames | None, *, term: int | None = None
     ) -> bool:
-        """Send what the server is thought not to have; then, if need be, what it has not."""
+        """Send what the server is thought not to have; then, if need be, what it has not. Returns
+        whether the record was kept."""
         places = [(rest, place) for rest in rests for place in range(len(rest.packed))]
         data = [rest.packed[place].data for rest, place in places]
         said = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
@@ -326,7 +328,7 @@ class RedisStore:
 
 
 def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
-    """A record as the script takes it; its blocks' data are the next ones."""
+    """A record as the script takes it; its blocks' data are the next arguments."""
     row, digests = rest.row, rest.digests
     fields: dict[str, bytes | str | int] = {
         "owner": row.owner,

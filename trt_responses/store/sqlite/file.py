@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Synchronous = Literal["normal", "full"]
 
 APPLICATION_ID = 0x74727452
-"""`trtR`: tells a history from any other SQLite file."""
+"""`trtR`, which tells a history from any other SQLite file."""
 BUSY_MS = 5_000
 WAL_BYTES = 64 * 1024 * 1024
 
@@ -104,7 +104,8 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def tuned(db: sqlite3.Connection, synchronous: Synchronous, log_bytes: int) -> sqlite3.Connection:
-    """For writing. A log that is longer than `log_bytes` is written into the file."""
+    """The connection set up for writing. A log that is longer than `log_bytes` is written into the
+    file."""
     ((page_bytes,),) = db.execute("PRAGMA page_size")
     db.execute(f"PRAGMA wal_autocheckpoint = {max(1, log_bytes // page_bytes)}")
     db.execute(f"PRAGMA synchronous = {synchronous.upper()}")
@@ -114,7 +115,8 @@ def tuned(db: sqlite3.Connection, synchronous: Synchronous, log_bytes: int) -> s
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """A file of today's version that can be written, or a `StartupError`."""
+    """Make the file one of today's version that can be written. Raises a `StartupError` where that
+    is not possible."""
     try:
         _check_kind(db, path)
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded by a new file only
@@ -164,7 +166,7 @@ def _remedy(error: sqlite3.Error) -> str:
 
 
 def told(error: sqlite3.Error) -> ApiError:
-    """What a client hears of a fault after the start."""
+    """The error that a client hears of a fault after the start."""
     match _code(error):
         case sqlite3.SQLITE_FULL:
             return StoreUnavailable("The history's disk is full.", retry_after_s=60)
@@ -179,11 +181,11 @@ def told(error: sqlite3.Error) -> ApiError:
 
 
 def is_full(fault: Exception) -> bool:
-    """Whether it is that the disk has no room."""
+    """Whether a fault is that the disk has no room."""
     return isinstance(fault, sqlite3.Error) and _code(fault) == sqlite3.SQLITE_FULL
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary code; an extended one has more in its upper bits."""
+    """The primary code of a fault; an extended one has more in its upper bits."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF

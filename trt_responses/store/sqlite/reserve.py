@@ -13,18 +13,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE_BYTES = 8 * 1024 * 1024
-"""Twice what SQLite's log may grow to: it must fit into the history before this is taken back."""
+"""Bytes of the reserve: twice what SQLite's log may grow to, since the log must fit into the
+history before the reserve is taken back."""
 SHARE = 4
-"""Of a small disk, such a part is taken at most."""
+"""The share of a small disk that is taken at most."""
 
 
 class Reserve:
+    """The reserve of one history."""
+
     def __init__(self, history: Path) -> None:
         self._path = history.with_name(f"{history.name}-reserve")
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on this disk."""
+        """The bytes that it takes on this disk."""
         try:
             disk = os.statvfs(self._path.parent)
         except (OSError, AttributeError):
@@ -33,7 +36,7 @@ class Reserve:
 
     @property
     def log_bytes(self) -> int:
-        """So far SQLite's log may grow."""
+        """The bytes to which SQLite's log may grow."""
         return self.size_bytes // 2
 
     def fill(self) -> None:

@@ -27,14 +27,14 @@ READ_AT_ONCE = 200
 
 
 class Now(NamedTuple):
-    """The time by which records age, and that by which leases end."""
+    """The time by which records age, and the time by which leases end."""
 
     s: float
     lease_s: float
 
 
 def put(db: sqlite3.Connection, rest: AtRest, used_at: int) -> list[int]:
-    """The numbers of its blocks."""
+    """Insert a record, and return the numbers of its blocks."""
     drop(db, rest.row.id)
     db.execute("DELETE FROM expired WHERE id = ?", (rest.row.id,))
     numbers = [_block(db, rest, place) for place in range(len(rest.packed))]
@@ -71,7 +71,7 @@ def _block(db: sqlite3.Connection, rest: AtRest, place: int) -> int:
 
 
 def drop(db: sqlite3.Connection, response_id: str) -> None:
-    """The record, if there is one, and each block that nothing else holds."""
+    """Delete the record, if there is one, and each block that nothing else holds."""
     found = db.execute(
         "SELECT n, length(body), blocks FROM records WHERE id = ?", (response_id,)
     ).fetchone()
@@ -103,6 +103,7 @@ def _count(db: sqlite3.Connection, records: int, size: int) -> None:
 
 
 def touch(db: sqlite3.Connection, used: Iterable[tuple[int, str]]) -> None:
+    """Note when records were used."""
     db.executemany("UPDATE records SET used_at = max(used_at, ?) WHERE id = ?", used)
 
 
@@ -110,7 +111,7 @@ def touch(db: sqlite3.Connection, used: Iterable[tuple[int, str]]) -> None:
 
 
 def evict(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
-    """Whatever is too old, then the least recently used, until the rest fits; `dropped` counts."""
+    """Drop what is too old, then the least recently used, until the rest fits; `dropped` counts."""
     sweep(db, bounds, now, dropped)
     while True:
         size, records = totals(db)
@@ -122,12 +123,13 @@ def evict(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str
 
 
 def totals(db: sqlite3.Connection) -> tuple[int, int]:
-    """Bytes at rest, and records."""
+    """The bytes at rest, and the number of records."""
     size, records = db.execute("SELECT bytes, records FROM totals").fetchone()
     return size, records
 
 
 def sweep(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
+    """Drop what is too old."""
     if bounds.max_age_s is None:
         return
     oldest = now.s - bounds.max_age_s
@@ -145,6 +147,7 @@ def sweep(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str
 
 
 def expire(db: sqlite3.Connection, bounds: Bounds, response_id: str, owner: str) -> None:
+    """Drop a record if it is too old."""
     drop(db, response_id)
     drop_frames(db, response_id)
     db.execute("INSERT OR REPLACE INTO expired (id, owner) VALUES (?, ?)", (response_id, owner))
@@ -154,6 +157,7 @@ def expire(db: sqlite3.Connection, bounds: Bounds, response_id: str, owner: str)
 
 
 def drop_frames(db: sqlite3.Connection, response_id: str) -> None:
+    """Delete the frames of a response."""
     size = db.execute("SELECT sum(length(data)) FROM frames WHERE id = ?", (response_id,))
     (freed,) = size.fetchone()
     if freed is not None:
@@ -165,7 +169,7 @@ def drop_frames(db: sqlite3.Connection, response_id: str) -> None:
 
 
 def owner_of(db: sqlite3.Connection, response_id: str) -> str | None:
-    """Of the record, or of the job."""
+    """The owner of the record, or of the job."""
     found = db.execute(
         "SELECT owner FROM records WHERE id = ?1 UNION ALL SELECT owner FROM jobs WHERE id = ?1",
         (response_id,),
@@ -184,6 +188,7 @@ def follows(db: sqlite3.Connection, row: Row) -> bool:
 def load(
     db: sqlite3.Connection, response_id: str, cache: BlockCache[int], spell: Spell
 ) -> Record | None:
+    """The record with its blocks; None without one."""
     found = db.execute(
         "SELECT id, owner, body, prior_count, input_count, continuable, date, created_at, version, "
         "vocabulary, blocks, seal FROM records WHERE id = ?",

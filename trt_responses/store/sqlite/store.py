@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 CACHE_BYTES = 32 * MIB
 READERS = 2
 TOUCHED_AT_MOST = 1000
-"""Readings that are noted before the file is told of them, when nothing is written anyway."""
+"""Uses of records that are noted before the file is told of them, when nothing is written
+anyway."""
 
 
 class SqliteStore:
@@ -73,7 +74,7 @@ class SqliteStore:
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
         self._reserve = Reserve(path)
         self._dropped: Counter[str] = Counter()
-        """Within the writer's present transaction."""
+        """Records dropped within the writer's present transaction."""
         self._writer = Writer(
             self._connect, self._tidy, self._reserve, self._dropped.clear, self._count
         )
@@ -108,7 +109,8 @@ class SqliteStore:
         self._cache.clear()
 
     async def check(self) -> None:
-        """The file is there; whether the next change fits on the disk, only the change can say."""
+        """Check that the file is there; whether the next change fits on the disk, only the change
+        can say."""
 
     def _prepare(self) -> None:
         try:
@@ -159,7 +161,7 @@ class SqliteStore:
 
     @contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """This thread's connection, in one transaction: what is read belongs together."""
+        """This thread's connection, in one transaction, so that what is read belongs together."""
         db: sqlite3.Connection | None = getattr(self._reader, "db", None)
         if db is None:
             db = self._reader.db = self._open(self._path)
@@ -196,7 +198,8 @@ class SqliteStore:
         return found
 
     async def _tell_touched(self) -> None:
-        """What has been read since the last write. On a full disk it is forgotten."""
+        """Write down which records were used since the last write. On a full disk that is
+        forgotten."""
         with suppress(StoreUnavailable):
             await self._write(lambda db: None)
 
@@ -212,7 +215,7 @@ class SqliteStore:
         return [self._put(db, rest) for rest in rests]
 
     def _remember_all(self, rests: Sequence[AtRest], numbers: list[list[int]] | None) -> bool:
-        """Whether they were kept."""
+        """Keep records, one after another. Returns whether they were kept."""
         for rest, each in zip(rests, numbers or (), strict=False):
             self._remember(rest, each)
         return numbers is not None
@@ -292,7 +295,7 @@ class SqliteStore:
     def _finish(
         self, db: sqlite3.Connection, rests: Sequence[AtRest], squeezed: Frames | None, term: int
     ) -> list[list[int]] | None:
-        """The job's record first, then the conversation's, if there is one."""
+        """Keep the job's record first, then the conversation's, if there is one."""
         job_id = rests[0].row.id
         if not all(rows.follows(db, rest.row) for rest in rests[1:]):
             return None

@@ -63,7 +63,7 @@ class Writer:
         self._thread.start()
 
     async def stop(self) -> None:
-        """After everything that was asked for."""
+        """Stop, after everything that was asked for."""
         if self._thread is not None:
             self._asked.put(None)
             await asyncio.to_thread(self._thread.join)
@@ -94,7 +94,8 @@ class Writer:
                 db.close()
 
     def _results(self, db: sqlite3.Connection, batch: Sequence[_Asked]) -> list[object]:
-        """What each returned, all committed together; if that fails, each alone, or its fault."""
+        """The result of each change, all committed together; if that fails, of each alone, or its
+        fault."""
         try:
             return self._commit(db, [asked.change for asked in batch] or [self._idle])
         except Exception as fault:  # whatever broke, whoever asked for it must hear so
@@ -105,7 +106,8 @@ class Writer:
             return [_fault(fault)]
 
     def _with_room(self, db: sqlite3.Connection, asked: _Asked) -> object:
-        """Made once more on a full disk, with the log's room, and the reserve if it frees some."""
+        """Make the changes once more on a full disk, with the log's room, and with the reserve if
+        they free some."""
         if asked.frees:
             self._reserve.release()
         _shrink(db)
@@ -119,7 +121,8 @@ class Writer:
         return result
 
     def _commit(self, db: sqlite3.Connection, changes: Sequence[Change]) -> list[object]:
-        """What each returned, all committed together; or nothing is changed, and it raises."""
+        """The result of each change, all committed together; or nothing is changed, and it
+        raises."""
         self._begins()
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -134,7 +137,7 @@ class Writer:
         return results
 
     def _next(self) -> Sequence[_Asked]:
-        """What has been asked for by now; nothing, when nothing has been for a while."""
+        """The changes that have been asked for by now; none, when there were none for a while."""
         batch = list[_Asked]()
         try:
             asked = self._asked.get(timeout=IDLE_S)
