@@ -44,9 +44,9 @@ class SegmentTrace:
     began_ns: int
     ended_ns: int
     lost: Loss | None = None
-    """The engine went away; the next segment goes on from here, if there is one."""
+    """The way in which the engine went away; the next segment goes on from here, if any does."""
     metrics: Mapping[str, float] | None = None
-    """What the engine itself measured, by its own names."""
+    """The engine's own measurements, by its own names."""
     answer: Sequence[int] = ()
     """The tool's answer that the model was given before this segment."""
 
