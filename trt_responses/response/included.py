@@ -67,8 +67,8 @@ class Inclusion:
 
 
 def metrics_of(facts: RunFacts) -> Json:
-    """The times of a run in milliseconds. `queue` ends when the engine is asked; what the engine itself lets a
-    request wait is in `first_token`, and among the engine's own metrics, if it has any."""
+    """The times of a run in milliseconds. `queue` ends when the engine is asked; what the engine
+    itself lets a request wait is in `first_token`, and among its own metrics, if it has any."""
     arrived, first, last = facts.arrival_ns, facts.first_token_ns, facts.last_token_ns
     usage, gap_ms = facts.response.usage, None
     tokens = usage.output_tokens if usage else 0
