@@ -1,6 +1,6 @@
 """What the converter writes, read back with the format's own library.
 
-About 8 s in all on one core: each conversion writes the whole vocabulary.
+About 8 s in all on one core: each of two conversions writes the whole vocabulary.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
-from gguf import GGUFReader
 from gguf.quants import dequantize
 
 from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, quantised, write_checkpoint
+from tests.support.gguf_reader import QuickReader
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import widen
@@ -47,10 +47,13 @@ SMALL = replace(
 
 
 class Packed(NamedTuple):
-    """An MXFP4 checkpoint, and its file as the format's own library reads it: slow, so once."""
+    """An MXFP4 checkpoint, its file as the format's own library reads it, and what its conversion
+    told: slow, so once."""
 
     checkpoint: Checkpoint
-    reader: GGUFReader
+    reader: QuickReader
+    digest: str
+    told: list[int]
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +64,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def packed(folder: Path, vocabulary: Vocabulary) -> Packed:
     checkpoint = open_checkpoint(write_checkpoint(folder / "mxfp4", Recipe(SMALL, form="mxfp4")))
-    convert(checkpoint, folder / "packed.gguf", vocabulary)
-    return Packed(checkpoint, GGUFReader(folder / "packed.gguf"))
+    path, told = folder / "packed.gguf", list[int]()
+    digest = convert(checkpoint, path, vocabulary, advance=told.append)
+    return Packed(checkpoint, QuickReader(path), digest, told)
 
 
 @pytest.fixture(scope="module")
@@ -176,19 +180,14 @@ def test_the_file_holds_what_was_planned_where_its_table_says(packed: Packed) ->
 def test_both_layouts_and_any_sharding_give_the_same_file(
     folder: Path, packed: Packed, vocabulary: Vocabulary
 ) -> None:
-    expected = hashlib.sha256((folder / "packed.gguf").read_bytes()).hexdigest()
     recipe = Recipe(SMALL, form="mxfp4", layout="original", shards=3)
     original = open_checkpoint(write_checkpoint(folder / "original", recipe))
-    assert convert(original, folder / "original.gguf", vocabulary) == expected
+    assert convert(original, folder / "original.gguf", vocabulary) == packed.digest
 
 
-def test_the_digest_is_the_files_and_every_byte_is_told(
-    folder: Path, packed: Packed, vocabulary: Vocabulary
-) -> None:
-    told: list[int] = []
-    digest = convert(packed.checkpoint, folder / "b.gguf", vocabulary, advance=told.append)
-    assert digest == hashlib.sha256((folder / "b.gguf").read_bytes()).hexdigest()
-    assert sum(told) == planned_bytes(packed.checkpoint, "bf16")
+def test_the_digest_is_the_files_and_every_byte_is_told(folder: Path, packed: Packed) -> None:
+    assert packed.digest == hashlib.sha256((folder / "packed.gguf").read_bytes()).hexdigest()
+    assert sum(packed.told) == planned_bytes(packed.checkpoint, "bf16")
 
 
 def test_the_head_has_the_models_numbers_and_control_ids(packed: Packed) -> None:
@@ -209,8 +208,8 @@ def test_the_head_has_the_models_numbers_and_control_ids(packed: Packed) -> None
     }
     found = {key: packed.reader.fields[key].contents() for key in expected}
     assert found == expected
-    names = packed.reader.fields["tokenizer.ggml.tokens"].contents()
-    types = packed.reader.fields["tokenizer.ggml.token_type"].contents()
+    names = packed.reader.texts("tokenizer.ggml.tokens")
+    types = packed.reader.numbers("tokenizer.ggml.token_type")
     assert len(names) == len(types) == len(set(names)) == 201_088
     assert (names[CONTROL.call], types[CONTROL.call]) == ("<|call|>", 3)
     assert (names[0], types[0]) == ("!", 1)
@@ -221,7 +220,7 @@ def test_every_ordinary_string_is_whole_characters(packed: Packed, vocabulary: V
     prints = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in prints]
     byte_of = {chr(b): b for b in prints} | {chr(256 + n): b for n, b in enumerate(others)}
-    names = packed.reader.fields["tokenizer.ggml.tokens"].contents()
+    names = packed.reader.texts("tokenizer.ggml.tokens")
     changed = 0
     for name, raw in zip(names, vocabulary.token_bytes, strict=False):
         written = bytes(byte_of[letter] for letter in name)
