@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.boxed import no_box, processes_in
-from tests.support.code_server import ENDLESS, begun
+from tests.support.code_server import ENDLESS, ENDLESS_COMMAND, begun
 from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
 from tests.support.story import story
@@ -29,6 +29,7 @@ TOOLS: Any = {
     "python": TOOL,
     "shell": {"type": "shell", "environment": {"type": "container_auto"}},
 }
+NEVER_ENDS = {"python": ENDLESS, "shell": ENDLESS_COMMAND}
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 
 
@@ -104,19 +105,20 @@ async def test_a_client_that_hangs_up_ends_endless_code(tmp_path: Path) -> None:
     assert not list((tmp_path / "containers").iterdir())
 
 
+@pytest.mark.parametrize(("tool", "processes"), [("python", 1), ("shell", 3)])
 @pytest.mark.parametrize("end", ["cancel", "drain"])
 @story
-async def test_a_cancel_and_a_drain_end_endless_code(tmp_path: Path, end: str) -> None:
-    engine = ScriptedEngine([script(ENDLESS)])
-    async with (
-        listening(engine, python="boxed", data_dir=tmp_path, drain_s=0.1) as address,
-        client_of(address) as client,
-    ):
+async def test_a_cancel_and_a_drain_end_what_never_ends(
+    tmp_path: Path, end: str, tool: str, processes: int
+) -> None:
+    engine = ScriptedEngine([script(NEVER_ENDS[tool])])
+    settings: Any = {tool: "boxed", "data_dir": tmp_path, "drain_s": 0.1}
+    async with listening(engine, **settings) as address, client_of(address) as client:
         running = await client.responses.create(
-            model="demo", input="Hi", tools=[TOOL], background=True
+            model="demo", input="Hi", tools=[TOOLS[tool]], background=True
         )
         await until(lambda: bool(begun(tmp_path)))
-        assert len(processes_in(tmp_path)) == 1
+        assert len(processes_in(tmp_path)) == processes
         if end == "cancel":
             cancelled = await client.responses.cancel(running.id)
             assert cancelled.status == "cancelled"

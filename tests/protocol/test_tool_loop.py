@@ -6,6 +6,7 @@ import asyncio
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from tests.support.replies import check_streamed, without_ids
@@ -301,3 +302,57 @@ async def test_others_miss_no_step_while_a_tool_runs() -> None:
         assert other.json()["status"] == "completed"
         gate.opened.set()
         assert check_streamed(await waiting)["status"] == "completed"
+
+
+CHOICES: dict[str, Json] = {
+    "alone": {"type": "code_interpreter"},
+    "among others": {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "code_interpreter"}],
+    },
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+@story
+async def test_a_choice_forces_the_first_call_and_what_follows_is_free(choice: Json) -> None:
+    tool = ScriptedTool("2\n")
+    forced = ("I compute.", "1+1<|call|>", "Done.<|end|>", "It is 2.<|return|>")
+    function = {"type": "function", "name": "f"}
+    async with served(*forced, tools=[tool]) as app:
+        call = await app.client.create(**ASKED | {"tools": [TOOL, function], "tool_choice": choice})
+        last = call.json()
+        assert last["tool_choice"] == choice
+        assert [item["type"] for item in last["output"]] == [
+            *("reasoning", "code_interpreter_call", "reasoning", "message"),
+        ]
+        assert [call.text for call in tool.calls] == ["1+1"]
+        header = "<|start|>assistant<|channel|>analysis to=python code<|message|>"
+        assert app.prompt_text(1).endswith(f"<|end|>{header}")
+
+
+OTHER_APIS: dict[str, tuple[str, Json, str]] = {
+    "chat": ("/v1/chat/completions", {"type": "code_interpreter"}, "tools[0]"),
+    "chat's search": ("/v1/chat/completions", {"type": "web_search"}, "tools[0]"),
+    "messages": (
+        "/v1/messages",
+        {"type": "code_execution_20250825", "name": "code_execution"},
+        "tools[0].type",
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "tool", "place"), OTHER_APIS.values(), ids=OTHER_APIS)
+@story
+async def test_no_other_api_has_such_tools(path: str, tool: Json, place: str) -> None:
+    ours = ScriptedTool("2")
+    body = {"model": "demo", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+    async with served(CODE, ANSWER, tools=[ours]) as app:
+        call = await app.client.send("POST", path, orjson.dumps(body | {"tools": [tool]}))
+        assert (call.status, place in call.error["message"]) == (400, True)
+        # Unasked, a model that calls one all the same has called nothing.
+        call = await app.client.send("POST", path, orjson.dumps(body))
+        assert call.status == 200
+        assert (ours.opened, ours.calls) == ([], [])
+        assert "## python" not in app.prompt_text()

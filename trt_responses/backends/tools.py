@@ -13,7 +13,7 @@ from trt_responses.tools.addresses import network
 from trt_responses.tools.box import NoBox as NoBox
 from trt_responses.tools.box import landlock_abi as landlock_abi
 from trt_responses.tools.code.command import PROGRAMS, Shell
-from trt_responses.tools.code.containers import Bounds as ContainerBounds
+from trt_responses.tools.code.container import Bounds as ContainerBounds
 from trt_responses.tools.code.containers import Containers
 from trt_responses.tools.code.directories import Usage
 from trt_responses.tools.code.process import Interpreter, readable_paths

@@ -125,9 +125,31 @@ class FileFacts(NamedTuple):
     """The owner has added it; else code has written it."""
 
 
+class ContainerFileStore(Protocol):
+    """The files of containers, for their owners. A file or a container that an owner does not have
+    is an `InvalidRequest` of status 404, whoever else has it."""
+
+    async def of(self, owner: str, container_id: str) -> list[FileFacts]:
+        """All of one container's, by path."""
+        ...
+
+    async def add(self, owner: str, container_id: str, name: str, data: bytes) -> FileFacts: ...
+
+    async def facts(self, owner: str, container_id: str, file_id: str) -> FileFacts: ...
+
+    async def open(self, owner: str, container_id: str, file_id: str) -> int:
+        """A descriptor to read from; the caller closes it."""
+        ...
+
+    async def delete(self, owner: str, container_id: str, file_id: str) -> None: ...
+
+
 class ContainerStore(Protocol):
     """The containers of a tool, for their owners to see and to end. A container that an owner does
     not have is an `InvalidRequest` of status 404, whoever else has it."""
+
+    @property
+    def files(self) -> ContainerFileStore: ...
 
     async def create(self, owner: str, name: str, idle_s: float | None) -> ContainerFacts: ...
 
@@ -138,20 +160,6 @@ class ContainerStore(Protocol):
     def facts(self, owner: str, container_id: str) -> ContainerFacts: ...
 
     async def delete(self, owner: str, container_id: str) -> None: ...
-
-    async def files_of(self, owner: str, container_id: str) -> list[FileFacts]: ...
-
-    async def add_file(
-        self, owner: str, container_id: str, name: str, data: bytes
-    ) -> FileFacts: ...
-
-    async def file(self, owner: str, container_id: str, file_id: str) -> FileFacts: ...
-
-    async def open_file(self, owner: str, container_id: str, file_id: str) -> int:
-        """A descriptor to read from; the caller closes it."""
-        ...
-
-    async def delete_file(self, owner: str, container_id: str, file_id: str) -> None: ...
 
 
 class Session(Protocol):

@@ -59,7 +59,7 @@ class ContainerFileRoutes:
         self._containers.facts(owner, container_id)  # before a body of any size is read
         body = await read_bytes(request, self._limits)
         name, data = uploaded(header(request, b"content-type") or "", body)
-        facts = await self._containers.add_file(owner, container_id, name, data)
+        facts = await self._containers.files.add(owner, container_id, name, data)
         return self._told(request, container_id, facts)
 
     async def list(
@@ -71,9 +71,8 @@ class ContainerFileRoutes:
         after: str | None = None,
         order: str = "desc",
     ) -> Response:
-        found = [
-            _told(container_id, one) for one in await self._containers.files_of(owner, container_id)
-        ]
+        files = await self._containers.files.of(owner, container_id)
+        found = [_told(container_id, one) for one in files]
         page = page_of(found, Page("asc" if order == "asc" else "desc", limit, after))
         if page is None:
             raise InvalidRequest(
@@ -84,14 +83,14 @@ class ContainerFileRoutes:
     async def retrieve(
         self, request: Request, container_id: str, file_id: str, owner: Owner
     ) -> Response:
-        facts = await self._containers.file(owner, container_id, file_id)
+        facts = await self._containers.files.facts(owner, container_id, file_id)
         return self._told(request, container_id, facts)
 
     async def content(
         self, request: Request, container_id: str, file_id: str, owner: Owner
     ) -> Response:
         """As bytes of no kind, which no browser shows."""
-        opened = await self._containers.open_file(owner, container_id, file_id)
+        opened = await self._containers.files.open(owner, container_id, file_id)
         headers = {**self._headers(request), "content-disposition": "attachment"}
         return StreamingResponse(
             _read(opened), headers=headers, media_type="application/octet-stream"
@@ -100,7 +99,7 @@ class ContainerFileRoutes:
     async def delete(
         self, request: Request, container_id: str, file_id: str, owner: Owner
     ) -> Response:
-        await self._containers.delete_file(owner, container_id, file_id)
+        await self._containers.files.delete(owner, container_id, file_id)
         gone = {"id": file_id, "object": "container.file.deleted", "deleted": True}
         return json_reply(orjson.dumps(gone), self._headers(request))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.tools.base import Recipient, ToolAnswer
-from trt_responses.tools.code.containers import Full
+from trt_responses.tools.code.container import Full
 from trt_responses.tools.code.process import Ended
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from trt_responses.tools.base import Opening, ToolCall
     from trt_responses.tools.code.command import Finished, Shell
-    from trt_responses.tools.code.containers import Container, Containers
+    from trt_responses.tools.code.container import Container
+    from trt_responses.tools.code.containers import Containers
 
 logger = logging.getLogger(__name__)
 

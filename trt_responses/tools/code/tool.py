@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.tools.base import Opening, ToolCall
-    from trt_responses.tools.code.containers import Container, Containers
+    from trt_responses.tools.code.container import Container
+    from trt_responses.tools.code.containers import Containers
 
 logger = logging.getLogger(__name__)
 

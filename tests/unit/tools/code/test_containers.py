@@ -14,12 +14,13 @@ from tests.support.boxed import MIB, interpreter, no_box
 from tests.support.story import story
 from trt_responses.errors import InvalidRequest
 from trt_responses.tools.base import Opening, ToolCall
-from trt_responses.tools.code.containers import Bounds, Containers
+from trt_responses.tools.code.container import Bounds
+from trt_responses.tools.code.containers import Containers
 from trt_responses.tools.code.directories import ServerDirectory, Usage, remove_tree, usage
 from trt_responses.tools.code.tool import PythonTool, code_of
 
 if TYPE_CHECKING:
-    from trt_responses.tools.code.containers import Container
+    from trt_responses.tools.code.container import Container
 
 pytestmark = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
 
