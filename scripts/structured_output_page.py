@@ -88,6 +88,8 @@ A custom tool's grammar of `syntax: regex` holds as a strict tool's schema does.
 `syntax: lark` is followed as it is: the body of such a call is raw text. `%json`, `%regex`, names
 of tokens (`<|…|>`, `<[…]>`) and other grammars (`@name`) are refused in it. An engine whose guides
 read no Lark shows the grammar to the model and says so in `x-trt-schema-left`.
+A text that can be read in so many ways that following it takes a processor two milliseconds at a
+time is left to the engine's guide from there.
 
 ## Thought
 
@@ -130,6 +132,7 @@ BOUNDS: Mapping[str, int] = {
     "characters of a pattern": patterns.MAX_CHARACTERS,
     "repeats in a pattern": patterns.MAX_REPEAT,
     "characters that a pattern stands for": patterns.MAX_SIZE,
+    "of which a repeat of repeats": patterns.MAX_NESTED_SIZE,
     "characters of a grammar": compile.MAX_GRAMMAR,
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from trt_responses.schema.refusals import Departed, shown
+from trt_responses.schema.refusals import Departed, OutOfSteps, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Finish
     from trt_responses.errors import ApiError
     from trt_responses.schema.refusals import Departure
-
-
-AT_ONCE_BYTES = 2_048
-"""The longest text that is judged at once when it ends, which takes about a millisecond; a longer
-one is judged in a thread."""
 
 
 class Follower(Protocol):
@@ -35,24 +30,19 @@ class Follower(Protocol):
         ...
 
     @property
-    def size(self) -> int:
-        """The number of bytes so far."""
-        ...
-
-    @property
     def place(self) -> str | None:
         """The place in the JSON value at which the text ends; None if it is no value."""
         ...
 
-    def departure(self) -> Departure | None:
-        """What is wrong with a whole text; None when nothing is. It may take a while."""
+    def departure(self, *, at_once: bool = False) -> Departure | None:
+        """What is wrong with a whole text; None when nothing is. `at_once`: raises `OutOfSteps`
+        where that would take a while."""
         ...
 
 
 class Words:
     """Follows a text that must be one of some words."""
 
-    size = 0
     place = None
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -70,7 +60,7 @@ class Words:
     def whole(self) -> bool:
         return self.text in self.all
 
-    def departure(self) -> None:
+    def departure(self, *, at_once: bool = False) -> None:
         return None
 
 
@@ -173,14 +163,18 @@ class GuidedGate(Gate):
         if not self._follower.whole:
             self.fault = self._cut_short(odd)
             return ()
-        if self._follower.size > AT_ONCE_BYTES:
+        try:
+            return self._judged(self._follower.departure(at_once=True))
+        except OutOfSteps:
             self.unjudged = True
             return ()
-        return self.judge()
 
     def judge(self) -> Sequence[int]:
         self.unjudged = False
-        if (departure := self._follower.departure()) is None:
+        return self._judged(self._follower.departure())
+
+    def _judged(self, departure: Departure | None) -> Sequence[int]:
+        if departure is None:
             return self._closing
         message = f"The model's output departed from {self._what} {departure}."
         self.fault = Departed(message, param=departure.place)

@@ -137,14 +137,17 @@ class Forms:
         return 0 if self._found(key) else len(key)
 
     def _found(self, key: bytes) -> Form | None:
+        """None, too, of one whose matcher is over its limits: it is compiled anew."""
         with self._lock:
-            if (form := self._known.get(key)) is not None:
-                self._known.move_to_end(key)
+            if (form := self._known.get(key)) is None or form.matcher.broken:
+                return None
+            self._known.move_to_end(key)
         return form
 
     def _keep(self, key: bytes, form: Form) -> None:
         with self._lock:
             self._known[key] = form
+            self._known.move_to_end(key)
             if len(self._known) > self._kept:
                 self._known.popitem(last=False)
 
@@ -243,6 +246,9 @@ def _grammar(grammar: str, place: str, pieces: Pieces | None) -> Form:
         if word in plain:
             raise refused(place, f"holds '{word}', {what}")
     try:
-        return Form("lark", grammar, matcher(f"%llguidance {{}}\n{grammar}", pieces, LARK_LIMITS))
+        made = matcher(f"%llguidance {{}}\n{grammar}", pieces, LARK_LIMITS)
     except GrammarFault as fault:
         raise refused(place, f"is no grammar that can be followed: {fault}") from None
+    if not made.may_begin():
+        raise refused(place, "is no grammar that can be followed: it has too many beginnings")
+    return Form("lark", grammar, made)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import codecs
 import re
+import time
 from typing import TYPE_CHECKING
 
 from trt_responses.schema.judge import Unreadable, read
-from trt_responses.schema.refusals import Departure, place_of
+from trt_responses.schema.refusals import Departure, OutOfSteps, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from trt_responses.schema.matching import Matcher
     from trt_responses.schema.refusals import Path
 
+AT_ONCE_BYTES = 2_048
+AT_ONCE_STEPS = 2_000
+"""A text that is judged where it ends; what is longer, or takes more steps, may take a while."""
+UNTIMED = 6
+"""Pieces between two whose time is taken, while they are swift: a clock is not free either."""
+SWIFT_S, SLOW_S = 0.0005, 0.002
+"""Texts that can be read in ever more ways grow slower piece by piece."""
 _HEX = rb"[0-9A-Fa-f]"
 _HIGH = rb"\\u[dD][89abAB]" + _HEX * 2
 _LOW = rb"\\u[dD][c-fC-F]" + _HEX * 2
@@ -39,7 +47,7 @@ class Follower:
 
     __slots__ = (
         *("_as_json", "_broken", "_decoder", "_half", "_held", "_is_json", "_judge", "_matcher"),
-        "text",
+        *("_slow", "_untimed", "_whole_pieces", "text"),
     )
 
     def __init__(
@@ -59,9 +67,33 @@ class Follower:
         self._half = False
         self._held = b""
         self._broken = False
+        self._whole_pieces = True
+        """Nothing is held back from the last piece, and the matcher follows."""
+        self._untimed = 0
+        self._slow = False
 
     def feed(self, piece: bytes) -> bool:
         """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
+        self._untimed -= 1
+        if self._untimed < 0:
+            return self._timed(piece)
+        return self._fed(piece)
+
+    def _timed(self, piece: bytes) -> bool:
+        begun = time.perf_counter()
+        taken = self._fed(piece)
+        # What seems slow may be a busy machine: the next piece is looked at closely.
+        self._slow = time.perf_counter() - begun > SWIFT_S
+        self._untimed = 0 if self._slow else UNTIMED
+        return taken
+
+    def _fed(self, piece: bytes) -> bool:
+        if self._whole_pieces and not self._slow and self._matcher.takes_plain(piece):
+            self.text += piece
+            return True
+        return self._feed(piece)
+
+    def _feed(self, piece: bytes) -> bool:
         plain, held, before = piece, self._held, None
         if self._half or not piece.isascii():
             # What is no UTF-8 reaches the client replaced: that is the text to judge.
@@ -69,7 +101,7 @@ class Follower:
             plain = self._decoder.decode(piece).encode()
         if self._is_json and (held or b"\\" in plain or b"\x7f" in plain):
             plain, held = canonical_escapes(held + plain)
-        if not self._broken and plain and not self._matcher.take(plain):
+        if not self._broken and plain and not self._take(plain):
             if not self._matcher.broken:
                 if before is not None:
                     self._decoder.setstate(before)
@@ -79,6 +111,21 @@ class Follower:
         self._held = held
         if before is not None:
             self._half = bool(self._decoder.getstate()[0])
+        self._whole_pieces = not (self._half or held or self._broken)
+        return True
+
+    def _take(self, plain: bytes) -> bool:
+        """Byte by byte where it may be slow, until a processor has had enough of it."""
+        if not self._slow:
+            return self._matcher.take(plain)
+        begun = time.thread_time()
+        for n, byte in enumerate(plain):
+            if not self._matcher.take(bytes((byte,))):
+                self._matcher.give_back(n)
+                return False
+            if time.thread_time() - begun > SLOW_S:
+                self._broken = True
+                break
         return True
 
     @property
@@ -88,25 +135,27 @@ class Follower:
         return not cut and (self._broken or self._matcher.accepts)
 
     @property
-    def size(self) -> int:
-        return len(self.text)
-
-    @property
     def place(self) -> str | None:
         """Where in the value that is written the text ends; None if it is no JSON."""
         return place_of(path_of(bytes(self.text))) if self._is_json else None
 
-    def departure(self) -> Departure | None:
-        """What of the whole text its schema forbids. May take a while for a long one."""
+    def departure(self, *, at_once: bool = False) -> Departure | None:
+        """What of the whole text its schema forbids. May take a while, but for `at_once`, which
+        raises `OutOfSteps` where a millisecond or two do not do."""
         if self._judge is None:
             return None
+        if at_once and len(self.text) > AT_ONCE_BYTES:
+            raise OutOfSteps
         try:
             text = self.text.decode("utf-8", "replace")
             if self._as_json is not None:
                 text = self._as_json(text)
-            return self._judge.departure(read(text))
+            value = read(text)
         except Unreadable as fault:
             return Departure((), str(fault))
+        if at_once:
+            return self._judge.departure_within(AT_ONCE_STEPS, value)
+        return self._judge.departure(value)
 
 
 def path_of(text: bytes) -> Path:

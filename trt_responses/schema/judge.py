@@ -15,9 +15,11 @@ from math import isfinite
 from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import orjson
+
 from trt_responses.schema.documents import Document
 from trt_responses.schema.formats import has_format
-from trt_responses.schema.refusals import Departure, shown
+from trt_responses.schema.refusals import SHOWN, Departure, OutOfSteps, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 300_000
 """Pairs of a schema and a value: a few of them take a microsecond or two each."""
+STEPS_OF_PATTERN = 10
+"""What a pattern costs, whatever the text; and a step for so many of its characters:"""
+CHARACTERS_OF_STEP = 10
 MAX_NESTED = 150
 """Values in values. Readers of JSON stop at some depth of their own."""
 
@@ -61,10 +66,6 @@ class Unreadable(ValueError):
     """The text is no JSON that all readers take; says why, as the end of a sentence."""
 
 
-class _OutOfSteps(Exception):
-    """The value is too much to judge."""
-
-
 class Number(float):
     """A number that is no whole one by its spelling; `exact` is what was written."""
 
@@ -88,6 +89,7 @@ def _constant(name: str) -> object:
     raise Unreadable(f"{name} is no JSON")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _DECODER = json.JSONDecoder(parse_float=Number, parse_int=_whole, parse_constant=_constant)
 
 
@@ -109,24 +111,38 @@ class Judge:
 
     def __init__(self, schema: Schema, expressions: Expressions) -> None:
         self._document = Document(schema)
-        self.matches = expressions.matches
-        self._allowed: dict[int, frozenset[object]] = {}
+        self._expressions = expressions
+        self._allowed: dict[tuple[str, int], frozenset[object]] = {}
 
-    def departure(self, value: Any, steps: int = MAX_STEPS) -> Departure | None:
+    def departure(self, value: Any) -> Departure | None:
+        try:
+            return self.departure_within(MAX_STEPS, value)
+        except OutOfSteps:
+            return Departure((), "it is too large or too deep to be judged")
+
+    def departure_within(self, steps: int, value: Any) -> Departure | None:
+        """Raises `OutOfSteps` where so many steps do not do."""
         try:
             return _Trial(self, steps).follow(self._document.root, value)
-        except (_OutOfSteps, RecursionError):
-            return Departure((), "it is too large or too deep to be judged")
+        except RecursionError:
+            raise OutOfSteps from None
+
+    def matches(self, pattern: str, text: str, spend: Callable[[int], None]) -> bool:
+        spend(STEPS_OF_PATTERN + len(text) // CHARACTERS_OF_STEP)
+        return self._expressions.matches(pattern, text)
 
     def target(self, reference: object) -> object | None:
         return self._document.target(reference)
 
-    def allowed(self, schema: Schema) -> frozenset[object]:
-        """The values of an `enum`, as they are compared."""
-        known = self._allowed.get(id(schema))
+    def allowed(
+        self, keyword: str, schema: Schema, spend: Callable[[int], None]
+    ) -> frozenset[object]:
+        """The values of an `enum` or a `const`, as they are compared."""
+        known = self._allowed.get((keyword, id(schema)))
         if known is None:
-            known = frozenset(map(canonical, schema["enum"]))
-            self._allowed[id(schema)] = known
+            values = schema[keyword] if keyword == "enum" else [schema[keyword]]
+            spend(len(orjson.dumps(values)) // CHARACTERS_OF_STEP)
+            known = self._allowed[keyword, id(schema)] = frozenset(map(canonical, values))
         return known
 
 
@@ -151,9 +167,9 @@ class _Trial:
                 return known
         if pair in self._under_way:
             return None  # a schema that refers to itself says nothing new of the same value
-        self._left -= 1
-        if self._left < 0 or len(self._path) > MAX_NESTED:
-            raise _OutOfSteps
+        self._spend(1)
+        if len(self._path) > MAX_NESTED:
+            raise OutOfSteps
         self._under_way.add(pair)
         try:
             found = next(filter(None, self._departures(schema, value)), None)
@@ -161,6 +177,11 @@ class _Trial:
             self._under_way.discard(pair)
         self._verdicts[pair] = found
         return found
+
+    def _spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise OutOfSteps
 
     def _departs(self, why: str) -> Departure:
         return Departure(tuple(self._path), why)
@@ -181,9 +202,9 @@ class _Trial:
             types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
             if not any(is_type(value, kind) for kind in types):
                 yield self._departs(f"{_told(value)} is not of type {'/'.join(map(str, types))}")
-        if "enum" in schema and canonical(value) not in self._judge.allowed(schema):
+        if "enum" in schema and not self._is_one_of("enum", schema, value):
             yield self._departs(f"{_told(value)} is none of the values of 'enum'")
-        if "const" in schema and canonical(value) != canonical(schema["const"]):
+        if "const" in schema and not self._is_one_of("const", schema, value):
             yield self._departs(f"{_told(value)} is not {_told(schema['const'])}")
         yield from self._combined(schema, value)
         if isinstance(value, str):
@@ -194,6 +215,9 @@ class _Trial:
             yield from self._elements(schema, value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield from self._limits("number", schema, fraction(value), shown(value))
+
+    def _is_one_of(self, keyword: str, schema: Schema, value: Any) -> bool:
+        return canonical(value) in self._judge.allowed(keyword, schema, self._spend)
 
     def _combined(self, schema: Schema, value: Any) -> Iterator[Departure | None]:
         for part in schema.get("allOf", ()):
@@ -232,10 +256,13 @@ class _Trial:
 
     def _text(self, schema: Schema, value: str) -> Iterator[Departure | None]:
         yield from self._limits("string", schema, len(value), _told(value))
-        if "pattern" in schema and not self._judge.matches(schema["pattern"], value):
+        if "pattern" in schema and not self._matches(schema["pattern"], value):
             yield self._departs(f"{_told(value)} does not match {shown(schema['pattern'])}")
         if isinstance(name := schema.get("format"), str) and not has_format(value, name):
             yield self._departs(f"{_told(value)} is no {name}")
+
+    def _matches(self, pattern: str, text: str) -> bool:
+        return self._judge.matches(pattern, text, self._spend)
 
     def _members(self, schema: Schema, value: dict[str, Any]) -> Iterator[Departure | None]:
         required = schema.get("required")
@@ -247,7 +274,7 @@ class _Trial:
         rest = schema.get("additionalProperties", True)
         for name, inner in value.items():
             known = [listed[name]] if name in listed else []
-            known += [part for p, part in patterns.items() if self._judge.matches(p, name)]
+            known += [part for p, part in patterns.items() if self._matches(p, name)]
             for part in known or [rest]:
                 yield self._inside(name, part, inner)
         if "propertyNames" in schema:
@@ -271,7 +298,7 @@ class _Trial:
         for place, inner in enumerate(value):
             yield self._inside(place, first[place] if place < len(first) else rest, inner)
         if schema.get("uniqueItems") is True:
-            self._left -= len(value)
+            self._spend(len(value))
             if len(set(map(canonical, value))) < len(value):
                 yield self._departs("it holds an element twice ('uniqueItems')")
         if "contains" in schema:
@@ -331,4 +358,11 @@ def canonical(value: Any) -> object:
 def _told(value: object) -> str:
     if isinstance(value, Number | float | int) and not isinstance(value, bool):
         return shown(value)
-    return shown(json.dumps(value, ensure_ascii=False, default=str)[:400])
+    if isinstance(value, str):
+        value = value[: SHOWN + 1]
+    written = ""
+    for piece in _ENCODER.iterencode(value):
+        written += piece
+        if len(written) > SHOWN:
+            break
+    return shown(written)

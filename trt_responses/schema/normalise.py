@@ -185,7 +185,7 @@ class Normaliser:
     # --- values -------------------------------------------------------------------------------
 
     def _constants(self, schema: Schema, types: list[str] | None, place: str) -> Schema:
-        values = allowed(self._root, schema, types, place, self._expressions)
+        values = allowed(self._root, schema, types, place, self._expressions, self._check_time)
         if values:
             return {"enum": values}
         keyword = "enum" if "enum" in schema else "const"

@@ -50,6 +50,10 @@ class Departure:
         return f"at '{self.place}': {self.why}"
 
 
+class OutOfSteps(Exception):
+    """A value is too much to judge in so many steps."""
+
+
 class Departed(ApiError):
     """The model's output is not what its schema says."""
 

@@ -12,6 +12,8 @@ from trt_responses.schema.numbers import DIGITS, LARGEST, WIDEST
 from trt_responses.schema.refusals import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trt_responses.schema.matching import Expressions
 
 Schema = dict[str, Any]
@@ -24,7 +26,12 @@ _SAY_NOTHING = {"description", "title", "default"}
 
 
 def allowed(
-    root: Schema, schema: Schema, types: list[str] | None, place: str, expressions: Expressions
+    root: Schema,
+    schema: Schema,
+    types: list[str] | None,
+    place: str,
+    expressions: Expressions,
+    check_time: Callable[[str], None],
 ) -> list[Any]:
     """Those that all of the schema allows: what stands beside them is judged here. Empty where no
     guide can write any of them."""
@@ -36,7 +43,12 @@ def allowed(
     if beside:
         definitions: Schema = {k: root[k] for k in ("$defs", "definitions") if k in root}
         judge = Judge({**definitions, **beside}, expressions)
-        values = [value for value in values if judge.departure(value) is None]
+        kept = []
+        for value in values:
+            check_time(place)
+            if judge.departure(value) is None:
+                kept.append(value)
+        values = kept
     if schema.get("nullable") is True and types is not None and None not in values:
         values = [*values, None]
     if not values:

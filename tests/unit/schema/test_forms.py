@@ -364,6 +364,14 @@ def test_forms_may_be_compiled_and_followed_by_several_threads() -> None:
         assert set(pool.map(one, range(64))) == {"followed"}
 
 
+def test_a_thousand_names_are_followed_to_the_last() -> None:
+    names = {f"property_{n}": "some value" for n in range(1_000)}
+    found = form(closed(**dict.fromkeys(names, text())))
+    for _ in range(2):
+        assert verdict(found, compact(names)) == "followed"
+    assert verdict(found, compact(names | {"property_999": 1})) == "departed"
+
+
 # --- grammars of a client ----------------------------------------------------------------------
 
 APPLY_PATCH = """
@@ -395,8 +403,47 @@ def test_a_lark_grammar_is_followed_as_raw_text() -> None:
         ("start: @other", "holds '@'"),
         ("start: nothing", "no grammar that can be followed"),
         ("start: " + "x" * 70_000, "has more than"),
+        ("start: " + "|".join(f'"{n}"' for n in range(4_000)), "has too many beginnings"),
     ],
+    ids=["json", "token", "other grammar", "no rule", "long", "beginnings"],
 )
 def test_a_grammar_that_reaches_beyond_text_is_refused(grammar: str, says: str) -> None:
     with pytest.raises(InvalidSchema, match=says):
         Forms().lark(grammar, PLACE)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "written"),
+    [
+        ('start: a\na: a a | "a" | ""', "a" * 400),
+        ('start: s\ns: s s s | s s | "a" | "b"', "ab" * 200),
+        ('start: e\ne: e "+" e | e "*" e | N\nN: /[0-9]+/', "1+2*3+" * 400),
+        ("start: T\nT: ~/.*a[ab]{40}a.*/ & /[ab]*/", "ab" * 20 + "b" * 400),
+    ],
+    ids=["two", "three", "sums", "negated"],
+)
+def test_a_grammar_that_can_be_read_in_many_ways_is_given_up(grammar: str, written: str) -> None:
+    """Of a processor's time; the third took a second and a half."""
+    follower = Forms().lark(grammar, PLACE).follow()
+    begun = time.thread_time()
+    assert all(follower.feed(written[n : n + 4].encode()) for n in range(0, len(written), 4))
+    assert time.thread_time() - begun < 1
+
+
+def test_a_text_that_uses_up_its_matcher_harms_no_other_text() -> None:
+    """The copies of a matcher share one lexer, and share its end."""
+    nested = "((((((a|b)?b?){1,9}a?){1,9}b?){1,40}a?){1,40}b?){1,9}"
+    grammar = f'start: T "x" | "c" N\nT: /{nested}/\nN: /[0-9]+/'
+    forms = Forms(kept=1)
+    first = forms.lark(grammar, PLACE)
+    beside = first.follow()
+    assert beside.feed(b"c1")
+    greedy = first.matcher.copy()
+    assert not greedy.take(b"abbababbbaabab" * 9)
+    assert greedy.broken
+    assert beside.feed(b"2")
+    assert beside.whole
+    again = forms.lark(grammar, PLACE)
+    assert again is not first
+    assert verdict(again, "c12") == "followed"
+    assert verdict(again, "c1x") == "departed"

@@ -290,3 +290,27 @@ def test_no_step_of_an_engine_is_held_up_by_a_hostile_schema(name: str) -> None:
         begin = time.thread_time()
         assert check.feed(piece.encode())
         assert time.thread_time() - begin < 0.25
+
+
+READINGS: dict[str, tuple[r.Json, str]] = {
+    "nested": (
+        {"anyOf": [{"type": "object", "properties": {"a": {"$ref": "#"}, f"z{n}": {"type": "null"}}}
+                   for n in range(100)]},
+        '{"a":' * 400,
+    ),
+    "side by side": (
+        {"anyOf": [{"type": "array", "items": {"type": "integer", "minimum": n}, "maxItems": 3000}
+                   for n in range(300)]},
+        "[" + "1234567," * 1600,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_a_text_that_grows_ever_slower_is_given_up(name: str) -> None:
+    """The second took 14 s. What is given up is left to the judge of the whole text."""
+    schema, text = READINGS[name]
+    check = form(schema).follow()
+    begin = time.thread_time()
+    assert all(check.feed(text[n : n + 2].encode()) for n in range(0, len(text), 2))
+    assert time.thread_time() - begin < 5

@@ -10,8 +10,10 @@ import jsonschema
 import pytest
 
 from tests.support.schemas import compact
+from trt_responses.schema.follow import AT_ONCE_STEPS
 from trt_responses.schema.judge import Judge, Unreadable, read
 from trt_responses.schema.matching import Expressions
+from trt_responses.schema.refusals import OutOfSteps
 
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, -1, 2, 1.0, 1.5, 2.5, 10, 100, 1e3, -7),
@@ -120,8 +122,26 @@ def test_steps_are_bounded_and_alternatives_judged_once() -> None:
     doubled["d39"] = {"type": "integer"}
     assert departs({"$defs": doubled, "$ref": "#/$defs/d0"}, "1") == ""
     judge = Judge({"items": {"type": "integer"}}, Expressions())
-    departure = judge.departure([1.5] * 100, steps=50)
-    assert departure is not None
+    assert judge.departure([1.5] * 100) is not None
+    with pytest.raises(OutOfSteps):
+        judge.departure_within(50, [float(n) for n in range(100)])
     deep = Judge({"items": {"$ref": "#"}}, Expressions()).departure(read("[" * 200 + "]" * 200))
     assert deep is not None
     assert "too deep" in str(deep)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"anyOf": [{"minimum": n} for n in range(10, 500)] + [{}]}}, list(range(9))),
+        ({"items": {"pattern": "^[a-z]*$"}}, [f"x{'y' * n}" for n in range(200)]),
+        ({"patternProperties": {f"^a{n}": {} for n in range(200)}}, {"b": 1, "c": 1}),
+        ({"items": {"anyOf": [{"const": list(range(50_000))}, {}]}}, [1]),
+        ({"enum": [f"value {n}" for n in range(9_000)]}, "value 1"),
+    ],
+)
+def test_what_takes_long_is_not_judged_at_once(schema: Any, value: Any) -> None:
+    judge = Judge(schema, Expressions())
+    with pytest.raises(OutOfSteps):
+        judge.departure_within(AT_ONCE_STEPS, value)
+    judge.departure(value)
