@@ -24,11 +24,12 @@ from trt_responses.cli.engine import prepare_demo
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from scripts.faults.servers import Row
 
-    Act = Callable[[Path], Row]
+    Act = partial[Row]
+    """Called with a folder of its own."""
 
 TERM, KILL, STOP = signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP
 
@@ -40,7 +41,7 @@ def long_acts(times: int, chance: random.Random) -> Sequence[Act]:
         partial(life.stop_a_start, number=KILL, times=times, chance=chance),
         partial(life.stop_under_load, number=TERM, times=times, chance=chance),
         partial(life.stop_under_load, number=KILL, times=times, chance=chance),
-        life.connect_through_a_drain,
+        partial(life.connect_through_a_drain),
         partial(life.break_the_engine, number=KILL, times=times),
         partial(life.break_the_engine, number=STOP, times=times),
         partial(life.say_nonsense, kind="garbage", seconds=10),

@@ -215,7 +215,12 @@ class Load:
                 thread.join()
 
     def _server_answer(self, prompt: str) -> str:
-        return _text(self._server.json("POST", "/v1/responses", _canary(prompt)))
+        """What it answers; an engine that is disturbed from its start may need several tries."""
+        while True:
+            status, body = self._server.ask("POST", "/v1/responses", _canary(prompt))
+            if status == 200:
+                return _text(orjson.loads(body))
+            time.sleep(LOOK_S)
 
     def _sing(self, answers: Mapping[str, str]) -> None:
         while not self._over.is_set():

@@ -24,7 +24,7 @@ from scripts.demo.conversation import (
     prompt_text,
     reply_text,
 )
-from scripts.demo.data import codec, draw, settled
+from scripts.demo.data import draw, settled
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
 from scripts.demo.rows import Codec, encode, example
@@ -43,6 +43,11 @@ def sources() -> tuple[Source, Source]:
     return Source(wordings.seen(), random.Random(SEED)), exam.exam_source(
         random.Random(SEED), held=True
     )
+
+
+def shipped() -> Codec:
+    """The ids that the weights of this package know."""
+    return Codec.of(read_tensors(wordings.SOURCE / COMPACT)[USED_IDS].read().tolist())
 
 
 def dialogues(count: int) -> list[Dialogue]:
@@ -223,7 +228,7 @@ def _forced(reply: list[int]) -> set[int]:
 
 
 def test_every_word_of_every_reply_at_every_effort_is_one_that_the_model_keeps() -> None:
-    known = Codec.of(read_tensors(wordings.SOURCE / COMPACT)[USED_IDS].read().tolist())
+    known = shipped()
     for source in sources():
         for family in FAMILIES.values():
             for _ in range(40):
@@ -233,7 +238,7 @@ def test_every_word_of_every_reply_at_every_effort_is_one_that_the_model_keeps()
 
 
 def test_what_is_called_strange_has_an_id_that_the_model_keeps_no_row_for() -> None:
-    known = Codec.of(read_tensors(wordings.SOURCE / COMPACT)[USED_IDS].read().tolist())
+    known = shipped()
     for kind, listed in wordings.values().strange.items():
         assert len(set(listed)) >= 80, kind
         for value in listed:
@@ -382,8 +387,7 @@ def test_a_turn_is_a_call_or_an_answer() -> None:
 
 
 def test_functions_are_known_by_their_names_ends_and_parameters_by_their_beginnings() -> None:
-    """Budget: 12 s, for the rows that training keeps."""
-    known, rng = codec(), random.Random(5)
+    known, rng = shipped(), random.Random(5)
     rows = knowledge(known)
     assert set(rows.functions).isdisjoint(rows.parameters)
     for kind in ("weather", "time"):
