@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.asgi import PATIENCE_S
 from tests.support.echo_engines import process_of, remote
 from tests.support.gather import Gather, begin, generated
+from tests.support.polling import until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import listening
 from trt_responses import __version__
@@ -27,7 +27,7 @@ from trt_responses.engine.remote.process import Patience
 from trt_responses.errors import EngineUnavailable, StartupError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from trt_responses.engine.remote.process import EngineProcess
 
@@ -48,15 +48,8 @@ async def running(patience: Patience) -> AsyncIterator[tuple[RemoteEngine, Engin
         await engine.stop(5)
 
 
-async def until(claim: Callable[[], bool]) -> None:
-    """Look now and then, for a loop that only turns would take the core from the process."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not claim():  # noqa: ASYNC110  # what is waited for happens in another process
-            await asyncio.sleep(0.02)
-
-
 async def ready(engine: RemoteEngine) -> None:
-    await until(lambda: engine.health().ready)
+    await until_seen(lambda: engine.health().ready)
 
 
 def gone(pid: int) -> bool:
@@ -109,7 +102,7 @@ def test_a_server_answers_while_its_engine_is_frozen() -> None:
             os.kill(process.pid, signal.SIGSTOP)
             for _ in range(3):
                 assert (await get("/health/live"))[0] == 200
-            await until(lambda: "no sign of life" in (engine.health().reason or ""))
+            await until_seen(lambda: "no sign of life" in (engine.health().reason or ""))
             assert (await get("/health/live"))[0] == 200
             status, body = await get("/health/ready")
             assert status == 503
@@ -153,7 +146,7 @@ def test_a_start_that_is_called_off_leaves_no_process() -> None:
     async def run() -> None:
         process = process_of("loads for ever")
         starting = asyncio.create_task(RemoteEngine(__version__, process=process).start())
-        await until(lambda: process.pid is not None)
+        await until_seen(lambda: process.pid is not None)
         pid = process.pid
         assert pid is not None
         starting.cancel()
@@ -169,12 +162,12 @@ def test_after_too_many_deaths_in_a_row_the_engine_is_lost() -> None:
         async with running(patience) as (engine, process):
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
-            await until(lambda: not engine.health().ready)
+            await until_seen(lambda: not engine.health().ready)
             assert engine.health().alive
             await ready(engine)
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
-            await until(lambda: not engine.health().alive)
+            await until_seen(lambda: not engine.health().alive)
             assert "SIGKILL" in (engine.health().reason or "")
 
     asyncio.run(run())

@@ -12,16 +12,13 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
+from tests.support.polling import polled, until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import Address, Child, child
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FRONT_END, ENGINE = "trt_responses.serve.front_end", "trt_responses.serve.engine_process"
 A_MINUTE = 8
@@ -44,12 +41,6 @@ def lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-async def until(claim: Callable[[], bool]) -> None:
-    async with asyncio.timeout(300):
-        while not claim():  # noqa: ASYNC110  # what is waited for happens in other processes
-            await asyncio.sleep(0.05)
-
-
 async def ask(address: Address, method: str, path: str, **body: object) -> tuple[int, object]:
     status, said = await asyncio.to_thread(asked, address.port, method, path, body or None)
     return status, orjson.loads(said)
@@ -57,13 +48,14 @@ async def ask(address: Address, method: str, path: str, **body: object) -> tuple
 
 async def ask_when_up(address: Address) -> tuple[int, object]:
     """Nobody listens, or is ready, until a front end has begun again."""
-    async with asyncio.timeout(300):
-        while True:
-            with suppress(ConnectionRefusedError):
-                answer = await ask(address, "POST", "/v1/responses", **WISH)
-                if answer[0] != 503:
-                    return answer
-            await asyncio.sleep(0.05)
+
+    async def look() -> tuple[int, object] | None:
+        with suppress(ConnectionRefusedError):
+            answer = await ask(address, "POST", "/v1/responses", **WISH)
+            return None if answer[0] == 503 else answer
+        return None
+
+    return await polled(look)
 
 
 async def killed_with_the_only_place(server: Child, address: Address) -> None:
@@ -80,9 +72,9 @@ async def killed_with_the_only_place(server: Child, address: Address) -> None:
         os.kill(front, signal.SIGKILL)
     with pytest.raises(ConnectionError):
         await holds
-    await until(lambda: not set(fronts) & set(server.children()))
+    await until_seen(lambda: not set(fronts) & set(server.children()))
     os.kill(engine, signal.SIGCONT)
-    await until(lambda: len(running(server, FRONT_END)) == 2)
+    await until_seen(lambda: len(running(server, FRONT_END)) == 2)
 
 
 @pytest.mark.xdist_group("embedded")
@@ -115,9 +107,9 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
                 _, page = await asyncio.to_thread(asked, address.port, "GET", "/metrics")
                 assert sum(map(int, re.findall(rb"responses_total\{end=.*\} (\d+)", page))) == 1
             os.kill(fronts[0], signal.SIGKILL)
-            await until(lambda: fronts[0] not in server.children())
+            await until_seen(lambda: fronts[0] not in server.children())
             assert (await ask(address, "POST", "/v1/responses", **WISH))[0] == 200
-            await until(lambda: len(running(server, FRONT_END)) == 2)
+            await until_seen(lambda: len(running(server, FRONT_END)) == 2)
             await killed_with_the_only_place(server, address)
             assert (await ask_when_up(address))[0] == 200
             assert running(server, ENGINE) == engines

@@ -178,6 +178,7 @@ async def test_a_hang_up_ends_the_command_and_all_that_it_began(
         call.hang_up()
         await asyncio.gather(call.done(), return_exceptions=True)
         await until(lambda: not processes_in(tmp_path))
+        assert len(app.runs) == 0
 
 
 @story

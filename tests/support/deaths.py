@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tests.support.echo_engines import process_of
 from tests.support.gather import begin, generated
+from tests.support.polling import until_seen
 from tests.support.processes import children_of, is_alive
 from tests.support.server_processes import asked
 from tests.support.serving import listening
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 PROMPT = (1, 2, 3)
 STREAMS = 64
 ENDLESS = GenerateOptions(90_000, ())
-LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,7 @@ async def failed_start(error: str | None, start_s: float) -> tuple[float, str]:
 
 
 async def _ready(engine: RemoteEngine) -> None:
-    while not engine.health().ready:  # noqa: ASYNC110  # another process gets ready
-        await asyncio.sleep(LOOK_S)
+    await until_seen(lambda: engine.health().ready)
 
 
 async def ask_live(port: int, found: Seen) -> None:
@@ -142,7 +141,6 @@ async def ask_live(port: int, found: Seen) -> None:
         status, _ = await asyncio.to_thread(asked, port, "GET", "/health/live")
         found.live_s = max(found.live_s, time.monotonic() - begun_s)
         found.live_statuses.add(status)
-        await asyncio.sleep(LOOK_S)
 
 
 def how_of(error: str | None, liveness: Liveness | None = None, *, dies: str = "") -> str:

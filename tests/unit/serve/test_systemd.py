@@ -40,6 +40,10 @@ def test_news_are_told_to_a_path_or_to_an_abstract_name(tmp_path: Path, abstract
         assert systemd.recv(1000) == b"READY=1\nSTATUS=ready at http://127.0.0.1:8000"
 
 
-def test_nobody_who_listens_harms_nothing(tmp_path: Path) -> None:
+def test_news_for_nobody_are_dropped_and_a_listener_who_has_gone_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     Notifier({}).tell("READY=1", "ready")
+    assert caplog.messages == []
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1", "ready")
+    assert caplog.messages == ["systemd could not be told that ready"]

@@ -49,7 +49,7 @@ class TemplateProcess:
     ) -> None:
         self._begin: Json = {"source": template.source, "special": template.special}
         self._begin["memory_bytes"] = memory_bytes
-        self._render_s = render_s
+        self.render_s = render_s
         self._process: Process | None = None
         self._turn = asyncio.Lock()
 
@@ -70,12 +70,12 @@ class TemplateProcess:
         }
         async with self._turn:
             try:
-                async with asyncio.timeout(self._render_s):
+                async with asyncio.timeout(self.render_s):
                     answer = await self._ask(asked)
             except TimeoutError:
                 await self.close()
                 raise TemplateError(
-                    f"The chat template took longer than {self._render_s:g} s."
+                    f"The chat template took longer than {self.render_s:g} s."
                 ) from None
             except (EOFError, OSError):
                 await self.close()

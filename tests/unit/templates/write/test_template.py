@@ -88,13 +88,13 @@ def test_a_hostile_template_holds_neither_the_server_nor_the_next_prompt(name: s
         source = f"{{% if messages[0].content == 'now' %}}{HOSTILE[name]}{{% endif %}}fine"
         process = TemplateProcess(Template(source), render_s=30, memory_bytes=300 << 20)
         assert await process.render(USER) == "fine"
-        process._render_s = 0.3
+        process.render_s = 0.3
         turns = 0
 
         async def watch() -> None:
             nonlocal turns
             while True:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
                 turns += 1
 
         watching = asyncio.create_task(watch())
@@ -102,7 +102,7 @@ def test_a_hostile_template_holds_neither_the_server_nor_the_next_prompt(name: s
             await process.render([{"role": "user", "content": "now"}])
         watching.cancel()
         assert turns or "gigabyte" in name  # the loop went on; that one ends at once
-        process._render_s = 30
+        process.render_s = 30
         assert await process.render(USER) == "fine"
         await process.close()
 

@@ -221,6 +221,8 @@ async def test_nothing_is_left_of_a_command_that_is_broken_off(tmp_path: Path, v
     await asyncio.wait((running,))
     command.kill()
     await until(lambda: not processes_in(tmp_path))
+    assert running.done()
+    assert running.cancelled() == (victim == "caller")
 
 
 @story
