@@ -20,6 +20,7 @@ from tests.support.tiny_hf import next_id, write_tiny_hf
 from trt_responses.app import create_app
 from trt_responses.backends.dialects import dialect_facts, question_of, vocabulary
 from trt_responses.backends.engines import engine_of
+from trt_responses.cli.main import main
 from trt_responses.doctor.engines import dialect_checks
 from trt_responses.errors import StartupError
 from trt_responses.prepare.card import read_card
@@ -360,6 +361,16 @@ def test_a_model_of_no_known_family_says_text_and_refuses_tools(engines_dir: Pat
         assert refused.value.param == "reasoning.effort"
 
     talk(model, ask)
+
+
+def test_it_is_not_exported_to_a_triton_whose_server_speaks_harmony(
+    engines_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, repository = built(engines_dir, "qwen3"), tmp_path / "models"
+    place = ("--engines-dir", str(engines_dir))
+    assert main(["export", "triton", model.card.name, str(repository), *place]) == 1
+    assert "speaks 'qwen3' by a chat template" in capsys.readouterr().err
+    assert not repository.exists()
 
 
 def test_the_doctor_finds_a_template_that_does_other_things_than_its_card_says(

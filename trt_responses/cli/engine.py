@@ -51,6 +51,13 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
+HARMONY_ALONE = {
+    "trtllm": "whose guides, probes and warm-up are made of Harmony's ids",
+    **dict.fromkeys(KINDS, "whose graph is that of gpt-oss"),
+}
+"""Kinds of engine that take no other model, and why."""
+
+
 def add_engine(commands: Commands) -> None:
     """Add the command `engine` and its subcommands."""
     build = _command(commands, "build", "prepare an engine from a checkpoint", _engine_build)
@@ -143,13 +150,18 @@ def _engine_build(options: argparse.Namespace) -> int:
     settings = _settings(options)
     if options.checkpoint is not None:
         options.checkpoint = checkpoint_at(options.checkpoint, to_stderr)
+        if (model := _template_source(options.checkpoint)) is not None:
+            return _prepare_template(settings, model, options)
+    if options.family is not None:
+        raise PrepareError(
+            f"family: found {options.family!r} for a model of gpt-oss, expected none: it speaks "
+            "Harmony."
+        )
     if options.kind in KINDS:
         return prepare_graph(settings, options)
     if options.checkpoint is None:
         prepare_demo(settings)
         return 0
-    if (model := _template_source(options.checkpoint)) is not None:
-        return _prepare_template(settings, model, options)
     name = options.name or checkpoint_name(options.checkpoint).lower()
     kind = options.kind or (
         "llamacpp" if options.checkpoint.suffix.lower() == GGUF else _kind_for(settings)
@@ -176,10 +188,11 @@ def _prepare_template(
     settings: Settings, source: TemplateSource, options: argparse.Namespace
 ) -> int:
     """Prepare a model with a chat template, which only the embedded engine serves."""
-    if options.kind not in (None, "llamacpp"):
+    if (why := HARMONY_ALONE.get(options.kind)) is not None:
         raise PrepareError(
-            f"{source.path.name}: found a model with a chat template, which the embedded engine "
-            f"alone serves, and not {options.kind}; say `--kind llamacpp`, or leave it out."
+            f"{source.path.name}: found a model with a chat template ({source.model}), expected "
+            f"one of gpt-oss for the kind {options.kind}, {why}; say `--kind llamacpp`, or leave "
+            "it out."
         )
     name = options.name or source.name.lower()
     with build_tools(settings) as tools:

@@ -34,6 +34,12 @@ def _triton(options: argparse.Namespace) -> int:
     selection = shelf.select(settings.engines_dir, options.engine)
     if options.version is not None and options.version < 1:
         raise StartupError(f"A version is a number from 1 on, not {options.version}.")
+    if (dialect := selection.card.dialect) is not None:
+        raise StartupError(
+            f"{selection.card.label} speaks {dialect.family!r} by a chat template, and a server "
+            "over Triton speaks to gpt-oss alone: serve it with the embedded engine, "
+            f"`trt-responses serve --engine {selection.card.name}`."
+        )
     made = write_repository(
         options.directory,
         options.name or selection.card.name,

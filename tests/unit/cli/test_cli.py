@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.tiny_gguf import write_tiny
+from tests.support.tiny_hf import write_tiny_hf
 from trt_responses import __version__
 from trt_responses.cli.main import main
 
@@ -141,3 +143,32 @@ def test_a_port_that_is_taken_is_told_before_an_engine_is_loaded(
         command = ("serve", "--engine", "absent", "--engines-dir", str(tmp_path), "--port", port)
         assert ends(*command) == 1
     assert f"127.0.0.1:{port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["trtllm", "tensorrt", "onnx"])
+@pytest.mark.parametrize("form", ["directory", "file"])
+def test_a_kind_that_takes_gpt_oss_alone_says_so_of_another_model(
+    form: str, kind: str, tmp_path: Path, capsys: Output
+) -> None:
+    if form == "file":
+        path = write_tiny(tmp_path / "qwen3.gguf", "qwen3", "qwen3")
+    else:
+        path = write_tiny_hf(tmp_path / "qwen3")
+    place = str(tmp_path / "engines")
+    assert ends("engine", "build", "--checkpoint", str(path), "--kind", kind, *at(place)) == 1
+    said = capsys.readouterr().err
+    assert f"{path.name}: found a model with a chat template (qwen3)" in said
+    assert f"expected one of gpt-oss for the kind {kind}" in said
+    assert "--kind llamacpp" in said
+    assert not (tmp_path / "engines").exists()
+
+
+def test_a_family_is_said_of_no_model_of_gpt_oss(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt_oss"}')
+    asked = ("engine", "build", "--checkpoint", str(tmp_path), "--family", "qwen3")
+    assert ends(*asked, *at(str(tmp_path / "engines"))) == 1
+    assert "it speaks Harmony" in capsys.readouterr().err
+
+
+def at(place: str) -> tuple[str, str]:
+    return "--engines-dir", place
