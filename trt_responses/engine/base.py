@@ -107,6 +107,8 @@ class Health:
     cache_use: float | None = None
     """The share of the KV cache that running requests hold, from 0 to 1; None when the engine does
     not say."""
+    queued: int | None = None
+    """The requests that wait in the engine's own queue; None when it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

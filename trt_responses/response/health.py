@@ -35,6 +35,8 @@ class Report:
     """Seconds since the engine made its last step, or answered at all."""
     cache_use: float | None
     """The share of the engine's KV cache that running responses hold, where it tells."""
+    engine_queued: int | None
+    """The requests that wait in the engine's own queue, where it tells."""
     running: int
     waiting: int
 
@@ -76,6 +78,7 @@ class Health:
             engine_alive=engine.alive,
             engine_ready=engine.ready,
             cache_use=engine.cache_use,
+            engine_queued=engine.queued,
             last_progress_s=max(0, self._clock_ns() - engine.last_progress_ns) / 1e9,
             running=self._admission.running,
             waiting=self._admission.waiting,

@@ -107,6 +107,11 @@ def read_state(
                 "The share of the engine's KV cache that running responses hold.",
                 lambda report: report.cache_use,
             ),
+            (
+                "engine_queue_requests",
+                "Requests that wait in the engine's own queue.",
+                lambda report: report.engine_queued,
+            ),
             ("engine_alive", "Whether it is, or can recover.", lambda r: r.engine_alive),
             ("engine_ready", "Whether it takes work now.", lambda r: r.engine_ready),
             ("ready", "Whether the server should be sent work.", lambda r: r.ready),

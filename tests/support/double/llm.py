@@ -148,7 +148,8 @@ class LLM:
         """Nothing before the first request, and unless it was asked for at the start."""
         if self.arguments.get("enable_iter_perf_stats") and self.plan.requests:
             used = sum(request.running and not request.finished for request in self._requests)
-            yield {"iter": 1, "kvCacheStats": {"usedNumBlocks": used, "maxNumBlocks": BLOCKS}}
+            blocks = {"usedNumBlocks": used, "maxNumBlocks": BLOCKS}
+            yield {"iter": 1, "numQueuedRequests": 3, "kvCacheStats": blocks}
 
     def shutdown(self) -> None:
         self.is_shut_down = True

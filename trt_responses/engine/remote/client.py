@@ -99,15 +99,15 @@ class RemoteEngine:
         return RemoteRequest(self._connection, number)
 
     def health(self) -> Health:
-        connection, use = self._connection, None
+        connection, use, queued = self._connection, None, None
         if connection is not None:
             if connection.heard:
                 connection.heard, self._last_progress_ns = False, self._now_ns()
             if (told := connection.health) is not None:
                 self._last_progress_ns = max(self._last_progress_ns, told.last_progress_ns)
-                use = told.cache_use
+                use, queued = told.cache_use, told.queued
         down = self._why_not()
-        return Health(self._is_alive(), down is None, self._last_progress_ns, down, use)
+        return Health(self._is_alive(), down is None, self._last_progress_ns, down, use, queued)
 
     def limits(self) -> Limits:
         if self._connection is not None and self._connection.limits is not None:

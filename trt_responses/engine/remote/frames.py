@@ -170,6 +170,7 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
             health.last_progress_ns,
             health.reason,
             health.cache_use,
+            health.queued,
         ],
         "limits": [
             limits.context_tokens,

@@ -177,7 +177,8 @@ class TrtLlmEngine:
     def health(self) -> Health:
         for request in self._requests:
             self._liveness.progress(request.last_step_ns)
-        return replace(self._liveness.health(), cache_use=self._statistics.cache_use)
+        said = self._statistics
+        return replace(self._liveness.health(), cache_use=said.cache_use, queued=said.queued)
 
     def limits(self) -> Limits:
         return self._limits

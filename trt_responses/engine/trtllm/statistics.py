@@ -1,4 +1,5 @@
-"""What TensorRT-LLM says of its steps, asked now and then: how much of its cache is in use.
+"""What TensorRT-LLM says of its steps, asked now and then: how much of its cache is in use,
+and how many requests wait in its own queue.
 
 Knows one method of the package and the words of its answer; knows no request.
 """
@@ -25,10 +26,11 @@ WAIT_S = 1.0
 
 class Statistics:
     """Asks the package for its statistics. `cache_use` is the share of the cache's blocks in use;
-    None until it was told."""
+    None until it was told. `queued` requests wait in the package's own queue."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         self.cache_use: float | None = None
+        self.queued: int | None = None
         self._sleep = sleep
         self._reading: asyncio.Task[None] | None = None
 
@@ -45,7 +47,7 @@ class Statistics:
             await self._sleep(EVERY_S)
             try:
                 async for step in llm.get_stats_async(timeout=WAIT_S):
-                    self.cache_use = cache_use(step)
+                    self.cache_use, self.queued = cache_use(step), queued(step)
             except Exception as error:  # of any class: only numbers are lost
                 logger.debug("TensorRT-LLM gives no statistics: %s", root_cause(error))
 
@@ -59,3 +61,9 @@ def cache_use(step: Mapping[str, object]) -> float | None:
     if not isinstance(used, int) or not isinstance(most, int) or most < 1:
         return None
     return used / most
+
+
+def queued(step: Mapping[str, object]) -> int | None:
+    """The length of the package's queue, by one step's statistics; None where they do not say."""
+    waiting = step.get("numQueuedRequests")
+    return waiting if isinstance(waiting, int) else None

@@ -97,7 +97,14 @@ def test_a_refusal_keeps_its_status_code_and_place() -> None:
 
 
 def test_the_state_arrives_whole() -> None:
-    health = Health(alive=True, ready=False, last_progress_ns=12, reason="it is loading")
+    health = Health(
+        alive=True,
+        ready=False,
+        last_progress_ns=12,
+        reason="it is loading",
+        cache_use=0.5,
+        queued=2,
+    )
     limits = Limits(512, 2, {"regex": frozenset({3, 4})}, 20, 100)
     [(kind, body)] = Splitter().feed(frames.state("1.0", health, limits))
     assert kind == Kind.STATE

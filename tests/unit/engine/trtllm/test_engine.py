@@ -26,7 +26,7 @@ from trt_responses.engine.trtllm.engine import TrtLlmEngine, installed
 from trt_responses.engine.trtllm.liveness import Patience
 from trt_responses.engine.trtllm.ranks import Ranks
 from trt_responses.engine.trtllm.request import UNLIKELY
-from trt_responses.engine.trtllm.statistics import cache_use
+from trt_responses.engine.trtllm.statistics import cache_use, queued
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
@@ -1092,7 +1092,7 @@ def test_what_the_package_measured_comes_with_the_end_if_it_is_asked_for() -> No
     with_engine(engine_of(double), claim)
 
 
-def test_the_share_of_the_cache_in_use_is_asked_for_and_told() -> None:
+def test_the_cache_in_use_and_the_queue_are_asked_for_and_told() -> None:
     double, time = plan((1,), Hang()), Time()
 
     async def claim(engine: TrtLlmEngine) -> None:
@@ -1101,6 +1101,7 @@ def test_the_share_of_the_cache_in_use_is_asked_for_and_told() -> None:
         await told[0].some(1)
         await time.pass_s(2)
         assert engine.health().cache_use == 2 / BLOCKS
+        assert engine.health().queued == 3
         double.llms[0].get_stats_async = broken  # type: ignore[method-assign]  # as theirs may be
         await time.pass_s(2)
         assert engine.health().cache_use == 2 / BLOCKS
@@ -1124,6 +1125,7 @@ def test_the_share_of_the_cache_in_use_is_asked_for_and_told() -> None:
 )
 def test_statistics_that_do_not_say_are_none(step: dict[str, object], use: float | None) -> None:
     assert cache_use(step) == use
+    assert queued(step) is None
 
 
 def test_nothing_is_measured_unless_somebody_listens() -> None:
