@@ -194,6 +194,11 @@ def _prepare_template(
             f"one of gpt-oss for the kind {options.kind}, {why}; say `--kind llamacpp`, or leave "
             "it out."
         )
+    if options.type is not None:
+        raise PrepareError(
+            f"type: found {options.type} for {source.path.name}, a model with a chat template, "
+            "expected none: its weights stay as they are stored."
+        )
     name = options.name or source.name.lower()
     with build_tools(settings) as tools:
         built = prepare_template(

@@ -163,6 +163,16 @@ def test_a_kind_that_takes_gpt_oss_alone_says_so_of_another_model(
     assert not (tmp_path / "engines").exists()
 
 
+def test_a_type_of_weights_is_refused_where_they_stay_as_they_are(
+    tmp_path: Path, capsys: Output
+) -> None:
+    path = write_tiny_hf(tmp_path / "qwen3")
+    place = at(str(tmp_path / "engines"))
+    assert ends("engine", "build", "--checkpoint", str(path), "--type", "q8_0", *place) == 1
+    assert "its weights stay as they are stored" in capsys.readouterr().err
+    assert not (tmp_path / "engines").exists()
+
+
 def test_a_family_is_said_of_no_model_of_gpt_oss(tmp_path: Path, capsys: Output) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "gpt_oss"}')
     asked = ("engine", "build", "--checkpoint", str(tmp_path), "--family", "qwen3")

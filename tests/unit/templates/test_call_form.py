@@ -21,7 +21,7 @@ from tests.support.template_turns import ids_of, merged
 from trt_responses.errors import Unsupported
 from trt_responses.language.messages import FunctionTool
 from trt_responses.language.reader import ReaderOptions
-from trt_responses.language.steering import Unguided
+from trt_responses.language.steering import Choice, Turn, Unguided
 from trt_responses.response.steering.steering import Steering
 from trt_responses.schema.compile import Form, Forms
 
@@ -57,15 +57,19 @@ def form_of(name: str, schema: Json) -> Form:
     return DIALECTS[name].arguments(of_json, tool(schema))
 
 
-def verdict(name: str, schema: Json, text: str) -> str:
-    """What becomes of arguments that are written so, with control strings spelled out."""
-    follower, dialect = form_of(name, schema).follow(), DIALECTS[name]
+def followed(name: str, text: str) -> list[bytes]:
+    """What a follower is told of a text in which control strings are spelled out."""
+    dialect = DIALECTS[name]
     forms = dialect.places.forms
     assert forms is not None
-    for token_id in ids_of(name, text):
-        raw = forms.marks.get(token_id) or dialect.tokeniser.bytes_of(token_id)
-        if not follower.feed(raw):
-            return "departed"
+    return [forms.marks.get(n) or dialect.tokeniser.bytes_of(n) for n in ids_of(name, text)]
+
+
+def verdict(name: str, schema: Json, text: str) -> str:
+    """What becomes of arguments that are written so, with control strings spelled out."""
+    follower = form_of(name, schema).follow()
+    if not all(map(follower.feed, followed(name, text))):
+        return "departed"
     if not follower.whole:
         return "cut"
     return "followed" if follower.departure() is None else "judged"
@@ -202,10 +206,10 @@ def test_a_value_never_holds_a_mark_of_the_call(name: str) -> None:
     marks = {XML: ["</parameter>", "</tool_call>"], KV: ["<arg_key>", "</arg_value>"]}[name]
     for mark in marks:
         assert verdict(name, member({"type": "string"}), value(name, f"x{mark}y")) == "departed"
-        spelled = "".join(chr(byte) for byte in mark.encode())
         follower = form_of(name, member({"type": "string"})).follow()
-        said = value(name, f"x{spelled}y")
-        assert not all(follower.feed(bytes([byte])) for byte in said.encode())
+        before = value(name, "x").partition("x")[0]
+        assert all(map(follower.feed, followed(name, before)))
+        assert not all(follower.feed(bytes([byte])) for byte in f"x{mark}y".encode())
 
 
 def test_a_text_in_a_list_that_spells_a_values_end_is_told_as_a_fault() -> None:
@@ -279,3 +283,27 @@ def test_an_engine_without_lark_refuses_strict_tools_and_leaves_others_to_the_mo
     (choice,) = guided.turn.choices or ()
     assert choice.form is not None
     assert choice.form.kind == "lark"
+
+
+@both
+def test_a_plan_lets_the_marks_of_arguments_through_and_no_other_control_id(name: str) -> None:
+    dialect, schema = DIALECTS[name], member({"type": "string"})
+    turn = Turn([Choice("call", "f", form_of(name, schema))], thought=0)
+    guides: Guides = dict.fromkeys(("json_schema", "regex", "lark"), ENDS)
+    forms = dialect.places.forms
+    assert forms is not None
+    marks = set(forms.marks)
+    for stranger in (None, dialect.tokeniser.control_id("<think>")):
+        reader = dialect.reader(ReaderOptions(call_ends=False, tools=(tool(schema),)))
+        segment = dialect.plan(turn, guides, 500).next(reader)
+        assert segment is not None
+        assert segment.gate is not None
+        assert marks.isdisjoint(segment.banned_ids)
+        assert marks | {*segment.banned_ids} == {*dialect.tokeniser.controls}
+        written = ids_of(name, value(name, "x"))
+        if stranger is None:
+            assert list(segment.gate.admit(written)) == written
+            assert segment.gate.finish("stop") == dialect.places.tail
+        else:
+            assert not segment.gate.admit([stranger])
+            assert segment.gate.fault is not None
