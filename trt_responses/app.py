@@ -94,6 +94,7 @@ def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextMa
         *([server.telemetry.traces.life] if server.telemetry.traces else []),
         server.telemetry.token_gaps.life,
         server.stall_watch.life,
+        server.locks.life,
         partial(server.background.life, drain_s),
         server.exchange.life,
     ]

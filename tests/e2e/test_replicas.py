@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from tests.support import redis_server
-from tests.support.asgi import JSON, PATIENCE_S
+from tests.support.asgi import JSON, PATIENCE_S, until
 from tests.support.dying_server import LEASE_S
-from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, served
+from tests.support.served import ANSWER, CALL, STALLED, THOUGHT, WEATHER, ids, served
 from tests.support.server_processes import Servers, asked
 from trt_responses.backends.stores import store_of
 from trt_responses.serve.server import lasting
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.support.asgi import Call
     from tests.support.redis_server import RedisServer
-    from tests.support.served import Served
+    from tests.support.served import Served, Written
     from trt_responses.store.base import Store
 
     Open = Callable[[], Store]
@@ -85,7 +85,7 @@ def processes(loaded: list[Servers]) -> Iterator[list[Servers]]:
 
 
 @asynccontextmanager
-async def two(shared: Open, *written: str) -> AsyncIterator[list[Served]]:
+async def two(shared: Open, *written: Written) -> AsyncIterator[list[Served]]:
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(served(*written, store=shared(), date=date))
@@ -124,6 +124,24 @@ def test_a_conversation_goes_on_turn_by_turn_on_one_replica_after_the_other(shar
                 other = replicas[(turn + 1) % 2]
                 kept = await other.client.get(f"/v1/responses/{previous}")
                 assert kept.json() == made.json()
+
+    asyncio.run(story())
+
+
+def test_a_conversation_has_one_writer_whichever_replica_he_is_at(shared: Open) -> None:
+    async def story() -> None:
+        async with two(shared, STALLED) as (left, right):
+            made = await left.client.send("POST", "/v1/conversations", b"{}")
+            talk = made.json()["id"]
+            writing = left.client.ask(input="x", conversation=talk, stream=True)
+            await until(lambda: bool(left.engine.requests))
+            refused = await right.client.create(input="y", conversation=talk)
+            assert (refused.status, refused.error["code"]) == (400, "conversation_locked")
+            assert not right.engine.requests
+            writing.hang_up()
+            await writing.done()
+            free = await right.client.send("POST", f"/v1/conversations/{talk}", b'{"metadata": {}}')
+            assert free.status == 200
 
     asyncio.run(story())
 

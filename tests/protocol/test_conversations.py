@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -31,6 +31,12 @@ from tests.support.served import (
 from tests.support.sockets import connected
 from tests.support.stores import FAULTS, BrokenStore, memory
 from trt_responses.engine.scripted.engine import Die, Script
+from trt_responses.response.conversation_locks import Locks
+from trt_responses.store.base import Lock
+from trt_responses.store.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from trt_responses.store.base import Record
 
 Json = dict[str, Any]
 
@@ -289,6 +295,29 @@ def test_two_servers_on_one_history_never_lose_what_one_has_added() -> None:
     asyncio.run(story())
 
 
+def test_a_lock_that_nobody_waits_for_any_more_is_freed() -> None:
+    class Slow(MemoryStore):
+        async def lock(self, lock: Lock, lease_s: float) -> bool:
+            taken = await super().lock(lock, lease_s)
+            asked.set()
+            await may.wait()
+            return taken
+
+    asked, may = asyncio.Event(), asyncio.Event()
+
+    async def story() -> None:
+        store = Slow()
+        waiting = asyncio.create_task(Locks(store).take(Lock("conv_1", "", "resp_1")))
+        await asked.wait()
+        waiting.cancel()
+        may.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await store.lock(Lock("conv_1", "", "resp_2"), 1)
+
+    asyncio.run(story())
+
+
 def replaced(record: Any) -> Any:
     from dataclasses import replace
 
@@ -297,10 +326,12 @@ def replaced(record: Any) -> Any:
 
 def test_an_end_that_cannot_be_kept_changes_nothing() -> None:
     class Broken(BrokenStore):
-        async def change(self, *records: Any) -> bool:
-            if len(records) > 1:
+        async def change(
+            self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
+        ) -> bool:
+            if response is not None:
                 raise self._fault
-            return await super().change(*records)
+            return await super().change(conversation, response, lock=lock)
 
     async def story() -> None:
         async with served(ANSWER, store=Broken(FAULTS[1])) as s:

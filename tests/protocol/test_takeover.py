@@ -262,6 +262,104 @@ def test_a_server_of_another_vocabulary_goes_on_with_nothing() -> None:
     run(story, Model())
 
 
+# --- conversations ----------------------------------------------------------------------------
+
+
+async def talk_at(s: Served) -> str:
+    made = await s.client.send("POST", "/v1/conversations", b"{}")
+    return str(made.json()["id"])
+
+
+async def items_of(s: Served, conversation: str) -> list[str]:
+    listed = await s.client.get(f"/v1/conversations/{conversation}/items?order=asc")
+    return [item.get("role") or item["type"] for item in listed.json()["data"]]
+
+
+async def is_locked(s: Served, conversation: str) -> bool:
+    """Whether a server refuses to write there, before its engine is asked."""
+    asked = len(s.engine.requests)
+    path = f"/v1/conversations/{conversation}"
+    refused = await s.client.send("POST", path, b'{"metadata": {}}')
+    if refused.status == 200:
+        return False
+    also = await s.client.create(input="x", conversation=conversation)
+    for each in (refused, also):
+        assert (each.status, each.error["code"]) == (400, "conversation_locked")
+        assert each.error["param"] == "conversation"
+    assert len(s.engine.requests) == asked
+    return True
+
+
+@pytest.mark.parametrize("store", [True, False], ids=["stored", "unstored"])
+def test_who_writes_in_a_conversation_at_another_server_is_refused_at_once(store: bool) -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        talk = await talk_at(one)
+        writing = one.client.ask(input="x", conversation=talk, store=store)
+        await pair.steps(3)
+        for _ in range(3):
+            await pair.pass_(LEASE_S, 1)
+            await pair._ticks[0].pass_(LEASE_S)
+            assert await is_locked(other, talk), "its lease is renewed"
+        while not writing.ended:
+            await one.clock.step()
+        assert writing.status == 200
+        assert await items_of(other, talk) == ["user", "reasoning", "assistant"]
+        again = other.client.ask(input="x", conversation=talk)
+        while not again.ended:
+            await other.clock.step()
+        assert again.status == 200
+
+    run(story, Model())
+
+
+def test_the_lock_of_a_server_that_stands_still_ends_and_it_changes_nothing_when_it_wakes() -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        talk = await talk_at(one)
+        stuck = one.client.ask(input="mine", conversation=talk)
+        await pair.steps(3)
+        assert await is_locked(other, talk)
+        await pair.pass_(LEASE_S + 1, 1)
+        writing = other.client.ask(input="other", conversation=talk)
+        while not writing.ended:
+            await other.clock.step()
+        assert writing.status == 200
+        kept = await items_of(other, talk)
+        while not stuck.ended:
+            await one.clock.step()
+        assert (stuck.status, stuck.error["code"]) == (400, "conversation_locked")
+        assert await items_of(one, talk) == kept
+
+    run(story, Model())
+
+
+@pytest.mark.parametrize("how", ["stands still", "is stopped"])
+def test_a_conversation_stays_locked_until_another_server_has_ended_its_response(how: str) -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        talk = await talk_at(one)
+        response_id = (await started(one, conversation=talk))["id"]
+        reading = replay(other, response_id)
+        await pair.steps(4)
+        if how == "is stopped":
+            one.runs.shut_down()
+            await settled()
+        else:
+            pair._ticks[-1].now += LEASE_S + 1
+        assert await is_locked(other, talk), "the response may be gone on with"
+        await pair.pass_(1.2, 1)
+        assert len(other.runs) == 1
+        await pair.pass_(0.5, 0)  # the first one wakes, and frees nothing
+        assert await is_locked(other, talk)
+        last = await whole(reading, pair, 1)
+        assert last["status"] == "completed"
+        assert await items_of(other, talk) == ["user", "reasoning", "assistant"]
+        assert not await is_locked(other, talk)
+
+    run(story, Model())
+
+
 def test_what_nobody_can_go_on_with_reads_as_failed() -> None:
     async def story(pair: Pair) -> None:
         one, other = pair.servers

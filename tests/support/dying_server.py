@@ -1,8 +1,9 @@
 """Servers to be killed, one after another on one port and one history: forked from a process that
 has loaded everything, for thirty starts would take a minute.
 
-`python -m tests.support.dying_server FILE` says its port. Each line it reads is a plan; it waits
-for the last server's death, forks the next, and says its process id once it is up.
+`python -m tests.support.dying_server FILE` says its port. Each line it reads is a plan: its kind, a
+number, and the seconds of a lease. It waits for the last server's death, forks the next, and says
+its process id once it is up.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from trt_responses.store.limits import Bounds
 from trt_responses.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Record
+    from trt_responses.store.base import Lock, Record
 
 BATCH = 64
 LEASE_S = 1.0
@@ -46,8 +47,10 @@ class HoldsBack(SqliteStore):
         await super().put(record)
         await self._committed(record)
 
-    async def change(self, conversation: Record, response: Record | None = None) -> bool:
-        changed = await super().change(conversation, response)
+    async def change(
+        self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
+    ) -> bool:
+        changed = await super().change(conversation, response, lock=lock)
         if response is not None and changed:
             await self._committed(response)
         return changed
@@ -77,8 +80,8 @@ class Server(uvicorn.Server):
 
 
 def store_for(plan: str, path: Path) -> SqliteStore:
-    kind, _, number = plan.partition(" ")
-    bounds = Bounds(lease_s=LEASE_S)
+    kind, number, lease_s = (*plan.split(), "", "", "")[:3]
+    bounds = Bounds(lease_s=float(lease_s or LEASE_S))
     match kind:
         case "holds-back":
             return HoldsBack(path, bounds, int(number))

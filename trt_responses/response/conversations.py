@@ -6,14 +6,14 @@ version he saw. Knows blocks and the store's seam; knows no HTTP and no concrete
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound
+from trt_responses.errors import InvalidRequest, NotFound
 from trt_responses.response.accept.responses import accept_items
+from trt_responses.response.conversation_locks import locked
 from trt_responses.response.prompt.history import Prior, conversation_of
 from trt_responses.response.prompt.prompt import blocks_of
 from trt_responses.response.prompt.vocabulary import spoken_here
@@ -22,14 +22,13 @@ from trt_responses.wire.conversations import conversation_object
 from trt_responses.wire.listing import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.response.parts import Parts
     from trt_responses.store.base import Block
     from trt_responses.wire.items import SentItem
 
     Json = dict[str, Any]
-
 
 PREFIX = "conv"
 
@@ -38,35 +37,11 @@ def is_conversation(record_id: str) -> bool:
     return record_id.startswith(f"{PREFIX}_")
 
 
-class Writers:
-    """Conversations that somebody is changing in this process: each has one writer."""
-
-    def __init__(self) -> None:
-        self._held: set[tuple[str, str]] = set()
-
-    def hold(self, conversation_id: str, owner: str) -> None:
-        if (conversation_id, owner) in self._held:
-            raise locked()
-        self._held.add((conversation_id, owner))
-
-    def free(self, conversation_id: str, owner: str) -> None:
-        self._held.discard((conversation_id, owner))
-
-    @contextmanager
-    def holding(self, conversation_id: str, owner: str) -> Iterator[None]:
-        self.hold(conversation_id, owner)
-        try:
-            yield
-        finally:
-            self.free(conversation_id, owner)
-
-
 class Conversations:
     """What can be done with conversations besides making a response in one."""
 
-    def __init__(self, parts: Parts, writers: Writers, *, most_items: int) -> None:
+    def __init__(self, parts: Parts, *, most_items: int) -> None:
         self._parts = parts
-        self._writers = writers
         self._most_items = most_items
 
     async def create(
@@ -83,10 +58,9 @@ class Conversations:
         return _object(await conversation_of(conversation_id, self._parts.store, owner))
 
     async def update(self, conversation_id: str, metadata: Mapping[str, str], owner: str) -> Json:
-        with self._writers.holding(conversation_id, owner):
-            record = await conversation_of(conversation_id, self._parts.store, owner)
-            changed = _object(record) | {"metadata": dict(metadata)}
-            await self._change(replace(record, body=orjson.dumps(changed)))
+        record = await conversation_of(conversation_id, self._parts.store, owner)
+        changed = _object(record) | {"metadata": dict(metadata)}
+        await self._change(replace(record, body=orjson.dumps(changed)))
         return changed
 
     async def delete(self, conversation_id: str, owner: str) -> None:
@@ -100,21 +74,19 @@ class Conversations:
         return [listed(block) for block in record.blocks]
 
     async def add(self, conversation_id: str, items: Sequence[SentItem], owner: str) -> list[Json]:
-        with self._writers.holding(conversation_id, owner):
-            record = await conversation_of(conversation_id, self._parts.store, owner)
-            record = await spoken_here(record, self._parts)
-            added = await self._blocks(items, record, owner)
-            await self._change(record, blocks=(*record.blocks, *added))
+        record = await conversation_of(conversation_id, self._parts.store, owner)
+        record = await spoken_here(record, self._parts)
+        added = await self._blocks(items, record, owner)
+        await self._change(record, blocks=(*record.blocks, *added))
         return [listed(block) for block in added]
 
     async def remove(self, conversation_id: str, item_id: str, owner: str) -> Json:
         """The conversation without the item."""
-        with self._writers.holding(conversation_id, owner):
-            record = await conversation_of(conversation_id, self._parts.store, owner)
-            left = tuple(block for block in record.blocks if _id(block) != item_id)
-            if len(left) == len(record.blocks):
-                raise no_item(item_id)
-            await self._change(record, blocks=left)
+        record = await conversation_of(conversation_id, self._parts.store, owner)
+        left = tuple(block for block in record.blocks if _id(block) != item_id)
+        if len(left) == len(record.blocks):
+            raise no_item(item_id)
+        await self._change(record, blocks=left)
         return _object(record)
 
     async def _blocks(
@@ -157,16 +129,6 @@ def check_size(record: Record, most_items: int) -> None:
             param="items",
             code="conversation_too_large",
         )
-
-
-def locked() -> InvalidRequest:
-    return InvalidRequest(
-        "Another process is currently operating on this conversation. Please retry in a few "
-        "seconds.",
-        param="conversation",
-        code="conversation_locked",
-        retry_after_s=IN_PROGRESS_S,
-    )
 
 
 def no_item(item_id: str) -> NotFound:

@@ -49,7 +49,10 @@ class History(SettingGroup):
         description="SQLite: what survives; normal the server's death, full the machine's too.",
     )
     lease_s: Seconds = Field(
-        30.0, ge=0.1, description="How long a dead server's background responses look alive."
+        30.0,
+        ge=0.1,
+        description="How long a dead server's background responses look alive, and conversations "
+        "in which it was making a response stay locked.",
     )
     takeover_s: float = Field(
         300.0,

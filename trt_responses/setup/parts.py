@@ -21,6 +21,7 @@ from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
 from trt_responses.response.background.background import Background
+from trt_responses.response.conversation_locks import Locks
 from trt_responses.response.health import Health
 from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
@@ -81,6 +82,7 @@ class ServerParts:
     stall_watch: StallWatch
     health: Health
     background: Background
+    locks: Locks
     keep_alive: KeepAlive
     repeats: Repeats
     sleep: Callable[[float], Awaitable[None]]
@@ -120,7 +122,8 @@ def server_parts(
     )
     listeners = [*telemetry.listeners(settings), stall_watch]
     parts = _parts(settings, versions, dialect, store, tools, model, admission, recovery, listeners)
-    runs = Runs(parts, lifecycle)
+    locks = Locks(store, sleep)
+    runs = Runs(parts, lifecycle, locks)
     health = Health(lifecycle, versions, admission, stall_watch, clock_ns=time.monotonic_ns)
     read_state(telemetry.metrics, health, watched, recovery, versions)
     read_store(telemetry.metrics, store)
@@ -144,6 +147,7 @@ def server_parts(
         stall_watch=stall_watch,
         health=health,
         background=_background(settings, runs, parts, admission, sleep),
+        locks=locks,
         keep_alive=KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, sleep),
         repeats=Repeats(
             max_keys=settings.idempotency_keys,

@@ -168,10 +168,8 @@ def _cold_routes(
     server: ServerParts, headers: ReplyHeaders, stored: Stored, chat: ChatCompletions
 ) -> list[Cold]:
     """The routes that FastAPI serves."""
-    settings, runs, telemetry = server.settings, server.runs, server.telemetry
-    conversations = Conversations(
-        server.parts, runs.writers, most_items=settings.conversation_items
-    )
+    settings, telemetry = server.settings, server.telemetry
+    conversations = Conversations(server.parts, most_items=settings.conversation_items)
     limits, audit = _limits(settings), Audit(settings.audit_path)
     return [
         stored,

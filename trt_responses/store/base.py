@@ -113,6 +113,19 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Lock:
+    """What keeps a conversation for one writer. Its server renews it; that of a server that died
+    runs out."""
+
+    conversation_id: str
+    owner: str
+    writer: str
+    """The id of the response that is made in it."""
+    term: int = 1
+    """Of the response's job, if it is one: who takes the job takes its lock."""
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """It was there, and was dropped for its age or for want of room."""
 
@@ -213,12 +226,29 @@ class Store(Records, Protocol):
 
     # --- conversations: records that change ---------------------------------------------------
 
-    async def change(self, conversation: Record, response: Record | None = None) -> bool:
-        """At once: it stands in place of the version before, and the response is there too.
+    async def change(
+        self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
+    ) -> bool:
+        """At once: it stands in place of the version before, the response is there too, and the
+        lock is gone.
 
         False, and nothing is kept, when another version is there than the one before, or none; of
-        version 1, when there is one. It is found and deleted as a response is.
+        version 1, when there is one; or when it is locked otherwise. It is found and deleted as a
+        response is.
         """
+        ...
+
+    async def lock(self, lock: Lock, lease_s: float) -> bool:
+        """Keep all others from changing a conversation, for so long from now. False when another
+        writer has it locked, or a later term of this one."""
+        ...
+
+    async def renew_lock(self, lock: Lock, lease_s: float) -> bool:
+        """Whether it is still locked so, and is for so long from now."""
+        ...
+
+    async def unlock(self, lock: Lock) -> None:
+        """Let others change the conversation, if it is locked so."""
         ...
 
     # --- jobs: background responses, from before `queued` is answered to their end ------------
@@ -254,7 +284,7 @@ class Store(Records, Protocol):
         term: int = 1,
     ) -> bool:
         """At once: the record is there, the job is not, the last frames are kept, and the
-        conversation is changed.
+        conversation is changed as by `change`, with the lock of the job and its term.
 
         False, and nothing is kept, when the job was deleted, taken or lost, for somebody may have
         read so, or when the conversation cannot be changed.

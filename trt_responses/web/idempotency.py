@@ -171,4 +171,4 @@ async def _make(run: Run, runs: Runs) -> None:
     except Exception:  # a fault of ours behind the run's end, which no reader is there to hear
         logger.exception("response %s broke", run.id)
     finally:
-        runs.release(run)
+        await runs.release(run)

@@ -19,7 +19,7 @@ from tests.support import histories, redis_server
 from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
 from trt_responses.errors import StartupError
 from trt_responses.store.at_rest.blocks import apart
-from trt_responses.store.base import Block, Expired, Frames, Job, Record
+from trt_responses.store.base import Block, Expired, Frames, Job, Lock, Record
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.redis.store import FORMAT, FORMAT_KEY
@@ -461,6 +461,96 @@ def test_of_many_who_change_a_conversation_one_is_first(history: History) -> Non
             assert changed.count(True) == 1
             kept = await other.get("conv_1", "ann")
             assert kept == version(2, texts[changed.index(True)])
+
+    run(story())
+
+
+ONE, OTHER = Lock("conv_1", "ann", "resp_1"), Lock("conv_1", "ann", "resp_2")
+
+
+def test_a_locked_conversation_is_changed_by_its_writer_alone(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.change(version(1))
+            assert await store.lock(ONE, LEASE_S) is True
+            assert await store.lock(ONE, LEASE_S) is True, "nobody heard the first time"
+            assert await store.lock(OTHER, LEASE_S) is False
+            assert await store.renew_lock(OTHER, LEASE_S) is False
+            await store.unlock(OTHER)
+            late = record("resp_2", block("x"))
+            for lock in (None, OTHER):
+                assert await store.change(version(2, "x"), late, lock=lock) is False
+            assert await store.get("resp_2", "ann") is None
+            mine = record("resp_1", block("a"))
+            assert await store.change(version(2, "a"), mine, lock=ONE) is True
+            assert await store.lock(OTHER, LEASE_S) is True, "a change by its writer frees it"
+            await store.unlock(ONE)
+            assert await store.change(version(3, "a", "b")) is False
+            await store.unlock(OTHER)
+            assert await store.change(version(3, "a", "b")) is True
+
+    run(story())
+
+
+def test_a_lock_lasts_while_it_is_renewed_and_no_longer(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.change(version(1))
+            assert await store.lock(ONE, LEASE_S) is True
+            for _ in range(3):
+                history.advance(LEASE_S - 1)
+                assert await store.renew_lock(ONE, LEASE_S) is True
+            history.advance(LEASE_S + 1)
+            assert await store.renew_lock(ONE, LEASE_S) is False, "its server died"
+            assert await store.lock(OTHER, LEASE_S) is True
+            assert await store.change(version(2, "a"), lock=ONE) is False
+
+    run(story())
+
+
+def test_another_owners_lock_locks_nothing(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            await store.change(version(1))
+            assert await store.lock(replace(OTHER, owner="bob"), LEASE_S) is True
+            assert await store.lock(ONE, LEASE_S) is True
+            assert await store.change(version(2, "a"), lock=ONE) is True
+
+    run(story())
+
+
+def test_the_lock_of_a_job_is_taken_with_the_job(history: History) -> None:
+    async def story() -> None:
+        async with opened(history, Bounds(lease_s=LEASE_S, takeover_s=5 * LEASE_S)) as store:
+            await store.change(version(1))
+            await store.put_job(replace(job(), source=b"all there is", model="demo"))
+            first, second = (Lock("conv_1", "ann", "j", term) for term in (1, 2))
+            assert await store.lock(first, 6 * LEASE_S) is True
+            history.advance(LEASE_S)
+            assert (await store.take_job("demo")) is not None
+            assert await store.lock(OTHER, LEASE_S) is False
+            assert await store.lock(second, LEASE_S) is True
+            assert await store.lock(first, LEASE_S) is False, "whoever had it before"
+            await store.unlock(first)
+            done = record("j", block("a"))
+            assert await store.finish_job(done, None, version(2, "a"), term=1) is False
+            assert await store.lock(OTHER, LEASE_S) is False
+            assert await store.finish_job(done, None, version(2, "a"), term=2) is True
+            assert await store.lock(OTHER, LEASE_S) is True
+
+    run(story())
+
+
+@SHARED
+def test_of_many_servers_one_locks_a_conversation(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as one, opened(history) as other:
+            locks = [Lock("conv_1", "ann", f"resp_{number}") for number in range(20)]
+            taken = await asyncio.gather(
+                *((one, other)[n % 2].lock(lock, LEASE_S) for n, lock in enumerate(locks))
+            )
+            assert taken.count(True) == 1
+            assert await one.renew_lock(locks[taken.index(True)], LEASE_S) is True
 
     run(story())
 

@@ -142,11 +142,18 @@ class Background:
         made = run.log.response.created_at
         job = Job(run.id, owner, kept.body(), made, source=source, model=self._model)
         try:
+            if source:
+                await self._extend_lock(run)
             await self._store.put_job(job)
         except BaseException:
-            self._runs.release(run)
+            await self._runs.release(run)
             raise
         return kept
+
+    async def _extend_lock(self, run: Run) -> None:
+        """Its conversation stays locked as long as another server may go on with it."""
+        if run.lock is not None:
+            await run.lock.extend(self._store.lease_s + self._store.takeover_s)
 
     # --- jobs of servers that died or left ----------------------------------------------------
 
@@ -170,6 +177,7 @@ class Background:
         for good."""
         try:
             run = await self._made_again(job)
+            await self._extend_lock(run)
         except ApiError as fault:
             passing = fault.status >= 500 or fault.status in (409, 429)
             logger.warning("%s is not gone on with: %s", job.id, fault.message)
@@ -213,6 +221,8 @@ class Background:
         except ApiError as fault:
             logger.warning("%s is left as it was kept last: %s", kept.run.id, fault.message)
             kept.left = True
+        if kept.left and kept.run.lock is not None:
+            kept.run.lock.leave()
         kept.run.cancel()
 
     # --- what is asked of them ----------------------------------------------------------------

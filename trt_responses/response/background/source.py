@@ -61,5 +61,6 @@ def run_of(
         said["prompt"],
         array("I", job.ids),
         job.frames,
+        job.term,
     )
     return accept(parse(request), dialect, built_in), dialect, before

@@ -88,6 +88,7 @@ logger = logging.getLogger(__name__)
 class RunInputs:
     """What one run is made from, besides the parts that all runs have."""
 
+    response_id: str
     accepted: Accepted
     owner: str
     arrival_ns: int
@@ -109,6 +110,10 @@ class Assembly:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._ledger = Ledger()
+
+    def new_id(self) -> str:
+        """Of a response."""
+        return self._parts.mint("resp")
 
     async def run(self, inputs: RunInputs, place: Place) -> Run:
         """A run that is not started yet. Its place is told how long its prompt is."""
@@ -145,7 +150,7 @@ class Assembly:
         kind, plan = self._kind(accepted, compaction), plan_for(len(prompt.ids))
         tools = await self._tool_loop(accepted, steering, called, prompt, owner, opened, approved)
         place.line_up(len(prompt.ids))
-        response = self._response(accepted, parallel, before)
+        response = self._response(inputs.response_id, accepted, parallel, before)
         spelling = inputs.spelling
         log = Log(
             response, inputs.dialect, spelling(response, len(prompt.ids)) if spelling else None
@@ -283,12 +288,14 @@ class Assembly:
             added.append(partial(self._parts.inclusion.added, included=accepted.included))
         return added
 
-    def _response(self, accepted: Accepted, parallel: bool, before: Before | None) -> Response:
+    def _response(
+        self, response_id: str, accepted: Accepted, parallel: bool, before: Before | None
+    ) -> Response:
         """The response before its first event."""
         parts = self._parts
         return replace(
             accepted.echo,
-            id=before.id if before is not None else parts.mint("resp"),
+            id=response_id,
             created_at=before.created_at if before is not None else int(parts.clock_s()),
             model=parts.model,
             parallel_tool_calls=parallel,

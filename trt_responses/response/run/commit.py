@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from trt_responses.response.conversations import grown, locked
+from trt_responses.response.conversation_locks import locked
+from trt_responses.response.conversations import grown
 from trt_responses.response.output_blocks import output_blocks
 from trt_responses.store.base import Record, Records
 
@@ -53,6 +54,15 @@ class Commit:
         self._compaction = compaction
 
     async def __call__(self, last: Response, run: Run) -> None:
+        """Its conversation is free for others when this returns, so that who hears of the end may
+        go on with it."""
+        try:
+            await self._commit(last, run)
+        finally:
+            if run.lock is not None:
+                await run.lock.free()
+
+    async def _commit(self, last: Response, run: Run) -> None:
         conversation = self._prompt.conversation if last.status in CONTINUABLE else None
         stored = last.store and (last.status != "cancelled" or last.background)
         if not stored and conversation is None and self._memory is None:
@@ -64,8 +74,10 @@ class Commit:
             next_version = grown(conversation, record.blocks, record.date, now_s, record.vocabulary)
         if stored:
             await (self._keep or self._put)(record, next_version, run, last)
-        elif next_version is not None and not await self._parts.store.change(next_version):
-            raise locked()
+        elif next_version is not None:
+            await self._change(next_version, None, run)
+        if next_version is not None and run.lock is not None:
+            run.lock.leave()  # the store has freed it with the change
         if self._memory is not None and record.continuable:
             self._memory.remember(record)
 
@@ -92,5 +104,10 @@ class Commit:
     ) -> None:
         if conversation is None:
             await self._parts.store.put(record)
-        elif not await self._parts.store.change(conversation, record):
+        else:
+            await self._change(conversation, record, run)
+
+    async def _change(self, conversation: Record, record: Record | None, run: Run) -> None:
+        lock = run.lock.lock if run.lock is not None else None
+        if not await self._parts.store.change(conversation, record, lock=lock):
             raise locked()

@@ -36,6 +36,8 @@ class Before:
     """All ids that count, forced ones too."""
     events: int
     """The number of its events that were told: those that the ids make."""
+    term: int = 1
+    """Which of its servers this one is."""
 
 
 def digest_of(prompt_ids: Sequence[int]) -> str:

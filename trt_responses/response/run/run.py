@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from trt_responses.errors import ApiError
     from trt_responses.language.fragments import RepairKind
+    from trt_responses.response.conversation_locks import HeldLock
     from trt_responses.response.run.generation import Generation
     from trt_responses.response.run.trace import Trace
     from trt_responses.response.tools.loop import ToolRun
@@ -114,6 +115,8 @@ class Run:
         """The version that made what it continues, if that is not loaded any more."""
         self.limit_headers: Mapping[str, str] = {}
         """Headers about its owner's limits."""
+        self.lock: HeldLock | None = None
+        """Of the conversation in which it is made, if it is made in one."""
         self._generation = generation
         self._commit = commit
         self._clock_s = clock_s

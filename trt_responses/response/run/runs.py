@@ -5,17 +5,17 @@ Knows when a run may begin; how one is put together is in `assembly.py`.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
-from trt_responses.response.conversations import Writers
 from trt_responses.response.run.assembly import Assembly, RunInputs
 from trt_responses.response.run.origin import ORIGIN
 from trt_responses.response.versions.versions import Asked
+from trt_responses.store.base import Lock
 from trt_responses.tools.base import IgnoresOptions
 from trt_responses.wire.dialect import OPENAI
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.response.conversation_locks import HeldLock, Locks
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.parts import Parts
     from trt_responses.response.run.assembly import NewSpelling
@@ -39,14 +40,13 @@ UNSET = GenerateOptions(0, ())
 class Runs:
     """Starts runs, knows those that are going on, and ends them when the server must."""
 
-    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
+    def __init__(self, parts: Parts, lifecycle: Lifecycle, locks: Locks) -> None:
         self._parts = parts
         self._assembly = Assembly(parts)
         self._lifecycle = lifecycle
         self._running: set[Run] = set()
         self._starting = 0
-        self.writers = Writers()
-        self._writing: dict[Run, tuple[str, str]] = {}
+        self._locks = locks
         self._leases: dict[Run, Lease] = {}
         self._of_versions: WeakKeyDictionary[Loaded, Assembly] = WeakKeyDictionary()
 
@@ -100,21 +100,31 @@ class Runs:
         of it.
         """
         self._check_ready()
-        with ExitStack() as unless_started:
-            if (conversation := accepted.conversation) is not None:
-                self.writers.hold(conversation, owner)
-                unless_started.callback(self.writers.free, conversation, owner)
+        async with AsyncExitStack() as unless_started:
             place = self._parts.admission.enter(owner)
             unless_started.callback(place.leave)
             lease = self._lease(accepted, before)
             if lease is not None:
                 unless_started.callback(lease.release)
+            assembly = self._assembly_for(lease)
             self._starting += 1
             try:
+                response_id = before.id if before is not None else assembly.new_id()
+                held = await self._locked(accepted, owner, response_id, before)
+                if held is not None:
+                    unless_started.push_async_callback(held.free)
                 inputs = RunInputs(
-                    accepted, owner, arrival_ns, keep, dialect, spelling, memory, before
+                    response_id,
+                    accepted,
+                    owner,
+                    arrival_ns,
+                    keep=keep,
+                    dialect=dialect,
+                    spelling=spelling,
+                    memory=memory,
+                    before=before,
                 )
-                run = await self._assembly_for(lease).run(inputs, place)
+                run = await assembly.run(inputs, place)
                 self._running.add(run)
             finally:
                 self._starting -= 1
@@ -123,9 +133,17 @@ class Runs:
             self._leases[run] = lease
             run.version, run.version_gone = lease.loaded.version.label, lease.gone
         run.limit_headers = place.headers()
-        if conversation is not None:
-            self._writing[run] = (conversation, owner)
+        run.lock = held
         return run
+
+    async def _locked(
+        self, accepted: Accepted, owner: str, response_id: str, before: Before | None
+    ) -> HeldLock | None:
+        """The lock of the conversation in which it is made; None where it is made in none."""
+        if accepted.conversation is None:
+            return None
+        term = before.term if before is not None else 1
+        return await self._locks.take(Lock(accepted.conversation, owner, response_id, term))
 
     def _lease(self, accepted: Accepted, before: Before | None) -> Lease | None:
         """A lease on the version of the engine that is to make the run; None where there is one
@@ -158,10 +176,12 @@ class Runs:
         """The input tokens of a response to the request."""
         return await self._assembly.count(accepted, owner)
 
-    def release(self, run: Run) -> None:
+    async def release(self, run: Run) -> None:
         """Free the run's place; a run that has not been made will not be."""
         self._leave(run)
         run.abandon()
+        if run.lock is not None:
+            await run.lock.free()
 
     async def make(self, run: Run) -> Response:
         """Make a run, and free its place at its end."""
@@ -169,11 +189,11 @@ class Runs:
             return await run.make()
         finally:
             self._leave(run)
+            if run.lock is not None:
+                await run.lock.free()
 
     def _leave(self, run: Run) -> None:
         self._running.discard(run)
-        if (written := self._writing.pop(run, None)) is not None:
-            self.writers.free(*written)
         if (lease := self._leases.pop(run, None)) is not None:
             lease.release()
 

@@ -273,8 +273,9 @@ class Gate:
         parts = replace(self._parts, engine=loaded.engine, recovery=None, listeners=(Ears(),))
         lease = loaded.lease()
         try:
-            inputs = RunInputs(prompt, OWNER, parts.clock_ns())
-            run = await Assembly(parts).run(inputs, place)
+            assembly = Assembly(parts)
+            inputs = RunInputs(assembly.new_id(), prompt, OWNER, parts.clock_ns())
+            run = await assembly.run(inputs, place)
             await run.make()
             return _took(run, heard[0])
         finally:

@@ -25,10 +25,11 @@ from trt_responses.store.at_rest.blocks import (
 )
 from trt_responses.store.at_rest.compress import gently, leave_out, put_back, squeeze, stretch
 from trt_responses.store.at_rest.frames import FrameShelf, joined
-from trt_responses.store.base import Expired, Frames, Record, Usage, says_nothing
+from trt_responses.store.base import Expired, Frames, Lock, Record, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
 from trt_responses.store.memory.jobs import MemoryJobs
+from trt_responses.store.memory.locks import MemoryLocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,6 +89,7 @@ class MemoryStore:
         self._more: dict[bytes, int] = {}
         self._expired: OrderedDict[str, str] = OrderedDict()
         self._jobs = MemoryJobs(self._bounds, lease_clock_s or clock_s)
+        self._locks = MemoryLocks(lease_clock_s or clock_s)
         self._usage = Usage()
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self._usage)
         self._frames = FrameShelf(self._bounds.max_frame_bytes)
@@ -116,6 +118,7 @@ class MemoryStore:
         for kept in (self._records, self._by_age, self._blocks, self._more, self._expired):
             kept.clear()
         self._jobs.clear()
+        self._locks.clear()
         self._frames.clear()
         self._cache.clear()
         self.size_bytes = 0
@@ -181,21 +184,35 @@ class MemoryStore:
         self._frames.drop(response_id)
         return True
 
-    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+    async def change(
+        self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
+    ) -> bool:
         changed = await self._apart(conversation)
         parts = await self._apart(response) if response is not None else None
-        if not self._follows(conversation):
+        if not self._may_change(conversation, lock):
             return False
         if response is not None and parts is not None:
             self._keep(response, parts)
         self._keep(conversation, changed)
+        if lock is not None:
+            self._locks.free(lock)
         return True
 
-    def _follows(self, conversation: Record) -> bool:
-        """Whether it is the next version of what is there."""
+    def _may_change(self, conversation: Record, lock: Lock | None) -> bool:
+        """Whether it is the next version of what is there, and nobody else has that locked."""
         kept = self._records.get(conversation.id)
         mine = kept is not None and kept.owner == conversation.owner
-        return conversation.version == (kept.version if kept and mine else 0) + 1
+        follows = conversation.version == (kept.version if kept and mine else 0) + 1
+        return follows and self._locks.allow(conversation.id, conversation.owner, lock)
+
+    async def lock(self, lock: Lock, lease_s: float) -> bool:
+        return self._locks.take(lock, lease_s)
+
+    async def renew_lock(self, lock: Lock, lease_s: float) -> bool:
+        return self._locks.renew(lock, lease_s)
+
+    async def unlock(self, lock: Lock) -> None:
+        self._locks.free(lock)
 
     async def _apart(self, record: Record) -> _Apart:
         body, asked = apart(record.body)
@@ -315,13 +332,17 @@ class MemoryStore:
         parts = await self._apart(record)
         changed = await self._apart(conversation) if conversation is not None else None
         data = await gently(squeeze, frames.data) if frames else b""
-        if conversation is not None and not self._follows(conversation):
-            return False
+        lock = None
+        if conversation is not None:
+            lock = Lock(conversation.id, conversation.owner, record.id, term)
+            if not self._may_change(conversation, lock):
+                return False
         if not self._jobs.finish(record.id, term):
             return False
         self._keep(record, parts)
-        if conversation is not None and changed is not None:
+        if conversation is not None and changed is not None and lock is not None:
             self._keep(conversation, changed)
+            self._locks.free(lock)
         if frames is not None:
             self._frames.append(record.id, replace(frames, data=data))
         return True

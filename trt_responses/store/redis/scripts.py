@@ -11,7 +11,8 @@ BLOCK = b"trt:b:"
 
 `trt:r:` and an id is a record's hash, `trt:j:` a job's, `trt:i:` the ids that it got so far,
 `trt:f:` a stream's pieces by their last number, `trt:l` the jobs that another server may take one
-day, and `trt:x:` the owner of an id, which stays longer than its record.
+day, `trt:w:` with a conversation and its owner the term and the writer that have it locked, and
+`trt:x:` the owner of an id, which stays longer than its record.
 """
 
 _COMMON = """
@@ -68,12 +69,14 @@ end
 PUT = (
     _COMMON
     + """
--- ARGV: the job's term or '', ttl, first, count and piece of frames, then each record: id,
---       seal, version, number of blocks, number of fields' parts, digests, each block's data (''
---       when it is thought to be here), then fields and values. The job's record is the first.
+-- ARGV: the job's term or '', ttl, first, count and piece of frames, the key of the last record's
+--       lock and its value or '', then each record: id, seal, version, number of blocks, number of
+--       fields' parts, digests, each block's data ('' when it is thought to be here), then fields
+--       and values. The job's record is the first, a conversation the last.
 local from_job, ttl = ARGV[1], tonumber(ARGV[2])
 local first, count, piece = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local records, missing, blocks, at = {}, {}, 0, 6
+local lock, holder = ARGV[6], ARGV[7]
+local records, missing, blocks, at = {}, {}, 0, 8
 while ARGV[at] do
   local n, parts = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local record = {id = ARGV[at], seal = ARGV[at + 1], version = tonumber(ARGV[at + 2]), n = n}
@@ -92,7 +95,11 @@ end
 for i, record in ipairs(records) do
   local here = redis.call('HMGET', 'trt:r:' .. record.id, 'seal', 'version')
   if here[1] ~= record.seal then  -- else it was kept before, and nobody heard so
-    if record.version > 0 and record.version ~= tonumber(here[2] or 0) + 1 then return 'gone' end
+    if record.version > 0 then
+      local held = redis.call('GET', lock)
+      if held and held ~= holder then return 'gone' end
+      if record.version ~= tonumber(here[2] or 0) + 1 then return 'gone' end
+    end
     if from_job ~= '' and i == 1 then
       local till = redis.call('HGET', 'trt:j:' .. record.id, 'until')
       if not till or tonumber(till) <= now() or not is_of(record.id, from_job) then
@@ -124,9 +131,31 @@ for _, record in ipairs(records) do
   end
 end
 if count > 0 then append(records[1].id, first, count, piece, ttl) end
+if holder ~= '' and redis.call('GET', lock) == holder then redis.call('DEL', lock) end
 return 'kept'
 """
 )
+
+LOCK = """
+local key, term, writer, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local held = redis.call('GET', key)
+if held then
+  local its_term, its_writer = string.match(held, '^(%d+) (.*)$')
+  if its_writer ~= writer or tonumber(its_term) > tonumber(term) then return 0 end
+end
+redis.call('SET', key, term .. ' ' .. writer, 'PX', lease)
+return 1
+"""
+
+RENEW_LOCK = """
+if redis.call('GET', ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('PEXPIRE', ARGV[1], ARGV[3])
+"""
+
+UNLOCK = """
+if redis.call('GET', ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('DEL', ARGV[1])
+"""
 
 DELETE = (
     _COMMON

@@ -28,7 +28,7 @@ from trt_responses.store.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacke
 from trt_responses.store.at_rest.compress import gently, squeeze, stretch
 from trt_responses.store.at_rest.frames import joined
 from trt_responses.store.at_rest.record import Row, at_rest, checked, whole
-from trt_responses.store.base import Expired, Frames, Job, Usage, says_nothing
+from trt_responses.store.base import Expired, Frames, Job, Lock, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
 from trt_responses.store.redis import scripts
@@ -169,10 +169,23 @@ class RedisStore:
     async def put(self, record: Record) -> None:
         await self._put((await at_rest(record, self._spell),), None)
 
-    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+    async def change(
+        self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
+    ) -> bool:
         records = (response, conversation) if response else (conversation,)
         rests = [await at_rest(record, self._spell) for record in records]
-        return await self._put(rests, None)
+        return await self._put(rests, None, lock=lock)
+
+    async def lock(self, lock: Lock, lease_s: float) -> bool:
+        held = (lock.term, lock.writer)
+        return bool(await self._do(scripts.LOCK, _lock_key(lock), *held, _ms(lease_s)))
+
+    async def renew_lock(self, lock: Lock, lease_s: float) -> bool:
+        held = (_lock_key(lock), _lock_value(lock))
+        return bool(await self._do(scripts.RENEW_LOCK, *held, _ms(lease_s)))
+
+    async def unlock(self, lock: Lock) -> None:
+        await self._do(scripts.UNLOCK, _lock_key(lock), _lock_value(lock))
 
     async def get(self, response_id: str, owner: str) -> Found:
         return self.usage.looked(await self._find(response_id, owner))
@@ -192,17 +205,24 @@ class RedisStore:
         return bool(await self._do(scripts.DELETE, response_id, owner))
 
     async def _put(
-        self, rests: Sequence[AtRest], frames: Frames | None, *, term: int | None = None
+        self,
+        rests: Sequence[AtRest],
+        frames: Frames | None,
+        *,
+        term: int | None = None,
+        lock: Lock | None = None,
     ) -> bool:
-        """Send what the server is thought not to have; then, if need be, what it has not. Returns
-        whether the record was kept."""
+        """Send what the server is thought not to have; then, if need be, what it has not. A
+        conversation is the last of the records. Returns whether they were kept."""
         places = [(rest, place) for rest in rests for place in range(len(rest.packed))]
         data = [rest.packed[place].data for rest, place in places]
         said = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
+        changed = rests[-1].row
+        held = (_lock_key(lock or Lock(changed.id, changed.owner, "")), _lock_value(lock))
         while True:
             left = iter(data)
             records = [part for rest in rests for part in _arguments(rest, left)]
-            told = await self._do(scripts.PUT, term or "", self._ttl_ms, *said, *records)
+            told = await self._do(scripts.PUT, term or "", self._ttl_ms, *said, *held, *records)
             if not isinstance(told, list):
                 break
             for number in told:
@@ -305,13 +325,16 @@ class RedisStore:
         term: int = 1,
     ) -> bool:
         squeezed = await _squeezed(frames) if frames else None
-        records = (record, conversation) if conversation else (record,)
+        records, lock = [record], None
+        if conversation is not None:
+            records.append(conversation)
+            lock = Lock(conversation.id, conversation.owner, record.id, term)
         rests = [await at_rest(each, self._spell) for each in records]
-        return await self._put(rests, squeezed, term=term)
+        return await self._put(rests, squeezed, term=term, lock=lock)
 
     @property
     def _lease_ms(self) -> int:
-        return int(self.lease_s * 1000)
+        return _ms(self.lease_s)
 
     # --- frames -------------------------------------------------------------------------------
 
@@ -325,6 +348,18 @@ class RedisStore:
         if not pieces:
             return None
         return joined([await _stretched(piece) for piece in pieces], after)
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _lock_key(lock: Lock) -> str:
+    return f"trt:w:{lock.conversation_id}:{lock.owner}"
+
+
+def _lock_value(lock: Lock | None) -> str:
+    return f"{lock.term} {lock.writer}" if lock else ""
 
 
 def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:

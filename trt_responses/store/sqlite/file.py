@@ -92,6 +92,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # all older records are of gpt-oss's vocabulary, which has no name here
     ("ALTER TABLE records ADD COLUMN vocabulary TEXT NOT NULL DEFAULT ''",),
+    (  # of conversations, each for its one writer
+        """CREATE TABLE locks (
+            id TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            writer TEXT NOT NULL,
+            term INTEGER NOT NULL,
+            lease_until REAL NOT NULL,
+            PRIMARY KEY (id, owner)
+        ) WITHOUT ROWID""",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

@@ -16,6 +16,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from threading import local
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,10 @@ from trt_responses.errors import StartupError, StoreUnavailable
 from trt_responses.store.at_rest.compress import gently, squeeze, stretch
 from trt_responses.store.at_rest.frames import joined
 from trt_responses.store.at_rest.record import at_rest
-from trt_responses.store.base import Expired, Frames, Job, Usage, says_nothing
+from trt_responses.store.base import Expired, Frames, Job, Lock, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
-from trt_responses.store.sqlite import file, jobs, rows
+from trt_responses.store.sqlite import file, jobs, locks, rows
 from trt_responses.store.sqlite.reserve import Reserve
 from trt_responses.store.sqlite.writer import Writer
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
-    from trt_responses.store.at_rest.record import AtRest
+    from trt_responses.store.at_rest.record import AtRest, Row
     from trt_responses.store.base import Found, Record, Spell, Standing
 
     T = TypeVar("T")
@@ -180,13 +181,34 @@ class SqliteStore:
         numbers = await self._write(lambda db: self._put(db, rest))
         self._remember(rest, numbers)
 
-    async def change(self, conversation: Record, response: Record | None = None) -> bool:
+    async def change(
+        self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
+    ) -> bool:
         changed = await at_rest(conversation, self._spell)
         rests = (await at_rest(response, self._spell), changed) if response else (changed,)
-        numbers = await self._write(
-            lambda db: self._put_all(db, rests) if rows.follows(db, changed.row) else None
-        )
-        return self._remember_all(rests, numbers)
+
+        def change(db: sqlite3.Connection) -> list[list[int]] | None:
+            if not self._may_change(db, changed.row, lock):
+                return None
+            if lock is not None:
+                locks.free(db, lock)
+            return self._put_all(db, rests)
+
+        return self._remember_all(rests, await self._write(change))
+
+    def _may_change(self, db: sqlite3.Connection, row: Row, lock: Lock | None) -> bool:
+        """Whether it is the next version of what is there, and nobody else has that locked."""
+        now_s = self._lease_clock_s()
+        return rows.follows(db, row) and locks.allow(db, row.id, row.owner, lock, now_s)
+
+    async def lock(self, lock: Lock, lease_s: float) -> bool:
+        return await self._write(lambda db: locks.take(db, lock, self._lease_clock_s(), lease_s))
+
+    async def renew_lock(self, lock: Lock, lease_s: float) -> bool:
+        return await self._write(lambda db: locks.renew(db, lock, self._lease_clock_s(), lease_s))
+
+    async def unlock(self, lock: Lock) -> None:
+        await self._write(lambda db: locks.free(db, lock))
 
     async def get(self, response_id: str, owner: str) -> Found:
         found = await self._read(lambda db: self._find(db, response_id, owner))
@@ -297,10 +319,14 @@ class SqliteStore:
     ) -> list[list[int]] | None:
         """Keep the job's record first, then the conversation's, if there is one."""
         job_id = rests[0].row.id
-        if not all(rows.follows(db, rest.row) for rest in rests[1:]):
+        conversations = [rest.row for rest in rests[1:]]
+        held = [Lock(row.id, row.owner, job_id, term) for row in conversations]
+        if not all(map(partial(self._may_change, db), conversations, held)):
             return None
         if not jobs.finish(db, job_id, term, self._lease_clock_s()):
             return None
+        for lock in held:
+            locks.free(db, lock)
         numbers = self._put_all(db, rests)
         if squeezed is not None:
             jobs.append(db, job_id, squeezed, self._bounds.max_frame_bytes)

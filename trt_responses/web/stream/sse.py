@@ -68,7 +68,7 @@ class Stream:
                 await self._runs.make(self._run)
                 whole = await writer.written()
         finally:  # also when its reply could not even begin
-            self._runs.release(self._run)
+            await self._runs.release(self._run)
         if whole:
             await send({"type": BODY, "body": self._last()})
 

@@ -242,7 +242,7 @@ class Connection:
                     raise SlowClient
         finally:
             lane.run = lane.writer = None
-            runs.release(run)
+            await runs.release(run)
 
 
 def _api_error(error: Exception) -> ApiError:

@@ -27,6 +27,7 @@ from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
+from trt_responses.response.conversation_locks import Locks
 from trt_responses.response.explain.transcript import Mint
 from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
@@ -177,6 +178,7 @@ class Conversation:
                 clock_ns=lambda: 0,
             ),
             ready(),
+            Locks(self.store),
         )
 
     async def start(self, owner: str = "ann", **body: object) -> Run:

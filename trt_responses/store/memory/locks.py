@@ -1,0 +1,47 @@
+"""Conversations in memory that one writer has locked. Knows leases; knows no record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.store.base import Lock
+
+
+class MemoryLocks:
+    """By conversation and owner. A lock whose lease is over is none."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._locks: dict[tuple[str, str], tuple[Lock, float]] = {}
+
+    def allow(self, conversation_id: str, owner: str, lock: Lock | None) -> bool:
+        """Whether whoever has this lock, or none, may change the conversation."""
+        held = self._held(conversation_id, owner)
+        return held is None or held == lock
+
+    def take(self, lock: Lock, lease_s: float) -> bool:
+        held = self._held(lock.conversation_id, lock.owner)
+        if held is not None and (held.writer != lock.writer or held.term > lock.term):
+            return False
+        self._locks[lock.conversation_id, lock.owner] = (lock, self._clock_s() + lease_s)
+        return True
+
+    def renew(self, lock: Lock, lease_s: float) -> bool:
+        return self._held(lock.conversation_id, lock.owner) == lock and self.take(lock, lease_s)
+
+    def free(self, lock: Lock) -> None:
+        if self._held(lock.conversation_id, lock.owner) == lock:
+            del self._locks[lock.conversation_id, lock.owner]
+
+    def clear(self) -> None:
+        self._locks.clear()
+
+    def _held(self, conversation_id: str, owner: str) -> Lock | None:
+        lock, until_s = self._locks.get((conversation_id, owner), (None, 0.0))
+        if lock is None or until_s > self._clock_s():
+            return lock
+        del self._locks[conversation_id, owner]
+        return None
