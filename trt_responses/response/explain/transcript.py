@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-CALL_KEYS = ("phase", "call_id", "name", "arguments", "input", "action", "operation")
+CALL_KEYS = (
+    *("phase", "call_id", "name", "arguments", "input", "action", "operation"),
+    *("code", "outputs"),
+)
 PROMPT_TOKENS, CACHED_TOKENS = 12, 4
 """Of the prompt that all transcripts have."""
 CREATED_AT = 1_700_000_000
@@ -214,6 +217,8 @@ def _line(event: Json) -> Json:
     for key in ("text", "delta", "arguments", "input"):
         if key in event:
             line["text"] = event[key]
+    if line["type"] == "code_interpreter_call_code.done":
+        line["text"] = event["code"]
     if "part" in event:
         line |= {"kind": event["part"]["type"], "text": event["part"]["text"]}
     if "item" in event:
