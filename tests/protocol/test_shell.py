@@ -86,6 +86,24 @@ async def test_a_command_runs_within_its_response(tmp_path: Path) -> None:
     ]
 
 
+HEADERS = [
+    "<|channel|>analysis to=container.exec code",
+    "<|channel|>commentary to=container.exec json",
+    "<|channel|>commentary to=container.exec",
+    " to=container.exec<|channel|>commentary <|constrain|>json",
+    "<|channel|>commentary to=functions.container.exec <|constrain|>json",
+]
+
+
+@story
+async def test_a_header_may_have_any_form_that_models_write(tmp_path: Path) -> None:
+    written = [f'{header}<|message|>{{"cmd": ["echo", "1"]}}<|call|>' for header in HEADERS]
+    async with served(*written, ANSWER, **here(tmp_path)) as app:
+        reply = (await app.client.create(input="Hi", tools=[TOOL])).json()
+        told = [item for item in reply["output"] if item["type"] == "shell_call_output"]
+        assert [one["output"][0]["stdout"] for one in told] == ["1\n"] * len(HEADERS)
+
+
 @story
 async def test_files_stay_in_a_container_from_response_to_response(tmp_path: Path) -> None:
     scripts = (calling("echo 42 > kept"), ANSWER, calling("cat kept"), ANSWER)

@@ -15,6 +15,7 @@ from tests.support import tool_transcripts as t
 from tests.support.replies import check_streamed, without_ids
 from tests.support.sdk_judge import accumulated
 from tests.support.story import story
+from trt_responses.engine.base import CONTINUATION_PRIORITY
 
 if TYPE_CHECKING:
     from tests.support.asgi import Json
@@ -102,6 +103,7 @@ async def test_each_prompt_extends_the_ids_that_were_kept(name: str) -> None:
     for (earlier, later), turn in zip(pairwise(requests), transcript.turns, strict=False):
         kept = [*earlier.prompt_ids, *turn.ids]
         assert list(later.prompt_ids[: len(kept)]) == kept
+        assert later.options.priority == CONTINUATION_PRIORITY  # ahead of new requests
     usage: Json = call.events[-1]["response"]["usage"]
     read, wrote = len(requests[-1].prompt_ids), len(transcript.turns[-1].ids)
     # What is forced at the beginning of a turn is read in its prompt, and is the model's output.
