@@ -13,19 +13,13 @@ import asyncio
 import itertools
 import logging
 import time
-from array import array
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import orjson
-
 from trt_responses.errors import ApiError, Overloaded
+from trt_responses.response.background.kept_run import KeptRun
 from trt_responses.response.background.source import run_of, source_of
-from trt_responses.response.log.entries import ResponsesSpelling
-from trt_responses.response.log.log import Cursor
-from trt_responses.response.run.ending import ending
-from trt_responses.store.base import Frames, Job
-from trt_responses.wire import events as e
+from trt_responses.store.base import Job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -67,7 +61,7 @@ class Background:
         self._model = model
         self._sleep = sleep
         self._heartbeat_s = min(HEARTBEAT_S, store.lease_s / HEARTBEATS_PER_LEASE)
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, KeptRun] = {}
         self._count = count
         self._running = 0
         self._tasks: asyncio.TaskGroup | None = None
@@ -130,15 +124,15 @@ class Background:
         self._begin(kept, moves=bool(source))
         return run
 
-    def _begin(self, kept: _Kept, *, moves: bool) -> None:
+    def _begin(self, kept: KeptRun, *, moves: bool) -> None:
         assert self._tasks is not None
         self._kept[kept.run.id] = kept
         kept.making = self._tasks.create_task(self._make(kept))
         if moves:
             kept.run.leave_to_others = lambda: self._leave(kept)
 
-    async def _stored(self, run: Run, owner: str, source: bytes) -> _Kept:
-        kept = _Kept(run, owner)
+    async def _stored(self, run: Run, owner: str, source: bytes) -> KeptRun:
+        kept = KeptRun(run, owner)
         made = run.log.response.created_at
         job = Job(run.id, owner, kept.body(), made, source=source, model=self._model)
         try:
@@ -189,7 +183,7 @@ class Background:
         logger.warning("%s goes on here with %d tokens", job.id, len(job.ids) // 4)
         self._count(job.owner, 1)
         self._running += 1
-        self._begin(_Kept(run, job.owner, job), moves=True)
+        self._begin(KeptRun(run, job.owner, job), moves=True)
 
     async def _made_again(self, job: Job) -> Run:
         made = run_of(job, self._runs.built_in)
@@ -205,7 +199,7 @@ class Background:
             before=before,
         )
 
-    def _leave(self, kept: _Kept) -> bool:
+    def _leave(self, kept: KeptRun) -> bool:
         """Leave a run to another server. Returns False when no other can go on with it."""
         if kept.leaving:
             return True
@@ -215,7 +209,7 @@ class Background:
         self._tasks.create_task(self._left(kept))
         return True
 
-    async def _left(self, kept: _Kept) -> None:
+    async def _left(self, kept: KeptRun) -> None:
         try:
             await kept.save(self._store, last=True)
         except ApiError as fault:
@@ -284,7 +278,7 @@ class Background:
         self._running -= 1
         self._count(owner, -1)
 
-    async def _make(self, kept: _Kept) -> None:
+    async def _make(self, kept: KeptRun) -> None:
         heartbeat = asyncio.create_task(self._renew(kept))
         try:
             await self._runs.make(kept.run)
@@ -300,13 +294,13 @@ class Background:
             if kept.left:
                 await self._given_up(kept)
 
-    async def _given_up(self, kept: _Kept) -> None:
+    async def _given_up(self, kept: KeptRun) -> None:
         try:
             await self._store.leave_job(kept.run.id, term=kept.term, to_others=True)
         except ApiError as fault:  # its lease will run out
             logger.warning("%s could not be left: %s", kept.run.id, fault.message)
 
-    async def _renew(self, kept: _Kept) -> None:
+    async def _renew(self, kept: KeptRun) -> None:
         """Save new frames and look for a cancellation, until the run is over or not wanted any
         more."""
         beats = max(1, int(self._store.lease_s / HEARTBEATS_PER_LEASE / self._heartbeat_s))
@@ -335,80 +329,3 @@ class Background:
             "The response was deleted while it was made, or its conversation was changed, or this "
             "server was cut off from its store for so long that it counts as failed."
         )
-
-
-class _Kept:
-    """A run, and how much of its log the store has."""
-
-    def __init__(self, run: Run, owner: str, before: Job | None = None) -> None:
-        """`before` is the job as another server has kept it."""
-        self.run = run
-        self.owner = owner
-        self.term = 1 if before is None else before.term
-        self.making: asyncio.Task[None] | None = None
-        self.leaving = False
-        """Whether it is being left to another server."""
-        self.left = False
-        """Whether nothing more of it may be kept here."""
-        first = run.log.response
-        run.log.append(e.Created(first))
-        run.log.append(e.Queued(first))
-        self._saving = asyncio.Lock()
-        self._saved = 0 if before is None else before.frames
-        self._saved_ids = 0 if before is None else len(before.ids) // 4
-        self._cursor = Cursor(run.log, after=self._saved - 1)
-        self._unsaved = b""
-
-    def body(self) -> bytes:
-        """The snapshot as of now, in JSON."""
-        return orjson.dumps(self.run.log.response)
-
-    @property
-    def has_news(self) -> bool:
-        return self.run.log.next_number > self._saved
-
-    async def changed(self, wait_s: float) -> None:
-        """Wait for an event, or so long."""
-        if not self.run.log.closed:
-            await asyncio.wait((self.run.log.changed(),), timeout=wait_s)
-
-    async def save(self, store: Store, *, last: bool = False) -> None:
-        """Keep the frames that are new. Frames that cannot be kept now are kept the next time;
-        after the `last` call nothing is kept."""
-        async with self._saving:
-            if self.left or self.run.log.closed:
-                return
-            frames = self._news()
-            if frames.count:
-                kept_ids = self._saved_ids + len(frames.ids) // 4
-                if not await store.append_frames(self.run.id, frames, term=self.term):
-                    self.run.cancel()  # another server has it
-                    return
-                self._saved, self._unsaved = frames.first + frames.count, b""
-                self._saved_ids = kept_ids
-            self.left = last
-
-    async def finish(
-        self, store: Store, record: Record, conversation: Record | None, last: Response
-    ) -> bool:
-        """Keep the record, its conversation's next version and the last frames, before the end is
-        told. Returns False when the store refuses them."""
-        async with self._saving:
-            frames = self._news()
-            closing = ending(last, self.run.error)
-            spelling = ResponsesSpelling(self.run.log.dialect)
-            numbered = enumerate(closing, frames.first + frames.count)
-            told = [spelling.frame(event, number) for number, event in numbered]
-            data = b"".join((frames.data, *told))
-            whole = Frames(frames.first, frames.count + len(told), data, ended=True)
-            return await store.finish_job(record, whole, conversation, term=self.term)
-
-    def _news(self) -> Frames:
-        """The frames that are not kept yet. A run that is made again has none until it has come to
-        where it was."""
-        count = self.run.log.next_number - self._saved
-        if count <= 0:
-            return Frames(self._saved, 0, b"")
-        self._unsaved += self._cursor.take()
-        ids = array("I", self.run.reader.kept[self._saved_ids :]).tobytes()
-        return Frames(self._saved, count, self._unsaved, ids=ids)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, refuse_longer
-from trt_responses.frozen import dataclass, replace
+from trt_responses.frozen import replace
 from trt_responses.language.reader import ReaderOptions
 from trt_responses.language.steering import Free
 from trt_responses.response.compaction import CompactionGeneration, SummaryMachine, summarising
@@ -52,7 +52,6 @@ from trt_responses.response.tools.sessions import (
 )
 from trt_responses.response.tools.taken import check_taken
 from trt_responses.tools.base import Opening
-from trt_responses.wire.dialect import OPENAI
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,45 +62,21 @@ if TYPE_CHECKING:
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.admission import Place
     from trt_responses.response.compaction import Compaction
-    from trt_responses.response.log.entries import Spelling
     from trt_responses.response.log.item_events import Callee
     from trt_responses.response.log.machine import Mint
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.history import Prior
     from trt_responses.response.prompt.prompt import Prompt
-    from trt_responses.response.run.commit import Keep, Memory
+    from trt_responses.response.run.inputs import RunInputs
     from trt_responses.response.run.replayed import Before
     from trt_responses.response.run.run import Addition
     from trt_responses.response.steering.steering import SteeringRequest
     from trt_responses.response.tools.loop import Approved
     from trt_responses.store.base import Records
-    from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.hosted_items import McpApprovalRequest
     from trt_responses.wire.response import Response
 
-    NewSpelling = Callable[[Response, int], Spelling]
-
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RunInputs:
-    """What one run is made from, besides the parts that all runs have."""
-
-    response_id: str
-    accepted: Accepted
-    owner: str
-    arrival_ns: int
-    keep: Keep | None = None
-    """Takes the run's record in the place of the store."""
-    dialect: Dialect = OPENAI
-    spelling: NewSpelling | None = None
-    """Writes the log as another API's; made from the response and the number of the prompt's
-    tokens."""
-    memory: Memory | None = None
-    """Holds responses that can be continued, be they stored or not."""
-    before: Before | None = None
-    """The run as another server left it."""
 
 
 class Assembly:
@@ -151,10 +126,7 @@ class Assembly:
         tools = await self._tool_loop(accepted, steering, called, prompt, owner, opened, approved)
         place.line_up(len(prompt.ids))
         response = self._response(inputs.response_id, accepted, parallel, before)
-        spelling = inputs.spelling
-        log = Log(
-            response, inputs.dialect, spelling(response, len(prompt.ids)) if spelling else None
-        )
+        log = _log(inputs, response, len(prompt.ids))
         if before is not None:
             engine = _gone_on(engine, prompt, before, log)
         reader = self._reader(accepted, parallel, tools, prompt)
@@ -173,12 +145,8 @@ class Assembly:
             options=options,
             engine=engine,
             reader=reader,
-            machine=(
-                SummaryMachine(log, called, mint, Unwrapper)
-                if accepted.compacts
-                else _machine(
-                    accepted, log, called, mint, sealer, tools, summaries=parts.thought_summaries
-                )
+            machine=_machine(
+                accepted, log, called, mint, sealer, tools, summaries=parts.thought_summaries
             ),
             log=log,
             clock_ns=parts.clock_ns,
@@ -351,6 +319,12 @@ class Assembly:
         return new_reader(ReaderOptions(not parallel, ending, tools_shown, prompt.ids))
 
 
+def _log(inputs: RunInputs, response: Response, prompt_tokens: int) -> Log:
+    """An empty log, in the spelling of the API that the request came by."""
+    spelling = inputs.spelling
+    return Log(response, inputs.dialect, spelling(response, prompt_tokens) if spelling else None)
+
+
 def _gone_on(engine: Engine, prompt: Prompt, before: Before, log: Log) -> Engine:
     """The engine, which first gives the ids that another server's gave. Raises when the prompt was
     another one."""
@@ -384,6 +358,8 @@ def _machine(
     summaries: bool,
 ) -> Machine:
     """The machine that makes events of the model's text and appends them to the log."""
+    if accepted.compacts:
+        return SummaryMachine(log, called, mint, Unwrapper)
     source = source_of(tools.used) if tools is not None and accepted.answer is None else None
     return Machine(
         log,

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
-from trt_responses.response.run.assembly import Assembly, RunInputs
+from trt_responses.response.run.assembly import Assembly
+from trt_responses.response.run.inputs import RunInputs
 from trt_responses.response.run.origin import ORIGIN
 from trt_responses.response.versions.versions import Asked
 from trt_responses.store.base import Lock
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from trt_responses.response.conversation_locks import HeldLock, Locks
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.parts import Parts
-    from trt_responses.response.run.assembly import NewSpelling
     from trt_responses.response.run.commit import Keep, Memory
+    from trt_responses.response.run.inputs import NewSpelling
     from trt_responses.response.run.replayed import Before
     from trt_responses.response.run.run import Progress, Run
     from trt_responses.response.versions.versions import Lease, Loaded

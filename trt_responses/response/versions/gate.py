@@ -18,7 +18,8 @@ import orjson
 from trt_responses.errors import ApiError, InvalidRequest, ServerBusy
 from trt_responses.frozen import dataclass
 from trt_responses.response.accept.responses import accept
-from trt_responses.response.run.assembly import Assembly, RunInputs
+from trt_responses.response.run.assembly import Assembly
+from trt_responses.response.run.inputs import RunInputs
 from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:

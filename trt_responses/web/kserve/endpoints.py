@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from trt_responses.access.keys import KeyRing
     from trt_responses.response.health import Health
-    from trt_responses.response.run.assembly import NewSpelling
+    from trt_responses.response.run.inputs import NewSpelling
     from trt_responses.response.run.run import Run
     from trt_responses.response.run.runs import Runs
     from trt_responses.response.versions.exchange import Exchange
