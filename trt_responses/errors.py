@@ -86,6 +86,8 @@ def refuse_longer(tokens: int, most: int | None) -> None:
 
 
 class Unauthorized(ApiError):
+    """The request has no key, or one that is not known."""
+
     status = 401
     type = "invalid_request_error"
     code = "invalid_api_key"

@@ -93,6 +93,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
 
 
 def server_of(options: argparse.Namespace) -> Server:
+    """The server that the options name."""
     return Server(options.url, os.environ.get(KEY_VARIABLE))
 
 

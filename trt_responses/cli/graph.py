@@ -93,6 +93,7 @@ def prepare_demo_onnx(settings: Settings) -> Path:
 def prepared(
     settings: Settings, source: Path, name: str, chosen: TensorRtOptions, *, wait: bool
 ) -> Built:
+    """Prepare a graph with the chosen options."""
     with build_tools(settings) as tools:
         built = prepare(source, settings.engines_dir, name, tools, chosen, wait=wait)
     tell(built)

@@ -26,6 +26,8 @@ class Slot:
 
 
 class Slots:
+    """The slots of an engine, of which the least recently used is taken first."""
+
     def __init__(self, count: int) -> None:
         self._free = [Slot(number) for number in range(count)]  # least recently used first
 

@@ -90,6 +90,8 @@ class DialectFacts:
 
 @dataclass(frozen=True, slots=True)
 class Card:
+    """The facts of a prepared engine."""
+
     schema: Annotated[int, Field(ge=SCHEMA, le=SCHEMA)]
     kind: Kind
     status: Status

@@ -108,6 +108,7 @@ class Locks:
 
 
 def locked() -> InvalidRequest:
+    """The refusal of a change while another one is under way."""
     return InvalidRequest(
         "Another process is currently operating on this conversation. Please retry in a few "
         "seconds.",

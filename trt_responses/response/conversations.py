@@ -34,6 +34,7 @@ PREFIX = "conv"
 
 
 def is_conversation(record_id: str) -> bool:
+    """Whether an id is that of a conversation."""
     return record_id.startswith(f"{PREFIX}_")
 
 
@@ -122,6 +123,7 @@ def grown(
 
 
 def check_size(record: Record, most_items: int) -> None:
+    """Raise when a conversation has too many items."""
     if len(record.blocks) > most_items:
         raise InvalidRequest(
             f"The conversation would have {len(record.blocks)} items, and at most {most_items} are "
@@ -132,6 +134,7 @@ def check_size(record: Record, most_items: int) -> None:
 
 
 def no_item(item_id: str) -> NotFound:
+    """The error of an item that is not in the conversation."""
     return NotFound(
         f"Item with id '{item_id:.100}' not found in this conversation.",
         param="item_id",

@@ -324,6 +324,7 @@ def fraction(number: float) -> Fraction:
 
 
 def is_type(value: object, kind: object) -> bool:
+    """Whether a value is of a type of JSON Schema."""
     match kind:
         case "integer":
             return _is_number(value) and (isinstance(value, int) or value.is_integer())

@@ -84,6 +84,7 @@ class Pieces:
 
 @cache
 def single_bytes() -> Pieces:
+    """The pieces of a vocabulary that has each byte alone."""
     return Pieces()
 
 

@@ -55,6 +55,7 @@ def is_alone(schema: Schema) -> bool:
 
 
 def required(schema: Schema, place: str) -> list[str]:
+    """The names that an object must have."""
     names = schema.get("required", [])
     return (
         [] if isinstance(names, bool) else [writable(name, place) for name in dict.fromkeys(names)]

@@ -81,6 +81,8 @@ CLOSE = Token("close", ")")
 
 
 def translate(pattern: str) -> Translated:
+    """A pattern of JSON Schema in llguidance's words. Raises a `PatternFault` for one that cannot
+    be followed."""
     if len(pattern) > MAX_CHARACTERS:
         raise PatternFault(f"it has more than {MAX_CHARACTERS} characters")
     tokens = _tokens(pattern)

@@ -24,12 +24,13 @@ class SlowSchema(InvalidSchema):
 
 
 def refused(place: str, what: str, keyword: str | None = None) -> InvalidSchema:
+    """The error of a schema that asks for what cannot be followed."""
     param = place if keyword is None else f"{place}.{keyword}"
     return InvalidSchema(f"Invalid schema: '{param}' {what}.", param=param)
 
 
 def place_of(path: Path) -> str:
-    """`$.items[2].price`."""
+    """The place of a path as people write it, such as `$.items[2].price`."""
     return "$" + "".join(
         f"[{step}]" if isinstance(step, int) else f".{shown(step)}" for step in path
     )

@@ -19,7 +19,7 @@ from trt_responses.settings.values import (
 
 
 class History(SettingGroup):
-    """History."""
+    """History of responses."""
 
     store: str | None = Field(
         None,

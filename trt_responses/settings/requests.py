@@ -64,7 +64,7 @@ class Writing(SettingGroup):
 
 
 class WebSockets(SettingGroup):
-    """WebSockets."""
+    """WebSocket connections."""
 
     websockets: int = Field(
         64,

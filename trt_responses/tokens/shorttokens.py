@@ -28,6 +28,8 @@ _LOADED = 0.4
 
 
 class ShortTokens:
+    """Finds the ids of byte strings of up to eight bytes."""
+
     __slots__ = ("_first", "_ids", "_numbers", "_second", "_shift")
 
     def __init__(self, tokens: Mapping[bytes, int]) -> None:

@@ -31,10 +31,12 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 
 
 def stand_in(token_id: int) -> str:
+    """The character that stands in for an id."""
     return chr(_FIRST + token_id)
 
 
 def is_whole(raw: bytes) -> bool:
+    """Whether bytes are whole characters."""
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -46,6 +46,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]+")
 
 
 class Tokeniser:
+    """Turns texts into ids, in bounded steps."""
+
     def __init__(
         self,
         vocabulary: Vocabulary,

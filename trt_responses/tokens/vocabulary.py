@@ -81,6 +81,7 @@ def load(cache_dir: Path | None = None) -> Vocabulary:
 
 
 def default_cache_dir() -> Path:
+    """The directory in which the vocabulary is kept where settings name none."""
     named = os.environ.get("XDG_CACHE_HOME")
     base = Path(named) if named else Path(os.path.expanduser("~")) / ".cache"
     return base / "trt_responses" / "vocabulary"

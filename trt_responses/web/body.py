@@ -134,6 +134,7 @@ def _separators(text: bytes) -> int:
 
 
 def too_large(bound: str) -> ApiError:
+    """The refusal of a body beyond a bound."""
     return ApiError(
         f"The body is larger than {bound}.",
         status=413,

@@ -99,6 +99,7 @@ def _invalid_parameter(error: RequestValidationError) -> ApiError:
 
 
 def json_reply(body: bytes, headers: dict[str, str], status: int = 200) -> Response:
+    """A reply of JSON."""
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -65,6 +65,7 @@ class Origins:
 
 
 def origin_refused(origin: str) -> Forbidden:
+    """The refusal of a page's origin."""
     return Forbidden(
         f"Pages of {origin!r:.100} may not use this server: allow the origin in "
         "TRT_RESPONSES_ALLOWED_ORIGINS.",
@@ -106,6 +107,7 @@ def header(request: Request, name: bytes) -> str | None:
 
 
 def ignored_header(names: Sequence[str]) -> dict[str, str]:
+    """The header that names ignored fields; none when there are none."""
     return {"x-trt-ignored": named(names)} if names else {}
 
 
@@ -117,10 +119,12 @@ def dropped_header(kinds: Sequence[str]) -> dict[str, str]:
 
 
 def unfollowed_header(places: Sequence[str]) -> dict[str, str]:
+    """The header that names places of schemas which may not be followed."""
     return {"x-trt-schema-left": named(places)} if places else {}
 
 
 def truncated_header(ids: Sequence[str]) -> dict[str, str]:
+    """The header that names items which were left out."""
     return {"x-trt-truncated": named(ids)} if ids else {}
 
 

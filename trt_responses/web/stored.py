@@ -209,6 +209,7 @@ def _there(response_id: str, found: Found) -> Record | Job:
 
 
 def unknown(response_id: str, expired: Expired | None = None) -> NotFound:
+    """The error of a response that is not there; it says so if it was dropped."""
     if expired is not None:
         return NotFound(
             f"Response with id '{response_id:.100}' has expired, for its age or for want of room.",
@@ -221,6 +222,7 @@ def unknown(response_id: str, expired: Expired | None = None) -> NotFound:
 
 
 def ignored_query(request: Request) -> dict[str, str]:
+    """The header that names query parameters which mean nothing here."""
     return ignored_header([name for name in IGNORED if name in request.query_params])
 
 

@@ -21,11 +21,15 @@ from trt_responses.wire.tools import Name, PlainInput, Schema
 
 
 class TextPart(ClientObject):
+    """A text in a message."""
+
     type: Literal["text"]
     text: str
 
 
 class RefusalPart(ClientObject):
+    """A refusal in an assistant's message, read as text."""
+
     type: Literal["refusal"]
     refusal: str
 
@@ -60,27 +64,37 @@ class Instructions(ClientObject):
 
 
 class UserMessage(ClientObject):
+    """A message of the user's."""
+
     role: Literal["user"]
     content: TextOrParts
 
 
 class FunctionOfCall(ClientObject):
+    """The name and the arguments of a call."""
+
     name: NonEmpty
     arguments: str = ""
 
 
 class FunctionCall(ClientObject):
+    """A call of a function."""
+
     id: NonEmpty
     type: Literal["function"] = "function"
     function: FunctionOfCall
 
 
 class CustomOfCall(ClientObject):
+    """The name and the input of a custom tool's call."""
+
     name: NonEmpty
     input: str = ""
 
 
 class CustomCall(ClientObject):
+    """A call of a custom tool."""
+
     id: NonEmpty
     type: Literal["custom"]
     custom: CustomOfCall
@@ -104,6 +118,8 @@ class AssistantMessage(ClientObject):
 
 
 class ToolMessage(ClientObject):
+    """The result of a call."""
+
     role: Literal["tool"]
     tool_call_id: NonEmpty
     content: TextOrParts
@@ -136,6 +152,8 @@ Message = Annotated[
 
 
 class Function(Options):
+    """The description of a function."""
+
     name: Name
     description: str | None = None
     parameters: Schema | None = None
@@ -143,21 +161,29 @@ class Function(Options):
 
 
 class FunctionTool(Options):
+    """A function that the model may call."""
+
     type: Literal["function"]
     function: Function
 
 
 class Grammar(Options):
+    """A grammar and the language it is written in."""
+
     syntax: Literal["lark", "regex"]
     definition: str
 
 
 class GrammarInput(Options):
+    """The format of an input that follows a grammar."""
+
     type: Literal["grammar"]
     grammar: Grammar
 
 
 class Custom(Options):
+    """The description of a custom tool."""
+
     name: Name
     description: str | None = None
     format: (
@@ -170,6 +196,8 @@ class Custom(Options):
 
 
 class CustomTool(Options):
+    """A custom tool that the model may call."""
+
     type: Literal["custom"]
     custom: Custom
 
@@ -181,15 +209,21 @@ Tool = Annotated[
 
 
 class NameOf(Options):
+    """The name of a tool."""
+
     name: NonEmpty
 
 
 class NamedFunction(Options):
+    """One function that must be called."""
+
     type: Literal["function"]
     function: NameOf
 
 
 class NamedCustom(Options):
+    """One custom tool that must be called."""
+
     type: Literal["custom"]
     custom: NameOf
 
@@ -201,11 +235,15 @@ NamedTool = Annotated[
 
 
 class Allowed(Options):
+    """The tools that may be called, and whether one must be."""
+
     mode: Literal["auto", "required"]
     tools: Annotated[ListOf[NamedTool], Field(min_length=1)]
 
 
 class AllowedTools(Options):
+    """A choice that narrows the tools to some of them."""
+
     type: Literal["allowed_tools"]
     allowed_tools: Allowed
 
@@ -222,14 +260,20 @@ ToolChoice = Annotated[
 
 
 class PlainText(Options):
+    """An answer in any text."""
+
     type: Literal["text"]
 
 
 class JsonObject(Options):
+    """An answer that is some JSON object."""
+
     type: Literal["json_object"]
 
 
 class NamedSchema(Options):
+    """A JSON schema with its name."""
+
     name: Name
     schema_: Annotated[Schema | None, Field(alias="schema")] = None
     description: str | None = None
@@ -237,6 +281,8 @@ class NamedSchema(Options):
 
 
 class JsonSchema(Options):
+    """An answer that follows a JSON schema."""
+
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
@@ -250,6 +296,8 @@ ResponseFormat = Annotated[
 
 
 class StreamOptions(Options):
+    """Options of a stream."""
+
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 

@@ -40,6 +40,7 @@ def completion_of(response: Response, *, thought: bool) -> Object:
 
 
 def chat_id(response: Response) -> str:
+    """The completion's id, made of the response's."""
     return f"chatcmpl-{response.id.removeprefix('resp_')}"
 
 
@@ -52,6 +53,7 @@ def finish_of(response: Response) -> FinishReason:
 
 
 def usage_of(usage: Usage | None) -> Object | None:
+    """The tokens as chat completions count them."""
     if usage is None:
         return None
     return {
@@ -91,6 +93,7 @@ def text_of(output: Sequence[OutputItem]) -> str:
 
 
 def logprobs_of(entries: Sequence[TokenLogprob]) -> Object:
+    """The log probabilities of a choice."""
     return {"content": list(entries), "refusal": None}
 
 

@@ -122,10 +122,14 @@ ToolChoice = Annotated[
 
 
 class PlainText(ClosedObject):
+    """An answer in any text."""
+
     type: Literal["text"] = "text"
 
 
 class JsonObject(ClosedObject):
+    """An answer that is some JSON object."""
+
     type: Literal["json_object"]
 
 

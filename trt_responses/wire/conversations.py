@@ -45,6 +45,7 @@ class NewItems(Options):
 def conversation_object(
     conversation_id: str, created_at: int, metadata: Mapping[str, str]
 ) -> dict[str, Any]:
+    """A conversation as the API gives it."""
     return {
         "id": conversation_id,
         "object": "conversation",

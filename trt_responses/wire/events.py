@@ -25,24 +25,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Created:
+    """The response was created."""
+
     response: Response
     type: Literal["response.created"] = "response.created"
 
 
 @dataclass(frozen=True)
 class Queued:
+    """The response waits for its turn."""
+
     response: Response
     type: Literal["response.queued"] = "response.queued"
 
 
 @dataclass(frozen=True)
 class InProgress:
+    """The response is being made."""
+
     response: Response
     type: Literal["response.in_progress"] = "response.in_progress"
 
 
 @dataclass(frozen=True)
 class Completed:
+    """The response is complete."""
+
     response: Response
     type: Literal["response.completed"] = "response.completed"
     stop: str | None = None
@@ -51,18 +59,24 @@ class Completed:
 
 @dataclass(frozen=True)
 class Incomplete:
+    """The response ended before it was complete."""
+
     response: Response
     type: Literal["response.incomplete"] = "response.incomplete"
 
 
 @dataclass(frozen=True)
 class Failed:
+    """The response failed."""
+
     response: Response
     type: Literal["response.failed"] = "response.failed"
 
 
 @dataclass(frozen=True)
 class OutputItemAdded:
+    """An item begins."""
+
     output_index: int
     item: OutputItem
     type: Literal["response.output_item.added"] = "response.output_item.added"
@@ -70,6 +84,8 @@ class OutputItemAdded:
 
 @dataclass(frozen=True)
 class OutputItemDone:
+    """An item is whole."""
+
     output_index: int
     item: OutputItem
     type: Literal["response.output_item.done"] = "response.output_item.done"
@@ -77,6 +93,8 @@ class OutputItemDone:
 
 @dataclass(frozen=True)
 class ContentPartAdded:
+    """A part of an item's content begins."""
+
     item_id: str
     output_index: int
     content_index: int
@@ -86,6 +104,8 @@ class ContentPartAdded:
 
 @dataclass(frozen=True)
 class ContentPartDone:
+    """A part of an item's content is whole."""
+
     item_id: str
     output_index: int
     content_index: int
@@ -95,6 +115,8 @@ class ContentPartDone:
 
 @dataclass(frozen=True)
 class OutputTextDelta:
+    """A piece of a message's text."""
+
     item_id: str
     output_index: int
     content_index: int
@@ -117,6 +139,8 @@ class AnnotationAdded:
 
 @dataclass(frozen=True)
 class OutputTextDone:
+    """The whole text of a message."""
+
     item_id: str
     output_index: int
     content_index: int
@@ -127,6 +151,8 @@ class OutputTextDone:
 
 @dataclass(frozen=True)
 class ReasoningTextDelta:
+    """A piece of a thought."""
+
     item_id: str
     output_index: int
     content_index: int
@@ -136,6 +162,8 @@ class ReasoningTextDelta:
 
 @dataclass(frozen=True)
 class ReasoningTextDone:
+    """The whole text of a thought."""
+
     item_id: str
     output_index: int
     content_index: int
@@ -145,6 +173,8 @@ class ReasoningTextDone:
 
 @dataclass(frozen=True)
 class ReasoningSummaryPartAdded:
+    """A part of a thought's summary begins."""
+
     item_id: str
     output_index: int
     summary_index: int
@@ -154,6 +184,8 @@ class ReasoningSummaryPartAdded:
 
 @dataclass(frozen=True)
 class ReasoningSummaryPartDone:
+    """A part of a thought's summary is whole."""
+
     item_id: str
     output_index: int
     summary_index: int
@@ -163,6 +195,8 @@ class ReasoningSummaryPartDone:
 
 @dataclass(frozen=True)
 class ReasoningSummaryTextDelta:
+    """A piece of a thought's summary."""
+
     item_id: str
     output_index: int
     summary_index: int
@@ -172,6 +206,8 @@ class ReasoningSummaryTextDelta:
 
 @dataclass(frozen=True)
 class ReasoningSummaryTextDone:
+    """The whole text of a thought's summary."""
+
     item_id: str
     output_index: int
     summary_index: int
@@ -181,6 +217,8 @@ class ReasoningSummaryTextDone:
 
 @dataclass(frozen=True)
 class FunctionCallArgumentsDelta:
+    """A piece of a call's arguments."""
+
     item_id: str
     output_index: int
     delta: str
@@ -191,6 +229,8 @@ class FunctionCallArgumentsDelta:
 
 @dataclass(frozen=True)
 class FunctionCallArgumentsDone:
+    """The whole arguments of a call."""
+
     item_id: str
     output_index: int
     arguments: str
@@ -200,6 +240,8 @@ class FunctionCallArgumentsDone:
 
 @dataclass(frozen=True)
 class CustomToolCallInputDelta:
+    """A piece of a custom tool's input."""
+
     item_id: str
     output_index: int
     delta: str
@@ -208,6 +250,8 @@ class CustomToolCallInputDelta:
 
 @dataclass(frozen=True)
 class CustomToolCallInputDone:
+    """The whole input of a custom tool."""
+
     item_id: str
     output_index: int
     input: str
@@ -216,6 +260,8 @@ class CustomToolCallInputDone:
 
 @dataclass(frozen=True)
 class ShellCommandAdded:
+    """A command of a shell's call begins."""
+
     output_index: int
     command_index: int
     command: str
@@ -224,6 +270,8 @@ class ShellCommandAdded:
 
 @dataclass(frozen=True)
 class ShellCommandDelta:
+    """A piece of a command."""
+
     output_index: int
     command_index: int
     delta: str
@@ -232,6 +280,8 @@ class ShellCommandDelta:
 
 @dataclass(frozen=True)
 class ShellCommandDone:
+    """A whole command."""
+
     output_index: int
     command_index: int
     command: str
@@ -240,6 +290,8 @@ class ShellCommandDone:
 
 @dataclass(frozen=True)
 class ShellOutputDelta:
+    """A piece of a command's output."""
+
     item_id: str
     output_index: int
     command_index: int
@@ -251,6 +303,8 @@ class ShellOutputDelta:
 
 @dataclass(frozen=True)
 class ShellOutputDone:
+    """The whole outputs of a shell's commands."""
+
     item_id: str
     output_index: int
     command_index: int
@@ -287,6 +341,8 @@ class HostedStep:
 
 @dataclass(frozen=True)
 class CodeDelta:
+    """A piece of code that is to run here."""
+
     item_id: str
     output_index: int
     delta: str
@@ -297,6 +353,8 @@ class CodeDelta:
 
 @dataclass(frozen=True)
 class CodeDone:
+    """The whole code that is to run here."""
+
     item_id: str
     output_index: int
     code: str
@@ -307,6 +365,8 @@ class CodeDone:
 
 @dataclass(frozen=True)
 class McpArgumentsDelta:
+    """A piece of the arguments of an MCP call."""
+
     item_id: str
     output_index: int
     delta: str
@@ -315,6 +375,8 @@ class McpArgumentsDelta:
 
 @dataclass(frozen=True)
 class McpArgumentsDone:
+    """The whole arguments of an MCP call."""
+
     item_id: str
     output_index: int
     arguments: str

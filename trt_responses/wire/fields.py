@@ -21,11 +21,14 @@ Treatment = Literal["honoured", "echoed", "ignored", "refused"]
 
 
 def nothing(value: Any) -> bool:
+    """Whether a value asks for nothing: null, false, zero or an empty list."""
     return value in (None, False, 0) or value == []
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
+    """One row of the table: what is done with one field."""
+
     path: str
     treatment: Treatment
     note: str = ""

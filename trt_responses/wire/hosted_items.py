@@ -17,12 +17,16 @@ class HostedObject(ClientObject):
 
 
 class WebSearchCall(HostedObject):
+    """A search that the server or another one ran."""
+
     type: Literal["web_search_call"]
     action: dict[str, Any] | None = None
     status: str | None = None
 
 
 class CodeInterpreterCall(HostedObject):
+    """Code that the server or another one ran."""
+
     type: Literal["code_interpreter_call"]
     code: str | None = None
     outputs: ListOf[dict[str, Any]] | None = None
@@ -30,6 +34,8 @@ class CodeInterpreterCall(HostedObject):
 
 
 class McpCall(HostedObject):
+    """A call of an MCP server's tool."""
+
     type: Literal["mcp_call"]
     server_label: Label
     name: Label
@@ -41,6 +47,8 @@ class McpCall(HostedObject):
 
 
 class McpListTools(HostedObject):
+    """The tools of an MCP server, as they were listed."""
+
     type: Literal["mcp_list_tools"]
     server_label: Label
     tools: ListOf[dict[str, Any]]
@@ -48,6 +56,8 @@ class McpListTools(HostedObject):
 
 
 class McpApprovalRequest(HostedObject):
+    """A call that waits for the client's approval."""
+
     type: Literal["mcp_approval_request"]
     server_label: Label
     name: Label
@@ -55,6 +65,8 @@ class McpApprovalRequest(HostedObject):
 
 
 class McpApprovalResponse(HostedObject):
+    """The client's answer to such a request."""
+
     type: Literal["mcp_approval_response"]
     approval_request_id: NonEmpty
     approve: bool
@@ -62,6 +74,8 @@ class McpApprovalResponse(HostedObject):
 
 
 class LocalShellCall(HostedObject):
+    """A command that a client's shell ran."""
+
     type: Literal["local_shell_call"]
     call_id: NonEmpty
     action: dict[str, Any]
@@ -78,6 +92,8 @@ class LocalShellCallOutput(HostedObject):
 
 
 class ShellCall(HostedObject):
+    """Commands that a shell ran, here or at the client."""
+
     type: Literal["shell_call"]
     call_id: NonEmpty
     action: dict[str, Any]
@@ -86,6 +102,8 @@ class ShellCall(HostedObject):
 
 
 class ShellCallOutput(HostedObject):
+    """The outputs of such commands."""
+
     type: Literal["shell_call_output"]
     call_id: NonEmpty
     output: ListOf[dict[str, Any]]
@@ -93,6 +111,8 @@ class ShellCallOutput(HostedObject):
 
 
 class ApplyPatchCall(HostedObject):
+    """A change of a file that the client made."""
+
     type: Literal["apply_patch_call"]
     call_id: NonEmpty
     operation: dict[str, Any]
@@ -100,6 +120,8 @@ class ApplyPatchCall(HostedObject):
 
 
 class ApplyPatchCallOutput(HostedObject):
+    """The outcome of such a change."""
+
     type: Literal["apply_patch_call_output"]
     call_id: NonEmpty
     output: str | None = None

@@ -184,10 +184,14 @@ class AdditionalTools(ClientObject):
 
 
 class UpdatedReasoning(ClientObject):
+    """New settings of reasoning."""
+
     effort: Effort | None = None
 
 
 class UpdatedText(ClientObject):
+    """New settings of the answer's form."""
+
     format: TextFormat
 
 

@@ -55,6 +55,8 @@ class Parameters(Options):
 
 
 class InputTensor(Options):
+    """A tensor that a request brings."""
+
     name: NonEmpty
     shape: ListOf[int]
     datatype: str
@@ -63,6 +65,8 @@ class InputTensor(Options):
 
 
 class OutputTensor(Options):
+    """A tensor that a request asks for."""
+
     name: NonEmpty
     parameters: Object | None = None
 
@@ -255,6 +259,7 @@ def _among(names: Mapping[str, str]) -> str:
 
 
 def finish_reason(response: Response) -> str:
+    """The reason why the answer ended, in one word."""
     return "stop" if response.incomplete_details is None else "length"
 
 

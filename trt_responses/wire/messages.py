@@ -19,6 +19,8 @@ from trt_responses.wire.tools import Schema
 
 
 class TextBlock(ClientObject):
+    """A text."""
+
     type: Literal["text"]
     text: str
 
@@ -30,11 +32,15 @@ class ImageBlock(ClientObject):
 
 
 class TextSource(ClientObject):
+    """A document's content, as text."""
+
     type: Literal["text"]
     data: str
 
 
 class BlocksSource(ClientObject):
+    """A document's content, as blocks."""
+
     type: Literal["content"]
     content: Annotated[
         Annotated[str, Tag("~text")]
@@ -58,6 +64,8 @@ class FileSource(ClientObject):
 
 
 class Document(ClientObject):
+    """A document that the user gives."""
+
     type: Literal["document"]
     source: Annotated[
         Annotated[TextSource, Tag("~text")]
@@ -72,6 +80,8 @@ class Document(ClientObject):
 
 
 class SearchResult(ClientObject):
+    """A result of a search that the client ran."""
+
     type: Literal["search_result"]
     source: str
     title: str
@@ -149,6 +159,8 @@ TextOrBlocks = Annotated[
 
 
 class UserMessage(ClientObject):
+    """A message of the user's, or results of tools."""
+
     role: Literal["user"]
     content: Annotated[
         Annotated[str, Tag("~text")] | Annotated[ListOf[UserBlock], Tag("~list")], TEXT_OR_LIST
@@ -156,6 +168,8 @@ class UserMessage(ClientObject):
 
 
 class AssistantMessage(ClientObject):
+    """A message that the model wrote before."""
+
     role: Literal["assistant"]
     content: Annotated[
         Annotated[str, Tag("~text")] | Annotated[ListOf[AssistantBlock], Tag("~list")],
@@ -263,6 +277,8 @@ class FreeThinking(Options):
 
 
 class NoThinking(Options):
+    """Thoughts are switched off."""
+
     type: Literal["disabled"]
 
 
@@ -276,11 +292,15 @@ ThinkingChoice = Annotated[
 
 
 class JsonFormat(Options):
+    """An answer that follows a JSON schema."""
+
     type: Literal["json_schema"]
     schema_: Annotated[Schema, Field(alias="schema")]
 
 
 class OutputConfig(Options):
+    """The form of the answer, and its effort."""
+
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: JsonFormat | None = None
 

@@ -85,6 +85,7 @@ def block_of(item: OutputItem, thoughts: Thoughts) -> Object | None:
 
 
 def signature_of(item: OutputReasoning) -> str:
+    """The signature of a thought: its sealed content."""
     return item.encrypted_content if isinstance(item, OutputSealedReasoning) else ""
 
 

@@ -19,6 +19,8 @@ Phase = Literal["commentary", "final_answer"]
 
 @dataclass(frozen=True)
 class TopLogprob:
+    """One of the likeliest tokens at a place."""
+
     token: str
     logprob: float
     bytes: tuple[int, ...]
@@ -47,6 +49,8 @@ class UrlCitation:
 
 @dataclass(frozen=True)
 class OutputText:
+    """The text of a message."""
+
     text: str = ""
     annotations: tuple[UrlCitation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
@@ -55,18 +59,24 @@ class OutputText:
 
 @dataclass(frozen=True)
 class OutputReasoningText:
+    """The text of a thought."""
+
     text: str = ""
     type: Literal["reasoning_text"] = "reasoning_text"
 
 
 @dataclass(frozen=True)
 class OutputSummaryText:
+    """The text of a thought's summary."""
+
     text: str = ""
     type: Literal["summary_text"] = "summary_text"
 
 
 @dataclass(frozen=True)
 class OutputMessage:
+    """A message to the user."""
+
     id: str
     phase: Phase
     status: Status = "in_progress"
@@ -98,6 +108,7 @@ class OutputSealedReasoning(OutputReasoning):
 
 
 def sealed(item: OutputReasoning, content: str | None) -> OutputReasoning:
+    """A thought that also carries this sealed content."""
     if content is None:
         return item
     return OutputSealedReasoning(
@@ -107,6 +118,8 @@ def sealed(item: OutputReasoning, content: str | None) -> OutputReasoning:
 
 @dataclass(frozen=True)
 class OutputFunctionCall:
+    """A call of a client's function."""
+
     id: str
     call_id: str
     name: str
@@ -124,6 +137,8 @@ class OutputNamespacedCall(OutputFunctionCall):
 
 @dataclass(frozen=True)
 class OutputCustomCall:
+    """A call of a client's custom tool."""
+
     id: str
     call_id: str
     name: str
@@ -134,11 +149,15 @@ class OutputCustomCall:
 
 @dataclass(frozen=True)
 class OutputNamespacedCustomCall(OutputCustomCall):
+    """A call of a custom tool that stands in a namespace."""
+
     namespace: str = ""
 
 
 @dataclass(frozen=True)
 class OnClientsMachine:
+    """The place of commands that the client runs."""
+
     type: Literal["local"] = "local"
 
 
@@ -165,6 +184,8 @@ class OutputShellCall:
 
 @dataclass(frozen=True)
 class InContainer:
+    """The place of commands that are run here: a container."""
+
     container_id: str
     type: Literal["container_reference"] = "container_reference"
 
@@ -210,6 +231,8 @@ class OutputShellResult:
 
 @dataclass(frozen=True)
 class LocalShellAction:
+    """A command for the client's shell."""
+
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_ms: int | None = None
@@ -240,6 +263,8 @@ class PatchedFile:
 
 @dataclass(frozen=True)
 class DeletedFile:
+    """A file that is deleted."""
+
     path: str
     type: Literal["delete_file"] = "delete_file"
 

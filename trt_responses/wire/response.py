@@ -17,12 +17,16 @@ ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "fa
 
 @dataclass(frozen=True)
 class InputTokensDetails:
+    """The input tokens that came from a cache."""
+
     cached_tokens: int = 0
     cache_write_tokens: int = 0  # the SDK refuses a terminal event without it
 
 
 @dataclass(frozen=True)
 class OutputTokensDetails:
+    """The output tokens that were thoughts."""
+
     reasoning_tokens: int = 0
 
 
@@ -47,6 +51,8 @@ class OutputTokensByTurn(OutputTokensDetails):
 
 @dataclass(frozen=True)
 class Usage:
+    """The tokens that a response read and wrote."""
+
     input_tokens: int
     output_tokens: int
     total_tokens: int
@@ -64,6 +70,8 @@ class ResponseFault:
 
 @dataclass(frozen=True)
 class IncompleteDetails:
+    """The reason why a response is incomplete."""
+
     reason: Literal["max_output_tokens", "content_filter"]
 
 

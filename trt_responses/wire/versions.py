@@ -44,6 +44,8 @@ def load_request(body: bytes) -> LoadRequest:
 
 
 def load_request_of(asked: object) -> LoadRequest:
+    """The load that a JSON value asks for. Raises an `InvalidRequest` that names the first
+    fault."""
     try:
         return LoadRequest.model_validate(asked)
     except ValidationError as error:

@@ -32,7 +32,7 @@ def test_help_has_every_setting_with_its_default(capsys: Output) -> None:
     out = capsys.readouterr().out
     for name in Settings.model_fields:
         assert re.search(rf"^  {name.upper()}( \[.*\])?$", out, re.MULTILINE), name
-    assert "\nHistory:\n" in out
+    assert "\nHistory of responses:\n" in out
     assert "  MAX_TOOLS [1024]\n" in out
 
 

@@ -83,12 +83,14 @@ def frame(kind: Kind, body: bytes) -> bytes:
 
 
 def generate(number: int, prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
+    """The frame that begins a request."""
     said = orjson.dumps(options)
     ids = array("I", prompt_ids).tobytes()
     return frame(Kind.GENERATE, PAIR.pack(number, len(said)) + said + ids)
 
 
 def read_generate(body: bytes) -> tuple[int, list[int], GenerateOptions]:
+    """A request's number, prompt ids and options, from a frame's body."""
     number, size = PAIR.unpack_from(body)
     end = PAIR.size + size
     fields: dict[str, Any] = orjson.loads(body[PAIR.size : end])
@@ -100,10 +102,12 @@ def read_generate(body: bytes) -> tuple[int, list[int], GenerateOptions]:
 
 
 def abort(number: int) -> bytes:
+    """The frame that aborts a request."""
     return frame(Kind.ABORT, WORD.pack(number))
 
 
 def read_abort(body: bytes) -> int:
+    """The number of the request to abort."""
     number: int = WORD.unpack(body)[0]
     return number
 
@@ -142,6 +146,7 @@ def read_ids(body: bytes) -> Iterator[tuple[int, int]]:
 
 
 def read_runs(body: bytes) -> Iterator[tuple[int, Sequence[int]]]:
+    """Each number with its ids."""
     words, start = _words(body), 0
     while start < len(words):
         number, count = words[start : start + 2]
@@ -151,6 +156,7 @@ def read_runs(body: bytes) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def read_chunks(body: bytes) -> Iterator[tuple[int, Chunk]]:
+    """Each number with its chunk."""
     for number, ids, logprobs, cached, finish, stop_id, error, refusal, *rest in orjson.loads(body):
         scored = [
             Logprob(token_id, value, tuple((i, v) for i, v in top))
@@ -161,6 +167,7 @@ def read_chunks(body: bytes) -> Iterator[tuple[int, Chunk]]:
 
 
 def state(version: str, health: Health, limits: Limits) -> bytes:
+    """The frame of an engine's state."""
     guides = {kind: sorted(ends) for kind, ends in limits.guides.items()}
     said = {
         "version": version,
@@ -185,6 +192,7 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
 
 
 def read_state(body: bytes) -> tuple[str, Health, Limits]:
+    """The version, the health and the limits in a frame's body."""
     said = orjson.loads(body)
     context, batch, guides, logprobs, longest, ignores = said["limits"]
     ends = {kind: frozenset(ids) for kind, ids in guides.items()}

@@ -81,6 +81,7 @@ def outputs_of(chunk: Chunk) -> dict[str, Any]:
 
 
 def logprobs_of(text: str) -> list[Logprob]:
+    """The log probabilities in an output's JSON."""
     return [
         Logprob(token_id, logprob, tuple((other, value) for other, value in top))
         for token_id, logprob, top in orjson.loads(text)
@@ -88,6 +89,7 @@ def logprobs_of(text: str) -> list[Logprob]:
 
 
 def limits_text(limits: Limits) -> str:
+    """The limits of an engine as JSON."""
     guides = {kind: sorted(ends) for kind, ends in limits.guides.items()}
     return orjson.dumps(
         {
@@ -101,6 +103,7 @@ def limits_text(limits: Limits) -> str:
 
 
 def limits_of(text: str) -> Limits:
+    """The limits in a JSON text."""
     told = orjson.loads(text)
     guides = {kind: frozenset(ends) for kind, ends in told.pop("guides").items()}
     return Limits(**told, guides=guides)

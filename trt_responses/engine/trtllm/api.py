@@ -60,6 +60,8 @@ class CallArguments(TypedDict, total=False):
 
 
 class Logprob(Protocol):
+    """A token's log probability."""
+
     @property
     def logprob(self) -> float: ...
 
@@ -93,6 +95,8 @@ class RequestOutput(Protocol):
 
 
 class LLM(Protocol):
+    """The package's `LLM`, as far as the adapter calls it."""
+
     def generate_async(self, inputs: list[int], **words: object) -> RequestOutput: ...
     def get_stats_async(self, timeout: float) -> AsyncIterator[Mapping[str, object]]: ...
     def shutdown(self) -> None: ...

@@ -48,6 +48,8 @@ class Port(NamedTuple):
 
 
 class Node(NamedTuple):
+    """One operation of a graph."""
+
     kind: str
     inputs: list[str]
     outputs: list[str]

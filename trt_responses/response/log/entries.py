@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 def tail(number: int) -> bytes:
+    """The end of a delta's frame with this number."""
     return b'","sequence_number":%d}\n\n' % number
 
 

@@ -296,11 +296,13 @@ def _agent_text(item: i.AgentMessage) -> str:
 
 
 def answer_message(phase: o.Phase, text: str) -> Message:
+    """A text of the model's to its user, as a message."""
     channel = "commentary" if phase == "commentary" else "final"
     return Message("assistant", text, channel=channel)
 
 
 def reasoning_message(text: str) -> Message:
+    """A thought of the model's, as a message."""
     return Message("assistant", text, channel="analysis")
 
 

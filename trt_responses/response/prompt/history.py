@@ -32,6 +32,7 @@ class Prior:
 
 
 async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
+    """The conversation that a request continues, looked up in the records."""
     if accepted.conversation is not None:
         record = await conversation_of(accepted.conversation, records, owner)
         return Prior(record.blocks, record.date or None, record)
@@ -56,6 +57,7 @@ async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
 
 
 async def conversation_of(conversation_id: str, records: Records, owner: str) -> Record:
+    """The conversation of this id. Raises `NotFound` without one."""
     record = await records.get(conversation_id, owner)
     if isinstance(record, Record) and record.version:
         return record

@@ -147,6 +147,7 @@ def ending(
 
 
 def end_of(chunk: Chunk) -> End:
+    """The end that a segment's last chunk stands for."""
     match chunk.finish:
         case "length":
             return End("incomplete")

@@ -32,6 +32,7 @@ class Times(NamedTuple):
 
 
 def put(db: sqlite3.Connection, job: Job, lease_until: float) -> None:
+    """Insert a job under a fresh lease."""
     db.execute(
         "INSERT OR REPLACE INTO jobs (id, owner, body, created_at, lease_until, source, model) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -40,6 +41,7 @@ def put(db: sqlite3.Connection, job: Job, lease_until: float) -> None:
 
 
 def load(db: sqlite3.Connection, job_id: str, times: Times) -> Job | None:
+    """A job as of now; None without one."""
     found = db.execute(
         f"SELECT id, owner, body, created_at, cancel_asked, {LOST} FROM jobs WHERE id = :id",
         {"id": job_id, **times._asdict()},
@@ -53,6 +55,7 @@ def load(db: sqlite3.Connection, job_id: str, times: Times) -> Job | None:
 def renew(
     db: sqlite3.Connection, job_id: str, body: bytes | None, term: int, times: Times
 ) -> Standing:
+    """Renew a job's lease, with a newer snapshot if there is one."""
     renewed = db.execute(
         "UPDATE jobs SET lease_until = ?, body = coalesce(?, body) "
         "WHERE id = ? AND term = ? AND lease_until > ?",
@@ -65,6 +68,7 @@ def renew(
 
 
 def cancel(db: sqlite3.Connection, job_id: str, owner: str, times: Times) -> bool:
+    """Ask a job's server to cancel it; whether there was such a job."""
     asked = db.execute(
         f"UPDATE jobs SET cancel_asked = 1 WHERE id = :id AND owner = :owner AND NOT ({LOST})",
         {"id": job_id, "owner": owner, **times._asdict()},
@@ -83,6 +87,7 @@ def left(db: sqlite3.Connection, model: str, times: Times) -> str | None:
 
 
 def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
+    """Take a job whose server has let its lease run out; None when there is none."""
     if (job_id := left(db, model, times)) is None:
         return None
     db.execute(
@@ -112,6 +117,7 @@ def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
 
 
 def leave(db: sqlite3.Connection, job_id: str, term: int, now_s: float, *, to_others: bool) -> None:
+    """Leave a job to other servers, or fail it."""
     db.execute(
         "UPDATE jobs SET lease_until = ?, deaths = deaths - 1, source = iif(?, source, x'') "
         "WHERE id = ? AND term = ? AND lease_until > ?",
@@ -128,6 +134,7 @@ def finish(db: sqlite3.Connection, job_id: str, term: int, now_s: float) -> bool
 
 
 def is_of(db: sqlite3.Connection, job_id: str, term: int) -> bool:
+    """Whether a job is still of this term."""
     found = db.execute("SELECT 1 FROM jobs WHERE id = ? AND term = ?", (job_id, term))
     return found.fetchone() is not None
 

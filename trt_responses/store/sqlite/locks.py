@@ -36,11 +36,13 @@ def take(db: sqlite3.Connection, lock: Lock, now_s: float, lease_s: float) -> bo
 
 
 def renew(db: sqlite3.Connection, lock: Lock, now_s: float, lease_s: float) -> bool:
+    """Renew a lock. Returns whether it was still held."""
     held = _held(db, lock.conversation_id, lock.owner, now_s)
     return held == lock and take(db, lock, now_s, lease_s)
 
 
 def free(db: sqlite3.Connection, lock: Lock) -> None:
+    """Give a lock back."""
     db.execute(
         "DELETE FROM locks WHERE id = ? AND owner = ? AND writer = ? AND term = ?",
         (lock.conversation_id, lock.owner, lock.writer, lock.term),

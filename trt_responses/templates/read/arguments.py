@@ -54,6 +54,7 @@ def _target(reference: str, root: object) -> object:
 
 
 def type_of(value: object) -> str:
+    """The JSON type of a value."""
     match value:
         case None:
             return "null"

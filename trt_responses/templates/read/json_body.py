@@ -116,6 +116,8 @@ class _Arguments(Body):
 
 
 class JsonBody(_Arguments):
+    """A call as one JSON object with the keys `name` and `arguments`."""
+
     def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
         super().__init__(form, schemas, heard)
         self._opened = False

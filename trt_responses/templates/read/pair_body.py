@@ -61,6 +61,8 @@ class _Pairs(Body):
 
 
 class XmlBody(_Pairs):
+    """A call as `<function=NAME>` with a `<parameter=KEY>` for each argument."""
+
     FUNCTION = re.compile(_TAG.format("function"))
     PARAMETER = re.compile(_TAG.format("parameter"))
     END_VALUE, END = "</parameter>", "</function>"
@@ -142,6 +144,8 @@ class XmlBody(_Pairs):
 
 
 class KeyValueBody(_Pairs):
+    """A call as a name, followed by keys and values between marks."""
+
     KEY, KEY_END = "<arg_key>", "</arg_key>"
     VALUE, VALUE_END = "<arg_value>", "</arg_value>"
 

@@ -43,6 +43,7 @@ class Extracted(NamedTuple):
 
 
 def of_html(html: str, url: str) -> Extracted:
+    """The text and the links of an HTML page."""
     parser = LexborHTMLParser(html)
     title = parser.css_first("title")
     walk = _Walk(_base(parser, url), url)

@@ -29,6 +29,7 @@ _LINE = re.compile(r"L(\d+): (.*)")
 
 
 def results_page(query: str, results: Sequence[Result]) -> Page:
+    """The page that shows the results of a search."""
     lines, sources = [HEAD, ""], list[Source | None]((None, None))
     for number, result in enumerate(results):
         host = urlsplit(result.url).hostname or ""

@@ -27,12 +27,16 @@ _TAG = re.compile("</?[a-zA-Z][^<>]{0,200}>")
 
 
 class Result(NamedTuple):
+    """One result of a search."""
+
     url: str
     title: str
     text: str
 
 
 class Query(NamedTuple):
+    """A search as the model asks for it."""
+
     text: str
     most: int
     domains: Sequence[str] = ()

@@ -71,6 +71,8 @@ class _Open(NamedTuple):
 
 
 class BrowserSession:
+    """The browser of one response."""
+
     def __init__(
         self,
         fetch: Fetch,

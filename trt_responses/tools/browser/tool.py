@@ -128,4 +128,5 @@ def ignored_options(options: Mapping[str, Any], service: SearchService) -> list[
 
 
 def domain_of(written: str) -> str:
+    """The domain in a text that names one."""
     return written.strip().rstrip(".").lower()

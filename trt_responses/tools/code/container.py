@@ -181,6 +181,7 @@ class Container:
 
 
 def not_found(container_id: str) -> InvalidRequest:
+    """The error of a container that is not there."""
     return InvalidRequest(
         f"Container with id '{container_id:.100}' not found: it has expired, was deleted, or was "
         "never made.",

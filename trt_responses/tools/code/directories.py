@@ -23,6 +23,8 @@ BLOCK = 512
 
 
 class Usage(NamedTuple):
+    """The bytes and the files of a directory, or their bounds."""
+
     size_bytes: int
     entries: int
 

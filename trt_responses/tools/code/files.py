@@ -25,6 +25,8 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FoundFile(NamedTuple):
+    """A file that was found in a container."""
+
     path: str
     """Below the directory."""
     size_bytes: int

@@ -32,5 +32,6 @@ def reply_coding(accepted: str) -> str | None:
 
 
 def deflated(body: bytes, coding: str) -> bytes:
+    """A body compressed in this coding."""
     deflater = zlib.compressobj(wbits=31 if coding == "gzip" else 15)
     return deflater.compress(body) + deflater.flush()

@@ -15,6 +15,7 @@ LOG = logging.getLogger("trt_responses")
 
 
 def log_settings() -> dict[str, Any]:
+    """The settings of the log, in Triton's words."""
     level = LOG.getEffectiveLevel()
     shown = {name: level <= number for name, number in LEVELS.items()}
     return {FILE: "", **shown, VERBOSE: int(level <= logging.DEBUG), FORMAT: "default"}

@@ -20,6 +20,8 @@ LOOKS = 4
 
 
 class Silent(Protocol):
+    """A writer that may be silent for long."""
+
     def place(self) -> int:
         """A number that changes whenever something was written."""
         ...

@@ -251,5 +251,6 @@ async def when_left(leave: Callable[[], None], receive: Receive) -> None:
 
 
 def start_message(status: int, headers: dict[str, str]) -> dict[str, object]:
+    """The message that begins a reply."""
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": raw}
