@@ -125,6 +125,7 @@ BOUNDS: Mapping[str, int] = {
     "schemas in schemas": keywords.MAX_DEPTH,
     "schemas in all": keywords.MAX_SCHEMAS,
     "values of one `enum`": values.MAX_VALUES,
+    "characters of all values of `enum` and `const`": values.MAX_SPELLED,
     "members of one object that may be left out": normalise.MAX_OPTIONAL,
     "`minLength`, `minItems`": numbers.MAX_REPEAT,
     "`multipleOf`, without its point": numbers.LARGEST_STEP,
@@ -133,6 +134,7 @@ BOUNDS: Mapping[str, int] = {
     "repeats in a pattern": patterns.MAX_REPEAT,
     "characters that a pattern stands for": patterns.MAX_SIZE,
     "of which a repeat of repeats": patterns.MAX_NESTED_SIZE,
+    "patterns of a schema, each counted once": matching.MAX_PATTERNS,
     "characters of a grammar": compile.MAX_GRAMMAR,
 }
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support import served
-from tests.support.bodies import reported, stretched
+from tests.support.bodies import reported, schemas, stretched
 from tests.support.hold import slowness, watched
+from tests.support.steering import GUIDES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,6 +58,8 @@ def main() -> None:
     print(f"{'hold ms':>8} {'CPU ms':>8} {'MiB':>6}  answer")
     ended = time.monotonic() + chosen.seconds
     faults = show(reported(), chosen.only, sys.maxsize, ended)
+    print()
+    faults += show(schemas(), chosen.only, sys.maxsize, ended)
     print()
     faults += show(stretched(), chosen.only, sys.maxsize if chosen.all else WORST, ended)
     if faults:
@@ -126,7 +129,7 @@ def _play(file: str, url: str) -> Row:
 
 
 async def _played(url: str, data: bytes) -> Row:
-    async with served.served() as s:
+    async with served.served(guides=GUIDES) as s:
         parts = [data[n : n + PIECE] for n in range(0, len(data), PIECE)]
         before = peak_mib(reset=True)
         async with watched() as hold:
@@ -135,7 +138,7 @@ async def _played(url: str, data: bytes) -> Row:
         scale = 1e3 / slowness()
         answer = str(call.status)
         if call.status != 200 and isinstance(error := call.json()["error"], dict):
-            answer += f" {error['code']}"
+            answer += f" {error.get('code') or error['type']}"
         return call.status, answer, hold.longest_s * scale, hold.spent_s * scale, memory
 
 

@@ -236,6 +236,38 @@ def stretched() -> Iterator[Body]:
     yield Body("tools: 1,024 of 30 properties", lambda: _joined(tools=tools))
 
 
+def schemas() -> Iterator[Body]:
+    """Schemas and grammars that take long to compile, or much memory."""
+    nested = "((a|b){1,30}c?){1,30}"
+    definitions = {f"d{n}": {"type": "string", "pattern": f"^{nested}x{n}$"} for n in range(20)}
+    made: dict[str, Json] = {
+        "one long value": {"enum": ["x" * 1_000_000]},
+        "lists in a list": {"const": [[n] for n in range(15_000)]},
+        "values beside lengths": {
+            "enum": [f"v{n}" for n in range(9_000)],
+            "anyOf": [{"minLength": n} for n in range(3_000)],
+        },
+        "5,000 members": {"type": "object", "properties": {f"p{n}": {} for n in range(5_000)}}
+        | {"required": [f"p{n}" for n in range(5_000)]},
+        "2,000 patterns": {
+            "anyOf": [{"type": "string", "pattern": f"^{nested}x{n}$"} for n in range(2_000)]
+        },
+        "3,000 patterns of names": {"patternProperties": {f"^a{n}$": {} for n in range(3_000)}},
+        "20 patterns at once": {
+            "$defs": definitions,
+            "allOf": [{"$ref": f"#/$defs/{name}"} for name in definitions],
+        },
+    }
+    for name, schema in made.items():
+        form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
+        yield Body(f"schema: {name}", partial(_joined, text={"format": form}))
+    rules = "".join(f'r{n}: "a" r{n + 1} "b"?\n' for n in range(2_800))
+    for name, grammar in (("rules", f'start: r0\n{rules}r2800: "a"'), ("quotes", '"\\' * 32_000)):
+        lark = {"type": "grammar", "syntax": "lark", "definition": grammar}
+        tool = {"type": "custom", "name": "c", "format": lark}
+        yield Body(f"grammar: {name}", partial(_joined, tools=[tool]))
+
+
 def _each_place(name: str, example: Json, base: Json, url: str = "/v1/responses") -> Iterator[Body]:
     for path, value in _places(example):
         for how, change in _changes(value, path):

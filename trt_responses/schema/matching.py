@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BLANKS = 32
 """White space in a row between two marks. Our own guides write none, other engines' may."""
+MAX_PATTERNS = 2_000
+"""Different ones of one schema: each takes some 25 KB."""
 AT_ONCE = 256
 """Bytes that a matcher takes before other threads get a turn: it computes without giving one."""
 LEXER_ERROR = "lexer error"
@@ -206,6 +208,8 @@ class Expressions:
         """Raises `PatternFault`."""
         if pattern not in self._known:
             try:
+                if len(self._known) >= MAX_PATTERNS:
+                    raise PatternFault(f"it is one of more than {MAX_PATTERNS:,} patterns")
                 self._known[pattern] = Expression(pattern)
             except PatternFault as fault:
                 self._known[pattern] = fault

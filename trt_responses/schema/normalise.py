@@ -19,7 +19,7 @@ from trt_responses.schema.members import is_alone, members, required, writable
 from trt_responses.schema.numbers import counts, number
 from trt_responses.schema.patterns import PatternFault, Translated
 from trt_responses.schema.refusals import refused, shown
-from trt_responses.schema.values import allowed
+from trt_responses.schema.values import MAX_SPELLED, allowed, spelled_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,6 +90,7 @@ class Normaliser:
         self._waiting: list[tuple[str, object, str]] = []
         self._dropped: dict[int, set[str]] = {}
         self._places: dict[str, str] = {}
+        self._spelled = 0
 
     def normal(self) -> Normal:
         check_keywords(self._document, self._place, self._check_time)
@@ -186,6 +187,11 @@ class Normaliser:
 
     def _constants(self, schema: Schema, types: list[str] | None, place: str) -> Schema:
         values = allowed(self._root, schema, types, place, self._expressions, self._check_time)
+        self._spelled += spelled_size(values)
+        if self._spelled > MAX_SPELLED:
+            keyword = "enum" if "enum" in schema else "const"
+            what = f"makes the values of the schema more than {MAX_SPELLED:,} characters"
+            raise refused(place, what, keyword)
         if values:
             return {"enum": values}
         keyword = "enum" if "enum" in schema else "const"

@@ -20,6 +20,8 @@ Schema = dict[str, Any]
 
 MAX_VALUES = 10_000
 """Of one `enum`."""
+MAX_SPELLED = 125_000
+"""Characters of all values of `enum` and `const` in a schema: some 350 bytes of memory each."""
 CONTROL_SPELLING = re.compile(r"<\|\w+\|>")
 SPELLS_CONTROL = "spells a control token, which no text may be made to hold"
 _SAY_NOTHING = {"description", "title", "default"}
@@ -57,6 +59,13 @@ def allowed(
     if CONTROL_SPELLING.search(orjson.dumps(writable).decode()):
         raise refused(place, SPELLS_CONTROL, keyword)
     return writable
+
+
+def spelled_size(values: list[Any]) -> int:
+    """The characters of values, twice those of lists and objects, which white space may part."""
+    return sum(
+        len(orjson.dumps(value)) * (2 if isinstance(value, list | dict) else 1) for value in values
+    )
 
 
 def _is_writable(value: Any) -> bool:

@@ -312,6 +312,22 @@ def test_schemas_of_one_request_have_their_time() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"enum": ["x" * 200_000]}, "more than 125,000 characters"),
+        (closed(a={"const": "x" * 70_000}, b={"enum": ["y" * 70_000]}), "more than 125,000"),
+        ({"const": [[n] for n in range(15_000)]}, "more than 125,000 characters"),
+    ],
+    ids=["long", "together", "parted"],
+)
+def test_values_are_bounded_together(schema: Any, says: str) -> None:
+    """One of a million characters took 350 MB."""
+    for strict in (True, False):
+        with pytest.raises(InvalidSchema, match=says):
+            form(schema, strict=strict)
+
+
 def test_a_schema_is_compiled_once() -> None:
     forms = Forms(kept=1)
     first = forms.form(closed(a=text()), PLACE)
