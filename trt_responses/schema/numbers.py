@@ -53,7 +53,10 @@ def number(schema: Schema, guide: Schema, place: str, leave: Callable[[str, str]
         ):
             if bound:
                 _write(guide, name, sign, bound, inside)
-    if step is not None and _is_small(step):
+    if step is not None and low is None and high is not None and high[0] > 0:
+        # The embedded engine's llguidance writes such a number's sign, and then anything at all.
+        leave("multipleOf", "beside an upper bound below zero alone is not what a guide can say")
+    elif step is not None and _is_small(step):
         guide["multipleOf"] = _plain(step)
     elif step is not None:
         leave("multipleOf", "has too many digits for a guide")

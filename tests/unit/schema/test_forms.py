@@ -222,6 +222,11 @@ def test_every_number_that_a_guide_writes_is_one_that_the_schema_allows() -> Non
         ({"type": "string", "enum": [1]}, "enum", "holds no value that the rest"),
         ({"type": "integer", "minimum": 5, "maximum": 4}, "minimum", "leaves no number"),
         (text(minLength=5, maxLength=4), "minLength", "is greater than 'maxLength'"),
+        (
+            {"type": "integer", "exclusiveMaximum": -3.25, "multipleOf": 2},
+            "multipleOf",
+            "an upper bound below zero alone",
+        ),
         (text(maxLength="x"), "maxLength", "must be a whole number"),
         ({"const": "<|end|>"}, "const", "spells a control token"),
         (closed(**{"<|end|>": OPEN}), "properties.<|end|>", "spells a control token"),
