@@ -64,6 +64,11 @@ CHOICES: dict[str, Any] = {
     "required": "required",
     "the server": {"type": "mcp", "server_label": "demo"},
     "the tool": {"type": "mcp", "server_label": "demo", "name": "find"},
+    "allowed": {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "mcp", "server_label": "demo", "name": "find"}],
+    },
 }
 
 
@@ -150,6 +155,21 @@ async def test_a_schema_that_cannot_be_followed_is_nobodys_fault(schema: Json) -
         assert call.json()["status"] == "completed", call.body
         assert [one["arguments"] for one in items(call, "mcp_call")] == ['{"any": 1}']
     assert model.guides == [{"type": "object"}]
+
+
+@story
+async def test_a_spent_tool_is_no_longer_among_what_a_turn_may_be() -> None:
+    model = Model()
+    async with (
+        mcp_site(tool("find") | {"inputSchema": SCHEMA}) as server,
+        using(server, model, guides=GUIDES) as app,
+    ):
+        call = await app.client.create(tools=[offer(server)], max_tool_calls=1)
+        assert [one["status"] for one in items(call, "mcp_call")] == ["completed"]
+        assert call.json()["output"][-1]["type"] == "message"
+        assert server.count("tools/call") == 1
+    last = app.engine.requests[-1]
+    assert vocabulary().text(list(last.prompt_ids)).endswith("<|channel|>final<|message|>")
 
 
 @story
