@@ -407,6 +407,49 @@ def test_a_bad_request_is_refused_by_name(
     asyncio.run(story())
 
 
+REFUSED: list[tuple[bytes | Json, int, str, str | None]] = [
+    (b"", 400, "invalid_json", None),
+    (b"{", 400, "invalid_json", None),
+    (b"[]", 400, "invalid_value", None),
+    ({"model": "other"}, 404, "model_not_found", "model"),
+    ({"model": ""}, 400, "invalid_value", "model"),
+    ({"input": [{"role": "king", "content": "x"}]}, 400, "invalid_value", "input[0].role"),
+    ({"input": [{"role": "user"}]}, 400, "missing_required_parameter", "input[0].content"),
+    ({"input": [{"type": "nonsense"}]}, 400, "invalid_value", "input[0]"),
+    ({"input": [result("c9")]}, 400, "unknown_call_id", "input[0].call_id"),
+    (
+        {"previous_response_id": "resp_abc"},
+        404,
+        "previous_response_not_found",
+        "previous_response_id",
+    ),
+    ({"tools": [{"type": "function"}]}, 400, "missing_required_parameter", "tools[0].name"),
+    ({"tools": [{"type": "function", "name": "a b"}]}, 400, "invalid_value", "tools[0].name"),
+    ({"metadata": {"k": 7}}, 400, "invalid_value", "metadata.k"),
+    ({"reasoning": {"effort": "huge"}}, 400, "invalid_value", "reasoning.effort"),
+    ({"temperature": 9}, 400, "invalid_value", "temperature"),
+    ({"parallel_tool_calls": "x"}, 400, "invalid_value", "parallel_tool_calls"),
+    ({"text": "x"}, 400, "invalid_value", "text"),
+    ({"prompt": {"id": "p"}}, 400, "unsupported_parameter", "prompt"),
+    ({"prompt_cache_key": 7}, 400, "invalid_value", "prompt_cache_key"),
+    ({"conversation": "conv_x"}, 400, "unsupported_parameter", "conversation"),
+]
+
+
+def test_the_endpoint_refuses_what_is_malformed_with_its_status_code_and_place() -> None:
+    async def story() -> None:
+        async with served(**KEYED) as s:
+            for fields, status, code, param in REFUSED:
+                whole = {"model": "demo", "input": [HELLO]}
+                body = fields if isinstance(fields, bytes) else orjson.dumps(whole | fields)
+                refused = await s.client.send("POST", PATH, body)
+                told = (refused.status, refused.error["code"], refused.error["param"])
+                assert told == (status, code, param), fields
+            assert not s.engine.requests
+
+    asyncio.run(story())
+
+
 def test_a_trigger_is_no_item_of_a_conversation() -> None:
     async def story() -> None:
         async with served(**KEYED) as s:

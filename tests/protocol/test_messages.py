@@ -426,6 +426,7 @@ def after_call(*blocks: Json) -> list[Json]:
     return [*HELLO, {"role": "assistant", "content": [CALLED]}, *user(*blocks)]
 
 
+UNFINISHED = {"role": "assistant", "content": "Well,"}
 BAD: list[tuple[Json, str]] = [
     ({"messages": None}, "messages"),
     ({"messages": []}, "messages"),
@@ -465,7 +466,7 @@ BAD: list[tuple[Json, str]] = [
         },
         "messages[2].content[0].content[0]",
     ),
-    ({"messages": [*HELLO, {"role": "assistant", "content": "Well,"}]}, "messages[1]"),
+    ({"messages": [*HELLO, UNFINISHED]}, "messages[1]"),
     (
         {
             "messages": [
@@ -526,6 +527,28 @@ def test_a_malformed_request_is_refused_by_its_place(fields: Json, place: str) -
                 f"{place}: "
             )
             assert not s.engine.requests
+
+    asyncio.run(story())
+
+
+def test_what_is_malformed_is_not_counted_either() -> None:
+    """A count takes what the prompt is made of, and whatever its last message is."""
+    taken = {"messages", "system", "tools", "tool_choice"}
+    rows = [
+        (fields, place)
+        for fields, place in BAD
+        if fields.keys() <= taken and fields.get("messages") != [*HELLO, UNFINISHED]
+    ]
+    assert len(rows) >= 25
+
+    async def story() -> None:
+        async with served(guides=GUIDES) as s:
+            for fields, place in rows:
+                reply = await create(s, f"{PATH}/count_tokens", max_tokens=None, **fields)
+                assert reply.status == 400, fields
+                assert reply.error["type"] == "invalid_request_error"
+                message = reply.error["message"]
+                assert f"'{place}'" in message or message.startswith(f"{place}: ")
 
     asyncio.run(story())
 

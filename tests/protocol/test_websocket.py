@@ -390,6 +390,25 @@ def test_a_refusal_to_wait_for_says_for_how_long() -> None:
     asyncio.run(story())
 
 
+def test_an_owners_limits_are_told_with_the_first_event_and_with_a_refusal() -> None:
+    async def story() -> None:
+        keyed = {"authorization": "Bearer secret"}
+        async with (
+            served(ANSWER, owner_requests_per_minute=1, api_keys="ann:secret") as s,
+            connected(s.app, **keyed) as socket,
+        ):
+            first = (await socket.answer(input="Hello"))[0]
+            assert first["headers"]["x-ratelimit-limit-requests"] == "1"
+            assert first["headers"]["x-ratelimit-remaining-requests"] == "0"
+            (refused,) = await socket.answer(input="Hello")
+            error = refused["error"]
+            assert (refused["status"], error["code"]) == (429, "rate_limit_exceeded")
+            assert error["headers"]["x-ratelimit-remaining-requests"] == "0"
+            assert f"try again in {error['headers']['retry-after']}s" in error["message"]
+
+    asyncio.run(story())
+
+
 def test_what_waits_is_bounded() -> None:
     async def story() -> None:
         async with talking(STALLED, manual=True, max_body_bytes=1_000) as (_, socket):

@@ -146,6 +146,12 @@ def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[s
             "response that a 'compaction_trigger' asks for.",
             param="background",
         )
+    if request.conversation is not None:
+        raise Unsupported(
+            "Unsupported parameter: 'conversation'. A compaction is kept nowhere: send the items, "
+            "or a 'compaction_trigger' in a response of the conversation.",
+            param="conversation",
+        )
     accepted = accept(request, built_in=built_in)
     return replace(accepted, store=False, echo=replace_frozen(accepted.echo, store=False))
 
