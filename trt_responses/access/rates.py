@@ -39,7 +39,7 @@ class Bucket:
         self._held.write(level - amount, now_s)
 
     def seconds_until(self, level: float) -> float:
-        """How long until it holds so much; 0 when it does."""
+        """How many seconds until the bucket holds so much; 0 when it does."""
         return max(0.0, (level - self.level) * MINUTE_S / self.per_minute)
 
     def headers(self, what: str) -> dict[str, str]:

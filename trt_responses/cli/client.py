@@ -83,7 +83,8 @@ def _told(error: urllib.error.HTTPError) -> str:
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """The options that name a server. A key is never one: others see the options of a process."""
+    """Add the options that name a server. A key is never one: others see the options of a
+    process."""
     parser.add_argument(
         "--url",
         default=os.environ.get(URL_VARIABLE) or BASE_URL,

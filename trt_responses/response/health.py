@@ -42,7 +42,7 @@ class Report:
 
 
 class Health:
-    """Asks everybody how they are. Neither load nor a drain makes a server less alive."""
+    """Makes a `Report` of a server's parts. Neither load nor a drain makes a server less alive."""
 
     def __init__(
         self,

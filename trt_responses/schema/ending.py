@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def may_end(guide: Mapping[str, Any]) -> bool:
-    """Of a normalised schema: what is known to end grows until nothing more does."""
+    """Whether a normalised schema allows a value that ends: what is known to end grows until
+    nothing more does."""
     document = Document(guide)
     everything, waiting = [], [guide]
     while waiting:

@@ -130,7 +130,7 @@ class Follower:
 
     @property
     def whole(self) -> bool:
-        """The text may end here, as far as its form says."""
+        """Whether the text may end here, as far as its form says."""
         cut = self._held or self._half
         return not cut and (self._broken or self._matcher.accepts)
 

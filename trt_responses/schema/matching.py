@@ -140,12 +140,12 @@ class Matcher:
 
     @property
     def broken(self) -> bool:
-        """It met a limit of its own: it says nothing of the text any more."""
+        """Whether it met a limit of its own, so that it says nothing of the text any more."""
         return self._lexer.spent or self._inner.is_error()
 
     @property
     def accepts(self) -> bool:
-        """The text may end here, as far as it can say."""
+        """Whether the text may end here."""
         if not self._inner.is_accepting():
             self._look_at_lexer(self._pieces.tokeniser.eos_token)
             return self.broken
@@ -219,7 +219,8 @@ class Expressions:
         return found.translated
 
     def matches(self, pattern: str, text: str) -> bool:
-        """One that cannot be followed is found in every text."""
+        """Whether the pattern is found in a text; one that cannot be followed is found in every
+        text."""
         with suppress(PatternFault):
             self.compile(pattern)
         found = self._known[pattern]

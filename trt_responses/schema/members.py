@@ -50,7 +50,7 @@ def _pattern(names: Schema) -> str | None:
 
 
 def is_alone(schema: Schema) -> bool:
-    """No other schema says anything of the same object."""
+    """Whether no other schema says anything of the same object."""
     return schema.keys().isdisjoint(("anyOf", "oneOf", "allOf", "$ref", "if"))
 
 

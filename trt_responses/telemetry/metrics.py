@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class Metrics:
-    """A listener of runs, and everything else that is counted."""
+    """All that is counted. A listener of runs and of requests."""
 
     def __init__(
         self,
@@ -150,7 +150,8 @@ class Metrics:
     def reading(
         self, name: str, help_text: str, read: Callable[[], float | None], *, kind: Kind = "gauge"
     ) -> None:
-        """A number that is asked for at each scrape; of a truth, 1 or 0; None is not shown."""
+        """Show a number that is asked for at each scrape: 1 or 0 for a truth, and no sample for
+        None."""
 
         def samples() -> dict[Labels, float]:
             number = read()
@@ -161,7 +162,7 @@ class Metrics:
     def readings(
         self, ask: Callable[[], T], rows: Iterable[tuple[str, str, Callable[[T], float | None]]]
     ) -> None:
-        """Numbers that one answer holds, which is asked for once at each scrape."""
+        """Show numbers that one answer holds, which is asked for once at each scrape."""
         latest: list[T] = []
         self._asks.append(lambda: latest.__setitem__(slice(None), (ask(),)))
         for name, help_text, read in rows:
@@ -176,7 +177,7 @@ class Metrics:
         *,
         shared: bool = False,
     ) -> None:
-        """A count for each value of a label; a `shared` one is the same to all processes."""
+        """Show a count for each value of a label; a `shared` one is the same to all processes."""
         by_label = Reading("counter", (label,), lambda: {(k,): n for k, n in read().items()})
         self._show(name, help_text, by_label)
         if shared:
@@ -242,7 +243,7 @@ class Metrics:
     # --- a scrape -----------------------------------------------------------------------------
 
     def text(self, others: Iterable[Samples] = ()) -> bytes:
-        """With the numbers of other processes added to these."""
+        """The metrics as Prometheus text, with the numbers of other processes added."""
         self._ask()
         return text(self._shown, self._more(others))
 
@@ -251,7 +252,7 @@ class Metrics:
         return open_metrics(self._shown, self._more(others))
 
     def samples(self, kinds: Collection[Kind] = ADDED_KINDS) -> Samples:
-        """What may be added to the like of other processes."""
+        """The samples that may be added to those of other processes."""
         self._ask()
         return {
             name: [(labels, value) for labels, value in family.samples()]
@@ -275,7 +276,7 @@ class Metrics:
 
 
 async def nobody() -> Sequence[Samples]:
-    """A process that is alone has nobody's numbers to add."""
+    """No numbers, for a process that is alone."""
     return ()
 
 

@@ -87,7 +87,8 @@ class Middleware:
             self._count(scope)
 
     def _count(self, scope: Scope) -> None:
-        """An endpoint's name is its route's, never a request's path."""
+        """Tell the listeners of a request that is over. An endpoint's name is its route's, never a
+        request's path."""
         state = scope["state"]
         route, status = scope.get("route"), state.get("status", CLIENT_LEFT)
         endpoint = route.path if route else state.get("endpoint", UNKNOWN)

@@ -239,7 +239,7 @@ class _Copy:
 
 
 def write_served(source: TemplateSource, target: Path, advance: Callable[[int], object]) -> None:
-    """The file with names that llama.cpp streams; all else is as it was."""
+    """Write the file with names that llama.cpp streams; all else is as it was."""
     writer = gguf.GGUFWriter(target, source.model)
     source.add_head(writer, _renamed(source.vocabulary))
     writer.write_header_to_file()

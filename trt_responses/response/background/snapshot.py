@@ -28,7 +28,8 @@ def snapshot(found: Record | Job) -> bytes:
 
 
 def lost_snapshot(body: bytes) -> bytes:
-    """A snapshot of a response in progress, ended as a lost server's: open items incomplete."""
+    """The snapshot of a response in progress, ended as a lost server's: open items are
+    incomplete."""
     last = orjson.loads(body)
     last |= {"status": "failed", "error": {"code": "server_error", "message": LOST}}
     for item in last["output"]:

@@ -28,4 +28,4 @@ class Prefill(Generation):
             self._finish_segment(end if end.status == "failed" else End("completed"))
 
     def close(self, *, stopped: bool) -> None:
-        """Nothing is open."""
+        """Do nothing: no item is open."""

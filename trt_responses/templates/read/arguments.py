@@ -85,7 +85,7 @@ class ArgumentWriter:
         self._waiting: list[str] = []
 
     def key(self, key: str) -> None:
-        """A value follows, by `text` and `end`."""
+        """Begin a value under this key; `text` and `end` follow."""
         self._say((", " if self._open else "{") + json.dumps(key, ensure_ascii=False) + ": ")
         self._open = True
         known = key in self._properties
@@ -109,7 +109,7 @@ class ArgumentWriter:
         self._say(self._typed(text))
 
     def cut(self) -> None:
-        """The output ended inside a value: what was waiting for its end is told as it stands."""
+        """Tell what was waiting for its end as it stands, since the output ended inside a value."""
         text, self._waiting = "".join(self._waiting), []
         if text:
             self._say(text)

@@ -69,7 +69,7 @@ class Body(ABC):
 
     @abstractmethod
     def finish(self, *, closed: bool) -> None:
-        """The call's end: `closed` by its mark, or cut."""
+        """End the call, `closed` by its mark, or cut."""
 
     @abstractmethod
     def _step(self) -> bool:

@@ -63,7 +63,7 @@ class TemplateReader(Messages):
 
     @property
     def thinking(self) -> bool:
-        """Inside a thought, be it that the prompt began it."""
+        """Whether a thought is open, be it that the prompt began it."""
         return self._state == "thought"
 
     @property
@@ -281,17 +281,17 @@ class TemplateReader(Messages):
             self._pieces.append(escaped(raw))
 
     def opened(self, name: str) -> None:
-        """The body has read the name of the function."""
+        """Take the name of the function, which the body has read."""
         self._raw = []
         self._open(Opened("commentary", FUNCTIONS + name, JSON))
 
     def said(self, text: str) -> None:
-        """The body has read more of the arguments."""
+        """Take more of the arguments, which the body has read."""
         if text:
             self._pieces.append(escaped(text))
 
     def fault(self) -> None:
-        """The body has met what has no place in a call."""
+        """Note that the body has met what has no place in a call."""
         self._repair("malformed_header")
 
     # --- messages -------------------------------------------------------------------------------
