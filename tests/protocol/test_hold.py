@@ -78,6 +78,7 @@ WORST = (
     "message input: ",
     "text text.format: unknown",
     "metadata metadata: unknown",
+    "tools tools.[].headers: unknown",
 )
 
 

@@ -28,6 +28,12 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
 FUNCTION = {"type": "function", "name": "f", "description": "x", "parameters": SCHEMA}
 GRAMMAR = {"type": "grammar", "syntax": "regex", "definition": "a+"}
 
+MCP_SERVER = {
+    **{"type": "mcp", "server_label": "s", "server_url": "https://a.example/mcp"},
+    **{"allowed_tools": ["f"], "headers": {"key": "value"}},
+    "require_approval": {"never": {"tool_names": ["f"]}},
+}
+
 OPTIONS: tuple[Json, ...] = (
     {"include": ["reasoning.encrypted_content"]},
     {"instructions": "Be brief."},
@@ -60,6 +66,7 @@ OPTIONS: tuple[Json, ...] = (
             "tools": [{"type": "function", "name": "f"}],
         },
     },
+    {"tools": [MCP_SERVER]},
     {"truncation": "auto"},
     {"user": "x"},
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import orjson
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Discriminator,
     Field,
     SerializerFunctionWrapHandler,
@@ -18,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from trt_responses.wire.base import ListOf, NonEmpty, Options, by_type, type_named
+from trt_responses.wire.base import ListOf, NonEmpty, Options, by_type, few_keys, type_named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -149,7 +150,9 @@ class McpTool(Options):
     connector_id: str | None = None
     tunnel_id: str | None = None
     authorization: str | None = Field(None, max_length=16384, repr=False)
-    headers: dict[str, str] | None = Field(None, max_length=32, repr=False)
+    headers: Annotated[dict[str, str], BeforeValidator(few_keys)] | None = Field(
+        None, max_length=32, repr=False
+    )
     allowed_tools: (
         Annotated[
             Annotated[ListOf[str], Tag("~names")] | Annotated[McpFilter, Tag("~filter")],
