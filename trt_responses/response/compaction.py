@@ -25,7 +25,7 @@ from trt_responses.response.prompt.prompt import ID_BYTES
 from trt_responses.response.run.ending import End
 from trt_responses.response.run.generation import Generation
 from trt_responses.response.seal.compacted import SealedCompaction
-from trt_responses.store.base import Block
+from trt_responses.store.base import Block, lasting_json
 from trt_responses.wire import events as e
 from trt_responses.wire.listing import whole
 from trt_responses.wire.output import OutputCompaction
@@ -133,7 +133,7 @@ class Compaction:
     def block(self, item: OutputItem) -> Block:
         """What the conversation goes on from."""
         kind: Kind = "summary" if self._said_tokens is None else "context"
-        return Block(kind, orjson.dumps(item), self._ids)
+        return Block(kind, lasting_json(item), self._ids)
 
     def _said_before(self) -> list[tuple[Kind, bytes]]:
         """What was said before the end that is open: all of developers, the newest of users."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, assert_never
 
-import orjson
-
 from trt_responses.response.log.hosted_calls import row_of
 from trt_responses.response.prompt import conversation as c
 from trt_responses.response.tools.action_text import action_text
-from trt_responses.store.base import Block
+from trt_responses.store.base import Block, lasting_json
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
@@ -48,18 +46,18 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
     spans = iter(reader.messages)
     for item in response.output:
         if isinstance(item, o.BESIDE):
-            blocks.append(Block("preamble", orjson.dumps(item), b""))
+            blocks.append(Block("preamble", lasting_json(item), b""))
             continue
         if (span := next(spans, None)) is None:
             # a thought that says nothing, and carries what tools have answered
             if lasting(item):
-                blocks.append(Block("reasoning", orjson.dumps(item), b""))
+                blocks.append(Block("reasoning", lasting_json(item), b""))
             continue
         if not lasting(item):
             continue
         if span.earlier:
             answered = answer_ids(reader.kept, span).tobytes()
-            blocks.append(Block("result", orjson.dumps(item), answered))
+            blocks.append(Block("result", lasting_json(item), answered))
             continue
         ids = (
             renderer.own_ids(reader.kept, span)
@@ -72,7 +70,7 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
         if isinstance(item, o.OutputMcpApprovalRequest):
             call_id = item.id
         callee = _callee(item, span) if call_id else None
-        blocks.append(Block(_kind(item, span), orjson.dumps(item), ids.tobytes(), call_id, callee))
+        blocks.append(Block(_kind(item, span), lasting_json(item), ids.tobytes(), call_id, callee))
     return blocks
 
 

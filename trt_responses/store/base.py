@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
+import orjson
+
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ ends."""
 
 Standing = Literal["held", "cancel", "gone"]
 """What a server hears of its job: go on; somebody asked to cancel it; it is no longer yours."""
+
+
+def lasting_json(value: object) -> bytes:
+    """JSON for what is kept. What orjson returns stays in a buffer of four to sixteen times its
+    size, of 4 KiB and more, for as long as it lives; a copy has its own size."""
+    return bytes(memoryview(orjson.dumps(value)))
 
 
 def says_nothing(ids: bytes) -> bytes:

@@ -19,7 +19,7 @@ from trt_responses.language.messages import FUNCTIONS, Message
 from trt_responses.response.prompt import hosted_calls
 from trt_responses.response.prompt.hosted_calls import call_message as call_message
 from trt_responses.response.prompt.hosted_calls import result_message
-from trt_responses.store.base import Block
+from trt_responses.store.base import Block, lasting_json
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 from trt_responses.wire.tools import SEPARATOR
@@ -172,7 +172,7 @@ async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Blo
     """A text alone: a user's message that is written as such, for what most requests bring."""
     ids = await renderer.message(Message("user", text), at_most=at_most)
     item = {"type": "message", "role": "user", "content": text, "id": _item_id("message")}
-    return Block("user", orjson.dumps(item | {"status": "completed"}), ids.tobytes())
+    return Block("user", lasting_json(item | {"status": "completed"}), ids.tobytes())
 
 
 def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Said:
