@@ -51,7 +51,12 @@ def kill_newest_engine() -> None:
         for task in Path("/proc/self/task").iterdir()
         for child in (task / "children").read_text().split()
     ]
-    os.kill(max(children), signal.SIGKILL)
+    os.kill(max(children, key=started), signal.SIGKILL)
+
+
+def started(pid: int) -> int:
+    """When a process was started, in ticks since the boot: process ids are given out anew."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def killed(self: Versions, loaded: Loaded) -> None:

@@ -1,9 +1,10 @@
 """Exchange versions of the engine under load, good ones and faulty ones, on two servers.
 
-Six builds of the demo: 1 and 2 are good, 3 has a flipped byte, 4 is three times slower, 5 dies at
-the gate's third prompt, and with 6 the server is killed when the pointer has moved and nothing else
-has. Each act is one server after the other, as in a fleet. What was asked of the servers has to
-come as expected, and the journal has to tell all of it, once and in order.
+Six builds of the demo, all of the same weights: 1 and 2 are good, 3 has a flipped byte, 4 is three
+times slower, 5 dies at the gate's third prompt, and with 6 the server is killed when the pointer
+has moved and nothing else has. Each act is one server after the other, as in a fleet. What was
+asked of the servers has to come as expected, and the journal has to tell all of it, once and in
+order.
 """
 
 from __future__ import annotations
@@ -20,14 +21,11 @@ from scripts.rollout import report
 from scripts.rollout.faulty_server import DIES, KILLED, SLOW
 from scripts.rollout.fleet import ADMIN_KEY, KEY, fleet
 from scripts.rollout.load import Tally, Users, client_of
-from trt_responses.cli.building import build_tools
 from trt_responses.cli.engine import prepare_demo
 from trt_responses.prepare import promotion, shelf
 from trt_responses.prepare import versions as kept
 from trt_responses.prepare.card import read_card, write_card
-from trt_responses.prepare.demo import demo_checkpoint
 from trt_responses.prepare.files import MODEL
-from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,12 +54,10 @@ class Act(NamedTuple):
 
 
 def prepared(engines_dir: Path) -> None:
-    """The six builds. Those after the second are copies of the first one's files."""
-    settings = Settings(engines_dir=engines_dir)
-    prepare_demo(settings)
-    with build_tools(settings) as tools:
-        prepare(demo_checkpoint(engines_dir), engines_dir, NAME, tools, weight_type="f32")
-    for _ in range(FLIPPED, KILLED + 1):
+    """The six builds. Those after the first are copies of its files: one with other weights is
+    slower or faster, which the gate sees."""
+    prepare_demo(Settings(engines_dir=engines_dir))
+    for _ in range(2, KILLED + 1):
         copied(engines_dir / NAME)
     flipped = shelf.find(engines_dir, f"{NAME}@{FLIPPED}") / MODEL
     before = flipped.stat()
@@ -180,6 +176,8 @@ class Roll:
         for server in self._servers:
             told = await asked(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
             self._note(phase, told, expected)
+        if not self._acts[phase].good:
+            raise RuntimeError(f"{phase}: {self._acts[phase].told!r}")  # the rest builds on it
         await asyncio.sleep(HELD_S)
 
     async def _at_once(self, phase: str, expected: str, number: int) -> None:

@@ -134,7 +134,7 @@ def server_parts(
         model=model,
         names=ModelNames(model, settings.model_aliases, settings.any_model, versions.live),
         versions=versions,
-        exchange=_exchange(settings, parts, versions, served.builds, lifecycle),
+        exchange=_exchange(settings, parts, versions, served.builds, lifecycle, runs, sleep),
         about=partial(about, model, versions),
         store=store,
         tools=tools,
@@ -164,10 +164,13 @@ def _exchange(
     versions: Versions,
     builds: Builds | str,
     lifecycle: Lifecycle,
+    runs: Runs,
+    sleep: Callable[[float], Awaitable[None]],
 ) -> Exchange:
     """The part that loads other versions, each of which is compared by the gate's prompts first."""
     prompts = gate_prompts(settings.gate_prompts)
-    return Exchange(versions, builds, partial(Gate, parts, prompts), lifecycle)
+    new_gate = partial(Gate, parts, prompts, runs.made_by, sleep)
+    return Exchange(versions, builds, new_gate, lifecycle)
 
 
 def _background(

@@ -19,6 +19,7 @@ from trt_responses.wire import events as e
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from trt_responses.engine.base import GenerateOptions
     from trt_responses.errors import ApiError
     from trt_responses.language.fragments import RepairKind
     from trt_responses.response.conversation_locks import HeldLock
@@ -190,6 +191,11 @@ class Run:
         if not self.log.closed:
             self.log.settle(replace(self.log.response, status="cancelled"))
             self.log.close()
+
+    @property
+    def options(self) -> GenerateOptions:
+        """What its engine is asked with, but for what each segment asks itself."""
+        return self._generation.options
 
     @property
     def prompt_ids(self) -> Sequence[int]:

@@ -80,6 +80,10 @@ class Runs:
         """The progress of all runs that are being made."""
         return (run.progress for run in self._running)
 
+    def made_by(self, loaded: Loaded) -> Iterator[Run]:
+        """Those that a version of the engine has begun and not ended."""
+        return (run for run, lease in self._leases.items() if lease.loaded is loaded and run.begun)
+
     async def start(
         self,
         accepted: Accepted,

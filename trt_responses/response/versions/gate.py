@@ -1,16 +1,16 @@
 """The gate: recorded prompts through the promoted version and the new one, compared.
 
 Each prompt goes through the same way as a client's request, greedily and unstored. The promoted
-version is asked in the line with everybody else; the new one gets as much company as that has, so
-that both are timed under the same load. What is only slow is measured again, since a machine may be
-busy for a moment. Knows how runs are made; knows no file and no HTTP.
+version is asked in the line with everybody else; the new one gets copies of what that has to do
+(`company.py`), so that both are timed under the same load. What is only slow is measured again,
+since a machine may be busy for a moment. Knows how runs are made; knows no file and no HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -20,10 +20,11 @@ from trt_responses.frozen import dataclass
 from trt_responses.response.accept.responses import accept
 from trt_responses.response.run.assembly import Assembly
 from trt_responses.response.run.inputs import RunInputs
+from trt_responses.response.versions.company import Company
 from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.admission import Place
@@ -167,9 +168,18 @@ def accepted_prompts(bodies: Sequence[Mapping[str, Any]]) -> list[Accepted]:
 class Gate:
     """Compares two versions over the parts of a server."""
 
-    def __init__(self, parts: Parts, prompts: Sequence[Accepted]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        prompts: Sequence[Accepted],
+        made_by: Callable[[Loaded], Iterable[Run]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`made_by` says which responses a version is making."""
         self._parts = parts
         self._prompts = prompts
+        self._made_by = made_by
+        self._sleep = sleep
 
     async def compare(self, old: Loaded, new: Loaded, *, exact: bool = False) -> GateReport:
         rows: list[Row] = []
@@ -186,11 +196,13 @@ class Gate:
                 raise Refused(
                     f"its tokens are not those of the promoted version for the prompts {different}"
                 )
-            for _ in range(TIMED_ROUNDS):
-                rows = await self._timed(rows, old, new)
-                report = self._report(rows)
-                if (slow := _slow(report, rows)) is None:
-                    return report
+            async with Company(new.engine, partial(self._made_by, old), self._sleep).kept():
+                rows = []  # what was quick before it had company does not count
+                for _ in range(TIMED_ROUNDS):
+                    rows = await self._timed(rows, old, new)
+                    report = self._report(rows)
+                    if (slow := _slow(report, rows)) is None:
+                        return report
             raise Refused(slow)
         except Refused as refusal:
             return replace(self._report(rows), refused=str(refusal))
@@ -210,21 +222,19 @@ class Gate:
         return Row(before, took)
 
     async def _timed(self, rows: Sequence[Row], old: Loaded, new: Loaded) -> list[Row]:
-        """Both once more, each with as much company, and the better of each one's times."""
-        company = min(self._parts.admission.running, new.engine.limits().max_batch - 1)
-        fillers = [asyncio.create_task(self._filler(new, n)) for n in range(company)]
+        """Both once more, with the better of each one's times where there are `rows` already."""
         found = []
-        try:
-            for prompt, row in zip(self._prompts, rows, strict=True):
-                before, took = await self._both(prompt, old, new, "a prompt")
-                if took.fault is not None:
-                    raise Refused(f"a prompt ended {took.status} the second time: {took.fault}")
-                found.append(Row(_better(row.old, before), _better(row.new, took)))
-        finally:
-            for filler in fillers:
-                filler.cancel()
-            await asyncio.gather(*fillers, return_exceptions=True)
-        return found
+        for prompt in self._prompts:
+            before, took = await self._both(prompt, old, new, "a prompt")
+            if took.fault is not None:
+                raise Refused(f"a prompt ended {took.status} the second time: {took.fault}")
+            found.append(Row(before, took))
+        if not rows:
+            return found
+        return [
+            Row(_better(row.old, again.old), _better(row.new, again.new))
+            for row, again in zip(rows, found, strict=True)
+        ]
 
     async def _both(
         self, prompt: Accepted, old: Loaded, new: Loaded, which: str
@@ -238,21 +248,13 @@ class Gate:
             before.cancel()
             await asyncio.gather(before, return_exceptions=True)
 
-    async def _filler(self, new: Loaded, number: int) -> None:
-        """Company for the new version: prompts that nobody reads, until it is cancelled."""
-        while True:
-            for prompt in (*self._prompts[number:], *self._prompts[:number]):
-                with suppress(ApiError):
-                    await self._asked(prompt, new, _NoLine())
-                await asyncio.sleep(0)
-
     async def _old(self, prompt: Accepted, old: Loaded) -> Took:
         """In the line with everybody; a server that is full is asked again."""
         while True:
             try:
                 place = self._parts.admission.enter(OWNER)
             except ServerBusy:
-                await asyncio.sleep(BUSY_S)
+                await self._sleep(BUSY_S)
                 continue
             return await self._asked(prompt, old, place)
 
