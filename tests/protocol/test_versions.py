@@ -60,7 +60,7 @@ def test_a_version_that_passes_takes_new_responses_and_the_old_one_ends_its_own(
 @pytest.mark.parametrize(
     ("fault", "asked", "why"),
     [
-        ({"later_s": 0.03}, {}, "times as long"),
+        ({"later_s": 0.03}, {}, " times "),
         ({"dies_at": 3}, {}, "prompt 3 of 4 ended failed: The engine failed: The engine died"),
         ({"text": THOUGHT}, {"exact": True}, "not those of the promoted version"),
         ({"text": LAME}, {}, "repairs of malformed output"),
@@ -288,6 +288,28 @@ def test_kserve_loads_a_version_and_unloads_a_canary(tmp_path: Path) -> None:
                 for _ in range(2)
             ]
             assert statuses == [200, 409]
+            log = orjson.dumps({"log_verbose_level": 0})
+            assert (await s.client.send("POST", "/v2/logging", log, ADMIN)).status == 200
+        lines = [*map(orjson.loads, (tmp_path / "audit.jsonl").read_bytes().splitlines())]
+        told = [(line["act"], line.get("version"), line["by"]) for line in lines]
+        assert told == [
+            ("engine.load", "2", "operator"),
+            ("engine.load", None, "operator"),
+            ("engine.load", "2", "operator"),
+            ("engine.unload", None, "operator"),
+            ("engine.unload", None, "operator"),
+            ("server.logging", None, "operator"),
+        ]
+
+    asyncio.run(story())
+
+
+def test_what_kserve_is_asked_for_and_cannot_be_noted_is_not_done(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with exchanged(tmp_path, scripted, audit_file=tmp_path) as s:
+            told = await s.client.send("POST", "/v2/repository/models/demo/load", b"{}", ADMIN)
+            assert (told.status, "audit file" in told.json()["error"]) == (500, True)
+            assert await s.version() == "demo@1"
 
     asyncio.run(story())
 

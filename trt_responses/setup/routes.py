@@ -24,6 +24,7 @@ from trt_responses.web.explain import Explain
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
 from trt_responses.web.health import HealthChecks
+from trt_responses.web.kserve.control import Control
 from trt_responses.web.kserve.endpoints import KServe
 from trt_responses.web.messages import Messages, messages_fault
 from trt_responses.web.metrics import MetricsPage
@@ -140,6 +141,8 @@ def _hot_routes(
 
 
 def _kserve(server: ServerParts, guard: Guard, headers: ReplyHeaders) -> KServe:
+    limits = _limits(server.settings)
+    audit = Audit(server.settings.audit_path)
     return KServe(
         server.runs,
         server.health,
@@ -147,11 +150,12 @@ def _kserve(server: ServerParts, guard: Guard, headers: ReplyHeaders) -> KServe:
         about=server.about,
         versions=server.versions,
         exchange=server.exchange,
+        control=Control(server.exchange, audit, headers, limits),
         guard=guard,
         keys=server.keys,
         headers=headers,
         stream_limits=_stream_limits(server),
-        limits=_limits(server.settings),
+        limits=limits,
     )
 
 

@@ -26,7 +26,7 @@ from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply, note_status
 from trt_responses.web.headers import header, ignored_header, run_headers
 from trt_responses.web.kserve.codings import deflated, inflated, reply_coding
-from trt_responses.web.kserve.log_settings import log_settings, set_log
+from trt_responses.web.kserve.log_settings import log_settings
 from trt_responses.web.stream.sse import Stream, watched
 from trt_responses.wire import kserve as k
 from trt_responses.wire.chat_output import text_of
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from trt_responses.telemetry.statistics import Statistics
     from trt_responses.web.guard import Guard
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.kserve.control import Control
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
     from trt_responses.wire.response import Response as ResponseObject
@@ -85,6 +86,7 @@ class KServe:
         about: Callable[[], Mapping[str, Any]],
         versions: Versions,
         exchange: Exchange,
+        control: Control,
         guard: Guard,
         keys: KeyRing,
         headers: ReplyHeaders,
@@ -99,6 +101,7 @@ class KServe:
         self._model: str = about()["model"]
         self._about = about
         self._exchange = exchange
+        self._control = control
         self._guard = guard
         self._keys = keys
         self._headers = headers
@@ -119,9 +122,9 @@ class KServe:
             "/v2/{kind}sharedmemory/{rest}": {"GET": _lacks, "POST": _lacks},
             "/v2/models/{model}": {"GET": self._metadata},
             "/v2/repository/index": {"POST": self._index},
-            "/v2/repository/models/{model}/load": {"POST": self._load},
-            "/v2/repository/models/{model}/unload": {"POST": self._unload},
-            "/v2/logging": {"GET": self._logging, "POST": self._set_logging},
+            "/v2/repository/models/{model}/load": {"POST": control.load},
+            "/v2/repository/models/{model}/unload": {"POST": control.unload},
+            "/v2/logging": {"GET": self._logging, "POST": control.set_logging},
         }
         self._patterns = {path: _pattern(path) for path in self._routes}
 
@@ -157,9 +160,10 @@ class KServe:
     def _checked(self, request: Request, answer: Answer) -> str:
         """Whom the request speaks for. What changes the server is an admin's, unless this server
         asks nobody for a key and has no admin."""
-        control = answer in (self._load, self._unload, self._set_logging)
+        control = answer in (self._control.load, self._control.unload, self._control.set_logging)
         if control and (self._keys.asked or self._keys.has_admin):
-            return self._guard.admin(request)
+            admin = request.scope["state"]["admin"] = self._guard.admin(request)
+            return admin
         return self._guard.owner(request)
 
     # --- what is asked of the server ----------------------------------------------------------
@@ -198,24 +202,8 @@ class KServe:
         reason = report.reason or engine.reason
         return {"state": "UNAVAILABLE"} | ({"reason": reason} if reason else {})
 
-    async def _load(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        """The promoted version if it is not the one that is served, else the newest; a version
-        may be named as Triton's configuration does."""
-        asked = k.load_request(await read_body(request, self._limits), found["version"])
-        await self._exchange.load(found["model"], asked)
-        return Response(headers=self._headers(request))
-
-    async def _unload(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        await read_body(request, self._limits)
-        await self._exchange.unload(found["model"], found["version"])
-        return Response(headers=self._headers(request))
-
     async def _logging(self, request: Request, _: re.Match[str]) -> ASGIApp:
         return self._json(request, log_settings())
-
-    async def _set_logging(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        set_log(await read_body(request, self._limits))
-        return await self._logging(request, found)
 
     # --- what is asked of the model -----------------------------------------------------------
 

@@ -21,8 +21,8 @@ def log_settings() -> dict[str, Any]:
     return {FILE: "", **shown, VERBOSE: int(level <= logging.DEBUG), FORMAT: "default"}
 
 
-def set_log(body: bytes) -> None:
-    """Set what a body asks for; what it does not name stays."""
+def wanted_log(body: bytes) -> dict[str, Any]:
+    """All settings as a body asks for them; what it does not name stays."""
     try:
         sent = orjson.loads(body)
     except ValueError:
@@ -36,5 +36,10 @@ def set_log(body: bytes) -> None:
     wanted = now | sent
     if wanted[FILE] or wanted[FORMAT] != "default":
         raise InvalidRequest("a client cannot set the file or the format of the log")
+    return wanted
+
+
+def set_log(wanted: dict[str, Any]) -> None:
+    """Sets the level that these settings, all of them, ask for."""
     shown = [number for name, number in LEVELS.items() if wanted[name]]
     LOG.setLevel(logging.DEBUG if wanted[VERBOSE] else min(shown, default=logging.CRITICAL))
