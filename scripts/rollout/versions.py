@@ -54,8 +54,8 @@ class Act(NamedTuple):
 
 
 def prepared(engines_dir: Path) -> None:
-    """The six builds. Those after the first are copies of its files: one with other weights is
-    slower or faster, which the gate sees."""
+    """The six builds. Those after the first are copies of its files, so that what is good is as
+    fast as the first one in both directions."""
     prepare_demo(Settings(engines_dir=engines_dir))
     for _ in range(2, KILLED + 1):
         copied(engines_dir / NAME)
