@@ -123,9 +123,10 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Lock:
     """What keeps a conversation for one writer. Its server renews it; that of a server that died
-    runs out."""
+    runs out. A used approval is kept so for the response that it was for."""
 
     conversation_id: str
+    """Or the id of the approval."""
     owner: str
     writer: str
     """The id of the response that is made in it."""

@@ -84,7 +84,7 @@ class Assembly:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._ledger = Ledger()
+        self._ledger = Ledger(parts.store)
 
     def new_id(self) -> str:
         """Of a response."""
@@ -124,6 +124,7 @@ class Assembly:
         plan_for = partial(self._plan, accepted, steering, called, parallel)
         kind, plan = self._kind(accepted, compaction), plan_for(len(prompt.ids))
         tools = await self._tool_loop(accepted, steering, called, prompt, owner, opened, approved)
+        await self._ledger.claim(approved, owner, inputs.response_id)
         place.line_up(len(prompt.ids))
         response = self._response(inputs.response_id, accepted, parallel, before)
         log = _log(inputs, response, len(prompt.ids))
@@ -291,7 +292,6 @@ class Assembly:
         most = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
         context = parts.engine.limits().context_tokens
         bounds = Bounds(context, accepted.max_output_tokens, most)
-        self._ledger.claim(approved, owner)
         return ToolLoop(
             opened.used,
             called,

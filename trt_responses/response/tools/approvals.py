@@ -7,13 +7,13 @@ blocks; knows no tool and no run.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.response.tools.loop import Approved
+from trt_responses.store.base import Lock
 from trt_responses.wire.hosted_items import (
     McpApprovalRequest,
     McpApprovalResponse,
@@ -25,29 +25,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from trt_responses.response.accept.accepted import Accepted
-    from trt_responses.store.base import Block
+    from trt_responses.store.base import Block, Store
     from trt_responses.wire.items import SentItem
 
-REMEMBERED = 100_000
-"""The number of used approvals that are remembered, the newest."""
+REMEMBERED_S = 30 * 86_400.0
+"""Seconds for which a used approval is remembered."""
 
 
 class Ledger:
-    """The approvals that were used: each is good once."""
+    """The approvals that were used: each is good once, on all servers of a store together. A used
+    one stays locked for the response that it was for."""
 
-    def __init__(self) -> None:
-        self._used: OrderedDict[tuple[str, str], None] = OrderedDict()
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    def claim(self, approved: Sequence[Approved], owner: str) -> None:
+    async def claim(self, approved: Sequence[Approved], owner: str, response_id: str) -> None:
         """Note approvals as used. Raises an `InvalidRequest`, and notes none, when one was used
         before."""
-        keys = [(owner, one.request_id) for one in approved]
-        for one, key in zip(approved, keys, strict=True):
-            if key in self._used:
+        taken: list[Lock] = []
+        for one in approved:
+            lock = Lock(one.request_id, owner, response_id)
+            if not await self._store.lock(lock, REMEMBERED_S):
+                for other in taken:
+                    await self._store.unlock(other)
                 raise _again(one.place, one.request_id)
-        self._used.update(dict.fromkeys(keys))
-        while len(self._used) > REMEMBERED:
-            self._used.popitem(last=False)
+            taken.append(lock)
 
 
 def approved_calls(

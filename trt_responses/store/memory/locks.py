@@ -10,12 +10,17 @@ if TYPE_CHECKING:
     from trt_responses.store.base import Lock
 
 
+FEW = 1024
+"""So many locks are kept before those whose lease is over are looked for."""
+
+
 class MemoryLocks:
     """By conversation and owner. A lock whose lease is over is none."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
         self._locks: dict[tuple[str, str], tuple[Lock, float]] = {}
+        self._most = FEW
 
     def allow(self, conversation_id: str, owner: str, lock: Lock | None) -> bool:
         """Whether whoever has this lock, or none, may change the conversation."""
@@ -26,7 +31,11 @@ class MemoryLocks:
         held = self._held(lock.conversation_id, lock.owner)
         if held is not None and (held.writer != lock.writer or held.term > lock.term):
             return False
-        self._locks[lock.conversation_id, lock.owner] = (lock, self._clock_s() + lease_s)
+        now_s = self._clock_s()
+        self._locks[lock.conversation_id, lock.owner] = (lock, now_s + lease_s)
+        if len(self._locks) > self._most:
+            self._locks = {key: held for key, held in self._locks.items() if held[1] > now_s}
+            self._most = max(FEW, 2 * len(self._locks))
         return True
 
     def renew(self, lock: Lock, lease_s: float) -> bool:
