@@ -79,6 +79,7 @@ WORST = (
     "text text.format: unknown",
     "metadata metadata: unknown",
     "tools tools.[].headers: unknown",
+    "text input: mixed scripts",
 )
 
 

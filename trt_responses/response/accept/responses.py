@@ -93,7 +93,8 @@ def accept(
 def _lists_of_tools(request: Request) -> list[tuple[str, Sequence[t.Tool]]]:
     """The request's lists of tools and those that its items bring, each with its place."""
     lists: list[tuple[str, Sequence[t.Tool]]] = [("tools", request.tools or ())]
-    for number, item in enumerate(request.input):
+    items = () if isinstance(request.input, str) else request.input
+    for number, item in enumerate(items):
         if isinstance(item, AdditionalTools):
             lists.append((f"input[{number}].tools", item.tools))
     return lists
