@@ -160,6 +160,26 @@ def test_a_background_run_is_cancelled_at_the_server() -> None:
     play(story)
 
 
+def test_an_end_that_the_server_has_told_stands_when_the_page_hangs_up() -> None:
+    """The stream of a cancelled response may still be open when the cancel is answered."""
+    hangs_up = """async () => {
+        const { Turn } = await import("./playground/turn.js");
+        const ends = ["cancelled", "in_progress"].map((status) => {
+            const turn = new Turn(null, []);
+            turn.settle({ id: "resp_1", status, output: [] });
+            turn.stop();
+            return turn.status;
+        });
+        return ends;
+    }"""
+
+    async def story() -> None:
+        async with staged() as s:
+            assert await s.page.evaluate(hangs_up) == ["cancelled", "stopped"]
+
+    play(story)
+
+
 def test_a_response_is_opened_by_its_id_with_those_before_it() -> None:
     async def story() -> None:
         async with staged() as s:

@@ -9,7 +9,7 @@ the client's response. Knows runs and the engine's seam.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.02
 """So often is looked which responses clients wait for."""
+BEGIN_S = 60.0
+"""So long the first copies may take to begin."""
 
 
 class Company:
@@ -47,8 +49,10 @@ class Company:
         try:
             self._look()
             first = tuple(self._copies.values())
-            while not all(copy.begun or copy.over for copy in first):
-                await self._sleep(LOOK_S)
+            with suppress(TimeoutError):  # one that stands still fails at the gate's next prompt
+                async with asyncio.timeout(BEGIN_S):
+                    while not all(copy.begun or copy.over for copy in first):
+                        await self._sleep(LOOK_S)
             yield
         finally:
             keeping.cancel()

@@ -197,9 +197,9 @@ class Gate:
                     f"its tokens are not those of the promoted version for the prompts {different}"
                 )
             async with Company(new.engine, partial(self._made_by, old), self._sleep).kept():
-                rows = []  # what was quick before it had company does not count
+                timed: list[Row] = []  # what was quick before it had company does not count
                 for _ in range(TIMED_ROUNDS):
-                    rows = await self._timed(rows, old, new)
+                    timed = rows = await self._timed(timed, old, new)
                     report = self._report(rows)
                     if (slow := _slow(report, rows)) is None:
                         return report

@@ -100,8 +100,9 @@ export class Turn {
     if (response.error) this.error = response.error.message;
   }
 
+  // The page has hung up. What the server has told of its end stands.
   stop() {
-    this.status = "stopped";
+    if (this.running) this.status = "stopped";
   }
 
   fail(message) {
