@@ -160,6 +160,23 @@ def test_a_background_run_is_cancelled_at_the_server() -> None:
     play(story)
 
 
+def test_a_question_is_shown_as_running_from_its_first_moment() -> None:
+    """Else the next one could be typed behind it, and would not be sent."""
+    asks = """() => {
+        const box = document.getElementById("ask");
+        box.value = "Hello";
+        box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+        return document.querySelector(".turn").className;
+    }"""
+
+    async def story() -> None:
+        async with staged() as s:
+            assert await s.page.evaluate(asks) == "turn running"
+            await answered(s.page)
+
+    play(story)
+
+
 def test_an_end_that_the_server_has_told_stands_when_the_page_hangs_up() -> None:
     """The stream of a cancelled response may still be open when the cancel is answered."""
     hangs_up = """async () => {

@@ -11,7 +11,6 @@ export class Runner {
   }
 
   async run(turn) {
-    turn.status = "asking";
     await this.guarded(turn, () =>
       withKey(() => this.take(turn, "responses", { body: turn.request })));
   }

@@ -10,7 +10,7 @@ export class Turn {
     this.request = request;
     this.children = [];
     this.id = null;
-    this.status = "new";
+    this.status = "asking";
     this.items = [];
     this.events = [];
     this.response = null;
