@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 STEP_S = 0.02
+STILL = 64
 
 
 def echo(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
-    """A stand-in for a model: what it says depends on the prompt and on nothing else."""
-    return Script(
-        tuple((prompt_ids[n % len(prompt_ids)] + n,) for n in range(CONTEXT)), cached_tokens=0
-    )
+    """A stand-in for a model: what it says depends on the prompt and on nothing else. Where it is
+    drawn and may go on for ever, it does: it stands still before the context is full."""
+    said = [(prompt_ids[n % len(prompt_ids)] + n,) for n in range(CONTEXT)]
+    endless = options.temperature > 0 and options.max_tokens > CONTEXT
+    return Script((*said[:STILL], Stall()) if endless else tuple(said), cached_tokens=0)
 
 
 def scripted() -> Engine:
