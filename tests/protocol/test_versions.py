@@ -7,6 +7,7 @@ Over scripted engines and builds without files. The demo's own versions are exch
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -57,10 +58,16 @@ def test_a_version_that_passes_takes_new_responses_and_the_old_one_ends_its_own(
     asyncio.run(story())
 
 
+SLOW = (
+    r"\d times (as long as|the tokens per second of) the promoted version.* (1\.5|0\.7) times"
+)
+"""Its first tokens or the others: on a busy machine either may be told first."""
+
+
 @pytest.mark.parametrize(
     ("fault", "asked", "why"),
     [
-        ({"later_s": 0.03}, {}, " times "),
+        ({"later_s": 0.03}, {}, SLOW),
         ({"dies_at": 3}, {}, "prompt 3 of 4 ended failed: The engine failed: The engine died"),
         ({"text": THOUGHT}, {"exact": True}, "not those of the promoted version"),
         ({"text": LAME}, {}, "repairs of malformed output"),
@@ -76,14 +83,14 @@ def test_a_version_that_is_worse_is_refused_with_the_reason_and_nothing_changes(
         async with exchanged(tmp_path, lambda: worse) as s:
             told = await s.load(**asked)
             assert (told.status, told.error["code"]) == (409, "version_refused"), told.body
-            assert why in told.error["message"]
+            assert re.search(why, told.error["message"])
             assert told.error["message"].startswith("demo@2 is not served: ")
-            assert why in told.json()["gate"]["refused"]
+            assert re.search(why, told.json()["gate"]["refused"])
             assert worse.stopped
             assert s.builds.promoted == await s.version() == "demo@1"
             ((act, label, reason),) = s.builds.journal
             assert (act, label) == ("refused", "demo@2")
-            assert why in reason
+            assert re.search(why, reason)
 
     asyncio.run(story())
 

@@ -42,7 +42,7 @@ class HeldLock:
         except ApiError as fault:  # away for now: within the lease it may come back
             logger.warning(
                 "%s is locked for less than it should be: %s",
-                self.lock.conversation_id,
+                self.lock.key,
                 fault.message,
             )
         else:
@@ -61,7 +61,7 @@ class HeldLock:
             try:
                 await self._locks.store.unlock(self.lock)
             except ApiError as fault:  # its lease will run out
-                logger.warning("%s stays locked: %s", self.lock.conversation_id, fault.message)
+                logger.warning("%s stays locked: %s", self.lock.key, fault.message)
 
 
 class Locks:

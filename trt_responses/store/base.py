@@ -122,11 +122,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What keeps a conversation for one writer. Its server renews it; that of a server that died
-    runs out. A used approval is kept so for the response that it was for."""
+    """What keeps a conversation for one writer, or a used approval for the response that it was
+    for. A conversation's is renewed by its server; that of a server that died runs out."""
 
-    conversation_id: str
-    """Or the id of the approval."""
+    key: str
+    """The id of the conversation or the approval."""
     owner: str
     writer: str
     """The id of the response that is made in it."""

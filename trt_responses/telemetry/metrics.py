@@ -164,7 +164,11 @@ class Metrics:
     ) -> None:
         """Show numbers that one answer holds, which is asked for once at each scrape."""
         latest: list[T] = []
-        self._asks.append(lambda: latest.__setitem__(slice(None), (ask(),)))
+
+        def ask_anew() -> None:
+            latest[:] = [ask()]
+
+        self._asks.append(ask_anew)
         for name, help_text, read in rows:
             self.reading(name, help_text, lambda read=read: read(latest[0]))  # type: ignore[misc]
 

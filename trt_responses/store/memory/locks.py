@@ -28,22 +28,22 @@ class MemoryLocks:
         return held is None or held == lock
 
     def take(self, lock: Lock, lease_s: float) -> bool:
-        held = self._held(lock.conversation_id, lock.owner)
+        held = self._held(lock.key, lock.owner)
         if held is not None and (held.writer != lock.writer or held.term > lock.term):
             return False
         now_s = self._clock_s()
-        self._locks[lock.conversation_id, lock.owner] = (lock, now_s + lease_s)
+        self._locks[lock.key, lock.owner] = (lock, now_s + lease_s)
         if len(self._locks) > self._most:
             self._locks = {key: held for key, held in self._locks.items() if held[1] > now_s}
             self._most = max(FEW, 2 * len(self._locks))
         return True
 
     def renew(self, lock: Lock, lease_s: float) -> bool:
-        return self._held(lock.conversation_id, lock.owner) == lock and self.take(lock, lease_s)
+        return self._held(lock.key, lock.owner) == lock and self.take(lock, lease_s)
 
     def free(self, lock: Lock) -> None:
-        if self._held(lock.conversation_id, lock.owner) == lock:
-            del self._locks[lock.conversation_id, lock.owner]
+        if self._held(lock.key, lock.owner) == lock:
+            del self._locks[lock.key, lock.owner]
 
     def clear(self) -> None:
         self._locks.clear()

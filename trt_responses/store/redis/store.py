@@ -355,7 +355,7 @@ def _ms(seconds: float) -> int:
 
 
 def _lock_key(lock: Lock) -> str:
-    return f"trt:w:{lock.conversation_id}:{lock.owner}"
+    return f"trt:w:{lock.key}:{lock.owner}"
 
 
 def _lock_value(lock: Lock | None) -> str:

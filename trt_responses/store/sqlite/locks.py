@@ -24,20 +24,20 @@ def allow(
 def take(db: sqlite3.Connection, lock: Lock, now_s: float, lease_s: float) -> bool:
     """Whether it is locked so now. What servers that died have left is removed."""
     db.execute("DELETE FROM locks WHERE lease_until <= ?", (now_s,))
-    held = _held(db, lock.conversation_id, lock.owner, now_s)
+    held = _held(db, lock.key, lock.owner, now_s)
     if held is not None and (held.writer != lock.writer or held.term > lock.term):
         return False
     db.execute(
         "INSERT OR REPLACE INTO locks (id, owner, writer, term, lease_until) "
         "VALUES (?, ?, ?, ?, ?)",
-        (lock.conversation_id, lock.owner, lock.writer, lock.term, now_s + lease_s),
+        (lock.key, lock.owner, lock.writer, lock.term, now_s + lease_s),
     )
     return True
 
 
 def renew(db: sqlite3.Connection, lock: Lock, now_s: float, lease_s: float) -> bool:
     """Renew a lock. Returns whether it was still held."""
-    held = _held(db, lock.conversation_id, lock.owner, now_s)
+    held = _held(db, lock.key, lock.owner, now_s)
     return held == lock and take(db, lock, now_s, lease_s)
 
 
@@ -45,7 +45,7 @@ def free(db: sqlite3.Connection, lock: Lock) -> None:
     """Give a lock back."""
     db.execute(
         "DELETE FROM locks WHERE id = ? AND owner = ? AND writer = ? AND term = ?",
-        (lock.conversation_id, lock.owner, lock.writer, lock.term),
+        (lock.key, lock.owner, lock.writer, lock.term),
     )
 
 

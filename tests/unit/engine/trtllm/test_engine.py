@@ -1128,10 +1128,12 @@ def test_statistics_that_do_not_say_are_none(step: dict[str, object], use: float
     assert queued(step) is None
 
 
-def test_nothing_is_measured_unless_somebody_listens() -> None:
+def test_the_package_measures_for_those_alone_who_ask() -> None:
     double = plan((1,))
     told_by(double)
     assert sent(double).return_perf_metrics is False
+    told_by(double, replace(options(), metrics=True))
+    assert sent(double).return_perf_metrics is True
 
 
 def test_the_errors_that_end_an_engine_are_known_by_name() -> None:
