@@ -58,9 +58,7 @@ def test_a_version_that_passes_takes_new_responses_and_the_old_one_ends_its_own(
     asyncio.run(story())
 
 
-SLOW = (
-    r"\d times (as long as|the tokens per second of) the promoted version.* (1\.5|0\.7) times"
-)
+SLOW = r"\d times (as long as|the tokens per second of) the promoted version.* (1\.5|0\.7) times"
 """Its first tokens or the others: on a busy machine either may be told first."""
 
 
