@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
-    from trt_responses.response.versions.exchange import Builds
+    from trt_responses.response.versions.builds import Builds
     from trt_responses.response.versions.versions import Loaded
     from trt_responses.setup.parts import ServerParts
     from trt_responses.store.base import Store

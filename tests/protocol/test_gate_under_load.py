@@ -18,7 +18,7 @@ from tests.support.asgi import until
 from tests.support.served import SETTINGS, script
 from tests.support.versions import TestBuilds, version
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
-from trt_responses.response.versions.gate import Gate, GateReport, accepted_prompts
+from trt_responses.response.versions.gate import Gate, accepted_prompts
 from trt_responses.response.versions.versions import Loaded
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from trt_responses.engine.base import Engine, GenerateOptions
+    from trt_responses.response.versions.measures import GateReport
     from trt_responses.setup.parts import ServerParts
 
 PLACES = 6

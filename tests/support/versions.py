@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.support.asgi import Call
     from trt_responses.engine.base import Engine, GenerateOptions, Handle, Health, Limits, Sink
-    from trt_responses.response.versions.exchange import Act
+    from trt_responses.response.versions.builds import Act
 
 
 def version(number: int) -> Version:
@@ -42,9 +42,16 @@ class TestBuild:
     version: Version
     engine: Callable[[], Engine]
     why: str | None = None
+    narrow: str | None = None
+    """Why memory does not hold it beside another."""
+    alone: str | None = None
+    """Why memory does not hold it in the place of another, either."""
 
     def fault(self, beside: Version) -> str | None:
         return self.why
+
+    def no_room(self, served: Version, *, beside: bool) -> str | None:
+        return self.narrow if beside else self.alone
 
     def load(self) -> Loaded:
         return Loaded(self.version, self.engine())
@@ -69,6 +76,7 @@ class TestBuilds:
     def find(self, wanted: str | None, served: Version) -> TestBuild:
         if wanted is None:
             wanted = max(self.builds)
+        wanted = wanted.lstrip("0")  # a digest here is the number with zeros before it
         if wanted not in self.builds:
             raise StartupError(f"engine 'demo@{wanted}': found no version {wanted}")
         return self.builds[wanted]

@@ -31,6 +31,8 @@ def add_load(commands: Commands) -> None:
     )
     load.add_argument("--exact", action="store_true", help="ask for the very same tokens")
     load.add_argument("--no-gate", action="store_true", help="compare nothing: for a rollback")
+    text = "refuse it where memory does not hold both, instead of pausing what is running"
+    load.add_argument("--no-pause", action="store_true", help=text)
     text = "give it this share of the conversations, as 0.1, and promote nothing"
     load.add_argument("--canary", type=float, metavar="SHARE", help=text)
     load.add_argument("--reason", default="", help="what the journal says of it")
@@ -55,6 +57,7 @@ def _load(options: argparse.Namespace) -> int:
         "gate": not options.no_gate,
         "exact": options.exact,
         "canary": options.canary,
+        "pause": not options.no_pause,
         "reason": options.reason,
     }
     return _asked(options, "load", asked)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.card import Card
     from trt_responses.prepare.shelf import Entry, Selection
     from trt_responses.response.accept.accepted import Accepted
-    from trt_responses.response.versions.exchange import Act
+    from trt_responses.response.versions.builds import Act
     from trt_responses.settings import Settings
 
     EngineOf = Callable[[Selection, Settings], Engine]
@@ -134,29 +134,37 @@ class PreparedBuild:
             return found
         if card.dialect != read_card(directory.with_name(beside.digest)).dialect:
             return f"it speaks another language than {beside.label}: restart the server with it"
-        return self._no_room(card, directory.with_name(beside.digest), beside)
+        return None
 
-    def _no_room(self, card: Card, beside_directory: Path, beside: Version) -> str | None:
-        instead = (
-            f"`trt-responses engine promote {card.name} {card.number or card.version}` and a "
-            "restart serve it alone"
-        )
-        if card.kind not in ON_CPU or beside.kind not in ON_CPU:
+    def no_room(self, served: Version, *, beside: bool) -> str | None:
+        """The reason why memory does not hold it. Whether a GPU's holds one alone is known when it
+        is started."""
+        card = self._selection.card
+        if card.kind not in ON_CPU or served.kind not in ON_CPU:
             return (
                 f"memory: engines of kind {card.kind} take a GPU's memory, and two at once are not "
-                f"loaded; {instead}"
+                "loaded"
+                if beside
+                else None
             )
-        try:
-            mapped = read_card(beside_directory).limits.memory_bytes
-        except PrepareError:
-            mapped = 0
-        needed, free = memory_bytes(card, self._settings), memory().free_bytes - mapped
-        if needed <= free:
+        free = memory().free_bytes  # the weights of what is served are mapped, and count as free
+        if (other := self._card_of(served)) is not None:
+            mapped = other.limits.memory_bytes
+            free += -mapped if beside else memory_bytes(other, self._settings) - mapped
+        if (needed := memory_bytes(card, self._settings)) <= free:
             return None
+        where = "beside" if beside else "in the place of"
         return (
-            f"memory: {card.label} needs {needed / 2**30:.2f} GiB beside {beside.label}, and "
-            f"{max(0, free) / 2**30:.2f} GiB are free; {instead}"
+            f"memory: {card.label} needs {needed / 2**30:.2f} GiB {where} {served.label}, and "
+            f"{max(0, free) / 2**30:.2f} GiB are free"
         )
+
+    def _card_of(self, version: Version) -> Card | None:
+        """The card of another version of the same engine."""
+        try:
+            return read_card(self._selection.directory.with_name(version.digest))
+        except PrepareError:
+            return None
 
     def load(self) -> Loaded:
         return loaded(self._selection, self._settings, self._engine_of)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
-    from trt_responses.response.versions.exchange import Builds
+    from trt_responses.response.versions.builds import Builds
     from trt_responses.response.versions.versions import Versions
     from trt_responses.settings import Settings
 

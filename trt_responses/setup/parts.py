@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from trt_responses.language.base import Dialect
     from trt_responses.prepare.shelf import Selection
     from trt_responses.response.run.run import Listener
-    from trt_responses.response.versions.exchange import Builds
+    from trt_responses.response.versions.builds import Builds
     from trt_responses.settings import Settings
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool
@@ -170,7 +170,8 @@ def _exchange(
     """The part that loads other versions, each of which is compared by the gate's prompts first."""
     prompts = gate_prompts(settings.gate_prompts)
     new_gate = partial(Gate, parts, prompts, runs.made_by, sleep)
-    return Exchange(versions, builds, new_gate, lifecycle)
+    pause = runs.pause if parts.recovery is not None else None
+    return Exchange(versions, builds, new_gate, lifecycle, pause)
 
 
 def _background(

@@ -10,7 +10,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import error_body
-from trt_responses.response.versions.exchange import LoadRefused
+from trt_responses.response.versions.refused import LoadRefused
 from trt_responses.web.admin import note
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply

@@ -35,6 +35,11 @@ class LoadRequest(BaseModel):
         lt=1,
         description="Give it this share of the conversations, and promote nothing.",
     )
+    pause: bool = Field(
+        True,
+        description="Where memory does not hold both: pause what is running, and exchange the "
+        "engine under it; false: refuse.",
+    )
     reason: str = Field("", max_length=1000, description="What the journal says of it.")
 
 

@@ -81,7 +81,9 @@ def test_a_flipped_byte_is_found_though_size_and_time_are_the_same(tmp_path: Pat
 def test_an_engine_on_a_gpu_is_not_loaded_beside_another(tmp_path: Path) -> None:
     one = built(tmp_path, ONE)
     build = builds_in(tmp_path).find("1", one)
-    assert "two at once are not loaded" in str(build.fault(replace(one, kind="trtllm")))
+    on_gpu = replace(one, kind="trtllm")
+    assert "two at once are not loaded" in str(build.no_room(on_gpu, beside=True))
+    assert build.no_room(on_gpu, beside=False) is None
 
 
 def test_an_engine_takes_its_weights_and_the_cache_of_all_its_contexts(tmp_path: Path) -> None:
@@ -103,9 +105,25 @@ def test_a_version_needs_room_beside_what_the_served_one_has_mapped_of_its_weigh
     mapped = read_card(tmp_path / "mine" / ONE).limits.memory_bytes
     free = memory_bytes(card, Settings()) + mapped - missing
     monkeypatch.setattr("trt_responses.setup.builds.memory", lambda: Memory(2 * free, free))
-    why = builds_in(tmp_path).find("2", one).fault(one)
+    why = builds_in(tmp_path).find("2", one).no_room(one, beside=True)
     assert (why is not None) == refused
     assert why is None or f"memory: {two.label} needs" in why
+
+
+@pytest.mark.parametrize(("missing", "refused"), [(0, False), (1, True)])
+def test_in_the_place_of_another_a_version_has_the_memory_of_its_cache_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int, refused: bool
+) -> None:
+    one, _ = built(tmp_path, ONE), built(tmp_path, TWO)
+    card = read_card(tmp_path / "mine" / ONE)
+    cache = memory_bytes(card, Settings()) - card.limits.memory_bytes
+    free = card.limits.memory_bytes - missing
+    monkeypatch.setattr("trt_responses.setup.builds.memory", lambda: Memory(2 * cache, free))
+    build = builds_in(tmp_path).find("2", one)
+    assert "GiB beside mine@1" in str(build.no_room(one, beside=True))
+    why = build.no_room(one, beside=False)
+    assert (why is not None) == refused
+    assert why is None or "GiB in the place of mine@1" in why
 
 
 def test_what_is_loaded_is_kept_from_being_pruned(tmp_path: Path) -> None:

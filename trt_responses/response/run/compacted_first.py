@@ -116,5 +116,8 @@ class CompactedFirst:
     def abort(self) -> None:
         self._summarising.abort()
 
+    def pause(self) -> bool:
+        return self._summarising.pause()
+
     def usage(self) -> Usage:
         return self._summarising.usage(())

@@ -58,6 +58,8 @@ class Preparation(Protocol):
 
     def abort(self) -> None: ...
 
+    def pause(self) -> bool: ...
+
     def usage(self) -> Usage: ...
 
 
@@ -227,6 +229,18 @@ class Generation:
             self.abort()
             self.leave()
             self._finish_segment(end)
+
+    def pause(self) -> bool:
+        """Take the present request from the engine, which is exchanged: the segment goes on with
+        the next one. Returns whether there was a request."""
+        if self._preparation is not None and self._preparation.pause():
+            return True
+        if self._handle is None or self._verdict is not None:
+            return False
+        self._handle.abort()
+        self._handle = None
+        self._look(Chunk(finish="error", error="another version is loaded", lost="exchanged"))
+        return True
 
     def abort(self) -> None:
         if self._preparation is not None:
@@ -432,6 +446,7 @@ class Generation:
         except ApiError as error:
             return End("failed", error)
         end = await self._segment_end
+        self._handle = None  # the engine has ended the request
         if segment.gate is not None and segment.gate.unjudged and self._verdict is None:
             return await self._judged(segment.gate)
         return end

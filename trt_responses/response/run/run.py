@@ -206,6 +206,11 @@ class Run:
         """Whether it writes what no other engine could go on with."""
         return self._generation.half_way
 
+    def pause(self) -> bool:
+        """Wait, if the engine is at work on it, until another engine is there. Returns whether it
+        is."""
+        return self._generation.pause()
+
     def shut_down(self) -> None:
         """Leave the run to another server, or fail it, since this server ends."""
         if self.leave_to_others is None or not self.leave_to_others():

@@ -168,8 +168,8 @@ class Runs:
         if (found := self._of_versions.get(loaded)) is None:
             parts = replace(
                 self._parts,
-                engine=loaded.engine,
-                recovery=waits.over(loaded.engine) if (waits := self._parts.recovery) else None,
+                engine=loaded,
+                recovery=waits.over(loaded) if (waits := self._parts.recovery) else None,
                 mint=lambda prefix: (
                     loaded.version.marked(mint(prefix)) if prefix == "resp" else mint(prefix)
                 ),
@@ -201,6 +201,11 @@ class Runs:
         self._running.discard(run)
         if (lease := self._leases.pop(run, None)) is not None:
             lease.release()
+
+    def pause(self, loaded: Loaded) -> int:
+        """Take the runs of a version from its engine; they go on when another version is in its
+        place. Returns how many there are."""
+        return sum(run.pause() for run in tuple(self.made_by(loaded)))
 
     def fail_begun(self, error: ApiError) -> None:
         """Fail all runs that the engine works on; those that wait for it go on waiting."""

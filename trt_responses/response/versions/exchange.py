@@ -4,7 +4,8 @@
 
 Whatever fails before the pointer moves leaves everything as it was, with the reason in the journal
 and in the reply. The pointer moves before the first run does, so that a server that is killed in
-between starts with the version that it was about to serve. Knows builds by a seam; knows no HTTP.
+between starts with the version that it was about to serve. Where memory does not hold both, the one
+is stopped before the other is loaded (`in_place.py`). Knows builds by a seam; knows no HTTP.
 """
 
 from __future__ import annotations
@@ -12,70 +13,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-from trt_responses.errors import ApiError, InvalidRequest, NotFound, ServerDraining, StartupError
+from trt_responses.errors import InvalidRequest, NotFound, ServerDraining, StartupError
 from trt_responses.frozen import dataclass
+from trt_responses.response.versions.in_place import InPlace
+from trt_responses.response.versions.refused import LoadRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from trt_responses.response.lifecycle import Lifecycle
-    from trt_responses.response.versions.gate import Gate, GateReport
+    from trt_responses.response.versions.builds import Act, Build, Builds
+    from trt_responses.response.versions.gate import Gate
+    from trt_responses.response.versions.measures import GateReport
     from trt_responses.response.versions.versions import Loaded, Version, Versions
     from trt_responses.wire.versions import LoadRequest
 
 logger = logging.getLogger(__name__)
-
-Act = Literal["loaded", "refused", "canary", "unloaded"]
-"""What is noted in the journal besides promotions."""
-
-
-class Build(Protocol):
-    """A version that is prepared, and not loaded yet."""
-
-    @property
-    def version(self) -> Version: ...
-
-    def fault(self, beside: Version) -> str | None:
-        """Why it cannot be loaded beside that one: its files, this machine, or the memory."""
-        ...
-
-    def load(self) -> Loaded:
-        """It with its engine, which is not started."""
-        ...
-
-
-class Builds(Protocol):
-    """The prepared versions of the served engine. Every method may block, and raises a
-    `StartupError` with one sentence."""
-
-    @property
-    def name(self) -> str: ...
-
-    def versions(self) -> Sequence[Version]:
-        """All that could be loaded, the newest first."""
-        ...
-
-    def find(self, wanted: str | None, served: Version) -> Build:
-        """The one asked for; else the promoted one if it is not served, else the newest."""
-        ...
-
-    def promote(self, version: Version, reason: str) -> None: ...
-
-    def note(self, act: Act, version: Version, reason: str) -> None: ...
-
-
-class LoadRefused(ApiError):
-    """The version is not served; the one before goes on."""
-
-    status = 409
-    type = "invalid_request_error"
-    code = "version_refused"
-
-    def __init__(self, message: str, report: GateReport | None = None) -> None:
-        super().__init__(message)
-        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +42,9 @@ class Outcome:
     version: Version
     before: Version
     report: GateReport | None = None
+    paused: int | None = None
+    """The responses that waited while one was stopped and the other loaded; None where both were
+    loaded at once."""
 
     def told(self) -> dict[str, Any]:
         return {
@@ -94,6 +53,7 @@ class Outcome:
             "digest": self.version.digest,
             "before": self.before.label,
             "gate": None if self.report is None else self.report.told(),
+            "paused": self.paused,
         }
 
 
@@ -106,12 +66,16 @@ class Exchange:
         builds: Builds | str,
         new_gate: Callable[[], Gate],
         lifecycle: Lifecycle,
+        pause: Callable[[Loaded], int] | None = None,
     ) -> None:
-        """In the place of `builds` may stand the reason why there is nothing to load."""
+        """In the place of `builds` may stand the reason why there is nothing to load. `pause` takes
+        a version's runs from its engine, until another is in its place; None where runs cannot
+        wait."""
         self._versions = versions
         self._builds = builds
         self._new_gate = new_gate
         self._lifecycle = lifecycle
+        self._pause = pause
         self._task: asyncio.Task[Outcome] | None = None
         self.phase: str | None = None
         """What a load is at."""
@@ -212,6 +176,9 @@ class Exchange:
         if (loaded := self._canary_of(version)) is not None:
             return await self._served(builds, loaded, asked, None)
         try:
+            narrow = await self._looked_at(build)
+            if narrow is not None:
+                return await self._in_place(builds, build, asked, narrow)
             loaded, report = await self._through_the_gate(build, asked)
         except LoadRefused as refused:
             refused.message = f"{version.label} is not served: {refused.message}."
@@ -234,13 +201,9 @@ class Exchange:
     ) -> tuple[Loaded, GateReport | None]:
         """The version, loaded and found good; else nothing of it is left."""
         promoted, label = self._versions.promoted, build.version.label
-        self.phase = f"looking at the files of {label}"
-        if fault := await asyncio.to_thread(build.fault, promoted.version):
-            raise LoadRefused(fault.removesuffix("."))
         self.phase = f"loading {label}"
-        loaded = await asyncio.to_thread(build.load)
         try:
-            await loaded.start()
+            loaded = await _started(build)
         except StartupError as error:
             raise LoadRefused(str(error).removesuffix(".")) from None
         try:
@@ -254,6 +217,50 @@ class Exchange:
             await loaded.stop()
             raise
         return loaded, report
+
+    async def _looked_at(self, build: Build) -> str | None:
+        """The reason why memory does not hold it beside what is served, if it does not."""
+        promoted, label = self._versions.promoted, build.version.label
+        self.phase = f"looking at the files of {label}"
+        if fault := await asyncio.to_thread(build.fault, promoted.version):
+            raise LoadRefused(fault.removesuffix("."))
+        return await asyncio.to_thread(build.no_room, promoted.version, beside=True)
+
+    async def _in_place(
+        self, builds: Builds, build: Build, asked: LoadRequest, narrow: str
+    ) -> Outcome:
+        """Exchange the engine under its runs. `narrow` says why there is no other way."""
+        before, version = self._versions.promoted.version, build.version
+        if asked.canary is not None:
+            raise LoadRefused(f"{narrow}, and a canary is served beside the promoted version")
+        if not asked.pause:
+            raise LoadRefused(f"{narrow}, and what is running was not to be paused")
+        if self._pause is None:
+            raise LoadRefused(f"{narrow}, and this server lets no response wait for an engine")
+        if alone := await asyncio.to_thread(build.no_room, before, beside=False):
+            raise LoadRefused(alone)
+        back = await asyncio.to_thread(builds.find, before.digest, before)
+        gate, promoted = self._new_gate() if asked.gate else None, self._versions.promoted
+        self.phase = f"asking {before.label}, to compare {version.label} with it"
+        recorded = await gate.recorded(promoted) if gate is not None else []
+        self.phase = f"exchanging {before.label} for {version.label}"
+
+        async def compared(loaded: Loaded) -> GateReport | None:
+            if gate is None:
+                return None
+            return await gate.compare_recorded(recorded, loaded, exact=asked.exact)
+
+        swap = InPlace(
+            self._versions, version.label, partial(_started, build), partial(_started, back)
+        )
+        report, paused = await swap.exchange(
+            self._pause,
+            compared,
+            lambda: asyncio.to_thread(builds.promote, version, asked.reason),
+        )
+        logger.info("%s is served in place of %s", version.label, before.label)
+        await self._note(builds, "loaded", version, asked.reason)
+        return Outcome("promoted", version, before, report, paused)
 
     async def _served(
         self, builds: Builds, loaded: Loaded, asked: LoadRequest, report: GateReport | None
@@ -282,8 +289,19 @@ class Exchange:
             logger.error("the journal misses that %s was %s: %s", version.label, act, error)
 
 
+async def _started(build: Build) -> Loaded:
+    """The version with its engine, which is started."""
+    loaded = await asyncio.to_thread(build.load)
+    try:
+        await loaded.start()
+    except asyncio.CancelledError:  # the server ends
+        await loaded.stop(0)
+        raise
+    return loaded
+
+
 def _told(loaded: Loaded) -> dict[str, Any]:
-    version, health = loaded.version, loaded.engine.health()
+    version, health = loaded.version, loaded.health()
     return {
         "version": version.label,
         "digest": version.digest,

@@ -5,8 +5,9 @@
     finishing   takes nothing new, ends its own runs, and is stopped then
 
 A run keeps its version to its end, and its response's id says which it was, so that a conversation
-stays with one version as long as that is loaded. To all others this is one engine: the promoted
-one. Knows the engine's seam; knows no file and no HTTP.
+stays with one version as long as that is loaded. Where memory does not hold two, another version
+takes the place of the promoted one under its runs, which wait meanwhile. To all others this is one
+engine: the promoted one. Knows the engine's seam; knows no file and no HTTP.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trt_responses.engine.base import Chunk, Health
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Health, Limits, Sink
+    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Limits, Sink
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +81,7 @@ class Asked(NamedTuple):
 
 
 class Loaded:
-    """A version that is loaded, and how many runs are its own."""
+    """A version that is loaded, behind the engine's seam, and how many runs are its own."""
 
     def __init__(
         self,
@@ -97,6 +99,7 @@ class Loaded:
         self._held = ExitStack()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._away: _Away | None = None
 
     async def start(self) -> None:
         if self._hold is not None:
@@ -108,10 +111,46 @@ class Loaded:
             raise
 
     async def stop(self, deadline_s: float = STOP_S) -> None:
+        if self._away is not None and self._away.stopped:
+            return
         try:
             await self.engine.stop(deadline_s)
         finally:
             self._held.close()
+        if self._away is not None:
+            self._away.stopped = True
+
+    # --- how another version takes its place ----------------------------------------------------
+
+    def leave(self, reason: str) -> None:
+        """Take nothing more, since another version is to be in this place. Runs that ask wait."""
+        self._away = _Away(reason, self.engine.health(), self.engine.limits())
+
+    def become(self, other: Loaded) -> None:
+        """Be the other version from now on, with the runs that are here."""
+        self.version, self.card, self.engine = other.version, other.card, other.engine
+        self._hold, self._held = other._hold, other._held
+        self._away = None
+
+    def lose(self, reason: str) -> None:
+        """Say that no version comes into this place any more."""
+        if self._away is not None:
+            self._away.reason, self._away.lost = reason, True
+
+    # --- the engine's seam ----------------------------------------------------------------------
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
+        if self._away is not None:
+            return _Lost(sink, self._away.reason)
+        return self.engine.generate(prompt_ids, options, sink)
+
+    def health(self) -> Health:
+        return self.engine.health() if self._away is None else self._away.health()
+
+    def limits(self) -> Limits:
+        return self.engine.limits() if self._away is None else self._away.limits
+
+    # --- its runs -------------------------------------------------------------------------------
 
     async def idle(self) -> None:
         """When no run is its own."""
@@ -126,6 +165,32 @@ class Loaded:
         self.runs -= 1
         if not self.runs:
             self._idle.set()
+
+
+class _Away:
+    """What is told of a place while no version is in it."""
+
+    def __init__(self, reason: str, last: Health, limits: Limits) -> None:
+        self.reason = reason
+        self.limits = limits
+        self.stopped = False
+        """Whether the engine that was there is stopped."""
+        self.lost = False
+        self._last = last
+
+    def health(self) -> Health:
+        return Health(not self.lost, False, self._last.last_progress_ns, self.reason)
+
+
+class _Lost:
+    """A request to a place that no version is in: it may go on when there is one."""
+
+    def __init__(self, sink: Sink, reason: str) -> None:
+        chunk = Chunk(finish="error", error=reason, lost="exchanged")
+        self._call = asyncio.get_running_loop().call_soon(sink.push, chunk)
+
+    def abort(self) -> None:
+        self._call.cancel()
 
 
 class Lease:
@@ -202,6 +267,11 @@ class Versions:
             self.canary, self.share = None, 0.0
         self._finish(before)
 
+    def put_in_place(self, loaded: Loaded) -> None:
+        """The promoted place, which was left, is this version's from now on, with its runs."""
+        self.promoted.become(loaded)
+        self._cards[loaded.version.number] = loaded.card
+
     def try_out(self, loaded: Loaded, share: float) -> None:
         """Give it a share of the conversations. Another canary ends its own and stops."""
         before, self.canary, self.share = self.canary, loaded, share
@@ -248,23 +318,23 @@ class Versions:
                 raise result
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
-        return self.promoted.engine.generate(prompt_ids, options, sink)
+        return self.promoted.generate(prompt_ids, options, sink)
 
     def health(self) -> Health:
         """The promoted one's. Whichever of them has made a step, the server has."""
-        own, promoted = self.promoted.engine.health(), self.promoted
+        own, promoted = self.promoted.health(), self.promoted
         others = [each for each in (*self, *self._finishing) if each is not promoted]
         if not others:
             return own
-        latest = max(each.engine.health().last_progress_ns for each in others)
+        latest = max(each.health().last_progress_ns for each in others)
         return replace(own, last_progress_ns=max(own.last_progress_ns, latest))
 
     def limits(self) -> Limits:
-        return self.promoted.engine.limits()
+        return self.promoted.limits()
 
 
 def _able(loaded: Loaded) -> bool:
-    health = loaded.engine.health()
+    health = loaded.health()
     return health.alive and health.ready
 
 

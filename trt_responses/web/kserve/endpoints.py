@@ -196,7 +196,7 @@ class KServe:
 
     def _state(self, loaded: Loaded) -> dict[str, str]:
         """In the words of a repository's index."""
-        report, engine = self._health(), loaded.engine.health()
+        report, engine = self._health(), loaded.health()
         if report.ready and engine.alive and engine.ready:
             return {"state": "READY"}
         reason = report.reason or engine.reason

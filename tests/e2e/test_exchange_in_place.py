@@ -1,0 +1,171 @@
+"""The embedded engine exchanged under its runs, where memory does not hold two of the demo.
+
+The machine's memory is as small as the test says. Budget: 10 s on one core, most of it llama.cpp
+loading the demo four times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from importlib.metadata import version as installed
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from tests.support.asgi import Client, living
+from tests.support.cards import card_of
+from tests.support.versions import ADMIN
+from trt_responses.app import create_app
+from trt_responses.prepare import shelf, versions
+from trt_responses.prepare.card import Limits, write_card
+from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.memory import Memory
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BROKEN = 3
+WORDS = {"input": "Tell me about yourself.", "temperature": 0, "max_output_tokens": 60}
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "country": {"type": "string"}},
+    "required": ["city", "country"],
+    "additionalProperties": False,
+}
+GUIDED = {
+    "input": "Bern is a city in Switzerland. Say so as JSON.",
+    "text": {"format": {"type": "json_schema", "name": "city", "schema": CITY, "strict": True}},
+    "temperature": 0,
+    "max_output_tokens": 120,
+}
+
+
+def built(engines_dir: Path, demo_gguf: Path) -> None:
+    """Two builds of the demo, and one whose file ends too soon, as its card says that it does."""
+    home = engines_dir / "demo"
+    for number in range(1, BROKEN + 1):
+        directory = home / f"{number:012x}"
+        directory.mkdir(parents=True)
+        if number == BROKEN:
+            (directory / MODEL).write_bytes(demo_gguf.read_bytes()[:100_000])
+        else:
+            os.link(demo_gguf, directory / MODEL)
+        assert versions.new_number(home, directory.name) == number
+        libraries = {"xllamacpp": installed("xllamacpp")}
+        card = replace(card_of(directory), number=number, libraries=libraries)
+        card = replace(card, limits=Limits(131_072, (directory / MODEL).stat().st_size))
+        write_card(directory, card)
+        if number == 1:
+            versions.promote_first(home, [card])
+
+
+class Talk:
+    """Clients that ask one thing after another, and how their responses ended."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.ended: list[tuple[str, str]] = []
+        self.fails: list[str] = []
+        self.over = asyncio.Event()
+        self.serving = asyncio.Event()
+        """Whether an engine is there, as far as they know."""
+        self._more = asyncio.Event()
+        self.serving.set()
+
+    async def goes_on(self) -> None:
+        """Wait until one more free response has ended."""
+        self._more.clear()
+        await self._more.wait()
+
+    async def free(self) -> None:
+        while not self.over.is_set():
+            if events := await self._events(WORDS):
+                last = events[-1]["response"]
+                self.ended.append((last["status"], text_of(last)))
+                self._more.set()
+
+    async def guided(self) -> None:
+        while not self.over.is_set():
+            events = await self._events(GUIDED)
+            if events and events[-1]["type"] == "response.failed":
+                self.fails.append(events[-2]["code"])
+            elif events:
+                orjson.loads(text_of(events[-1]["response"]))
+
+    async def _events(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """The events of a stream; none when it was refused, as while no engine is there."""
+        call = self._client.ask(stream=True, store=False, **body)
+        reply = await call.done()
+        if reply.status == 503:
+            await self.serving.wait()
+            return []
+        assert reply.status == 200, reply.body
+        numbers = [event["sequence_number"] for event in reply.events]
+        assert numbers == list(range(len(numbers)))
+        return reply.events
+
+
+def text_of(response: dict[str, Any]) -> str:
+    return "".join(
+        part["text"]
+        for item in response["output"]
+        if item["type"] == "message"
+        for part in item["content"]
+    )
+
+
+@pytest.mark.xdist_group("embedded")
+def test_free_runs_go_on_whether_the_new_one_starts_or_the_old_one_comes_back(
+    demo_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(tmp_path, demo_gguf)
+    small = int(1.5 * demo_gguf.stat().st_size)
+    monkeypatch.setattr("trt_responses.setup.builds.memory", lambda: Memory(small, small))
+    settings = Settings(
+        engines_dir=tmp_path,
+        engine="demo",
+        data_dir=tmp_path,
+        store="memory://",
+        admin_key="boss",
+        slots=4,
+        context_tokens=1024,
+        threads=1,
+        log_level="warning",
+    )
+
+    async def story() -> None:
+        app = create_app(settings)
+        async with living(app):
+            client = Client(app, lambda: 0)
+            alone = (await client.create(**WORDS)).json()
+            talk = Talk(client)
+            async with asyncio.TaskGroup() as talking:
+                for each in (talk.free, talk.guided) * 2:
+                    talking.create_task(each())
+                told = []
+                for number in (2, BROKEN):
+                    await talk.goes_on()
+                    talk.serving.clear()
+                    body = orjson.dumps({"version": number, "gate": False})
+                    path = "/admin/engines/demo/load"
+                    told.append((await client.send("POST", path, body, ADMIN)).json())
+                    talk.serving.set()
+                    await talk.goes_on()
+                talk.over.set()
+            assert (told[0]["state"], told[0]["before"]) == ("promoted", "demo@1"), told[0]
+            assert told[0]["paused"] >= 1
+            assert "demo@3 is not served: " in told[1]["error"]["message"]
+            assert set(talk.ended) == {(alone["status"], text_of(alone))}
+            assert set(talk.fails) <= {"engine_lost"}
+            reply = await client.create(**WORDS)
+            assert reply.headers["x-trt-engine"] == "demo@2"
+            assert shelf.select(tmp_path, "demo").card.number == 2
+            metrics = (await client.get("/metrics")).body.decode()
+            paused = [x for x in metrics.splitlines() if 'pauses_total{engine="exchanged"}' in x]
+            assert float(paused[0].split()[-1]) >= 2
+
+    asyncio.run(asyncio.wait_for(story(), 300))
