@@ -14,6 +14,7 @@ from rich.console import Console
 
 from bench import (
     beside,
+    chat,
     inprocess,
     machine,
     memory,
@@ -51,7 +52,8 @@ over the same server and the same steps of an engine. A ratio of 1.5 means that 
 half as much again as the least that is possible. Only CPU time counts, contenders take turns, and
 before any time is shown each contender's text is compared with the script, letter for letter.
 
-  inprocess   the app called without sockets: what our own code costs for each token
+  inprocess   the app called without sockets: what our own code costs for each token, and a token
+              of a chat completion beside one of a response
   wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
   beside      request to first delta, scrapes, long prompts, hostile texts, stored responses
   stores      what each kind of store adds to a response's end, and how many it takes a second
@@ -169,6 +171,7 @@ async def _in_this_process(
             told.inprocess = await inprocess.rows(
                 vocabulary, playing, lengths, chunks, wanted.repeats
             )
+            told.chat = await chat.row(vocabulary, playing, lengths[0], wanted.repeats)
         if "beside" in parts:
             told.first_delta = await beside.first_delta(vocabulary, playing, LENGTHS[0])
             told.scrapes = await beside.scrapes(vocabulary, playing, LENGTHS[0], wanted.repeats)

@@ -37,9 +37,12 @@ async def living(app: ASGIApp) -> AsyncIterator[None]:
         await pass_through("shutdown")
 
 
-async def post(app: ASGIApp, body: bytes, on_body: OnBody) -> int:
+RESPONSES, CHAT = "/v1/responses", "/v1/chat/completions"
+
+
+async def post(app: ASGIApp, body: bytes, on_body: OnBody, path: str = RESPONSES) -> int:
     """One response to its end; each body part goes to `on_body`. Returns the status."""
-    return await _call(app, "POST", "/v1/responses", body, on_body)
+    return await _call(app, "POST", path, body, on_body)
 
 
 async def scrape(app: ASGIApp) -> bytes:
@@ -74,10 +77,10 @@ async def _call(app: ASGIApp, method: str, path: str, body: bytes, on_body: OnBo
     return status
 
 
-async def stream_of(app: ASGIApp, body: bytes) -> bytes:
+async def stream_of(app: ASGIApp, body: bytes, path: str = RESPONSES) -> bytes:
     """The whole of a reply's body."""
     parts: list[bytes] = []
-    status = await post(app, body, parts.append)
+    status = await post(app, body, parts.append, path)
     if status != 200:
         raise RuntimeError(f"status {status}: {b''.join(parts)[:300]!r}")
     return b"".join(parts)

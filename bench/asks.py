@@ -8,6 +8,16 @@ MODEL = "bench"
 
 BODY = orjson.dumps({"model": MODEL, "input": "What is the weather?", "stream": True})
 
+CHAT_BODY = orjson.dumps(
+    {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "What is the weather?"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+)
+"""The same question to chat completions."""
+
 TOOLS = [
     {
         "type": "function",

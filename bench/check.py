@@ -45,6 +45,18 @@ def seen(stream: bytes, script: Script, *, whole: bool) -> Seen:
     return Seen(len(stream), len(told), len(deltas), sum(size for _, size in deltas))
 
 
+def check_chat(stream: bytes, script: Script) -> None:
+    """`Wrong`, unless the chunks of a chat completion say what the script says."""
+    blocks = stream.split(b"\n\n")
+    if blocks[-2:] != [DONE, b""]:
+        raise Wrong(f"the chat ends with {stream[-40:]!r}, not with [DONE]")
+    chunks = [orjson.loads(block.removeprefix(b"data: ")) for block in blocks[:-2]]
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    for name, text in (("reasoning_content", script.reasoning), ("content", script.answer)):
+        _same(f"{name} of the chat", "".join(delta.get(name) or "" for delta in deltas), text)
+    _same("tokens of the chat", chunks[-1]["usage"]["completion_tokens"], len(script))
+
+
 def _event(block: bytes) -> dict[str, Any]:
     name, _, data = block.partition(b"\ndata: ")
     event: dict[str, Any] = orjson.loads(data)

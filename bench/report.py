@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from bench import inprocess, segments, wire
+    from bench import chat, inprocess, segments, wire
     from bench.beside import FirstDelta, NextTurn, Scrapes, Trap
     from bench.timing import Repeats
 
 ONE_STEP_GOAL = 2.0
 LENGTH_GOAL = 1.2
+CHAT_GOAL = 1.1
 WIRE_GOAL = 1.5
 """At every number of streams; 1.6 at 64 is the least that is asked."""
 HOP_GOALS = {1: 1.5, 64: 1.15, 256: 1.15}
@@ -44,6 +45,7 @@ class Report:
     load_before: float
     load_after: float = 0.0
     inprocess: list[inprocess.Row] = field(default_factory=list)
+    chat: chat.Row | None = None
     wire: list[wire.Row] = field(default_factory=list)
     first_delta: FirstDelta | None = None
     scrapes: Scrapes | None = None
@@ -162,6 +164,10 @@ def _first(report: Report) -> Iterator[tuple[str, ...]]:
     if (flatness := report.flatness()) is not None:
         verdict = _verdict(flatness, LENGTH_GOAL)
         yield "each token, longest by shortest answer", f"{flatness:.2f} ×", verdict
+    if (chat := report.chat) is not None:
+        share = ratio(chat.chat, chat.response)
+        verdict = _verdict(share, CHAT_GOAL)
+        yield "each token of a chat completion, by a response's", f"{share:.2f} ×", verdict
     if (first := report.first_delta) is not None:
         yield "request to first delta, CPU", f"{first.ours_us:,.0f} µs"
         yield "… with five tools", f"{first.with_tools_us:,.0f} µs"

@@ -7,17 +7,16 @@ from typing import Any
 
 import orjson
 import pytest
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import ChatCompletion
 
 from tests.support.asgi import until
-from tests.support.served import ANSWER, CALL, THOUGHT, Served, ids, served
+from tests.support.chat import HELLO, PATH, chunks_of, create, finishes, folded
+from tests.support.served import ANSWER, CALL, THOUGHT, ids, served
 from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 
-PATH = "/v1/chat/completions"
-HELLO = [{"role": "user", "content": "Hello"}]
 FUNCTION = {"name": "weather", "parameters": {"type": "object"}}
 WEATHER = {"type": "function", "function": FUNCTION}
 RESPONSES_WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
@@ -27,48 +26,7 @@ TWO_TEXTS = (
     '{"city": "Bern"}<|call|>'
 )
 CUT = "<|channel|>final<|message|>Hello there"
-
-
-async def create(s: Served, **fields: object) -> Any:
-    body = {"model": "demo", "messages": HELLO} | fields
-    return await s.client.send("POST", PATH, orjson.dumps(body))
-
-
-def chunks_of(body: bytes) -> list[Json]:
-    """The chunks of a stream that ended as it should, each of the SDK's type."""
-    *frames, done, rest = body.split(b"\n\n")
-    assert (done, rest) == (b"data: [DONE]", b"")
-    chunks = [orjson.loads(frame.removeprefix(b"data: ")) for frame in frames]
-    for chunk in chunks:
-        if "error" not in chunk:
-            ChatCompletionChunk.model_validate(chunk, strict=True)
-    return chunks
-
-
-def folded(chunks: list[Json]) -> Json:
-    """The message as the SDK's accumulator makes it: strings are joined, calls by their index."""
-    message: Json = {}
-    calls: list[Json] = []
-    for chunk in chunks:
-        for choice in chunk["choices"]:
-            for key, value in choice["delta"].items():
-                if key != "tool_calls":
-                    message[key] = message.get(key, "") + value
-                    continue
-                for call in value:
-                    assert call["index"] in (len(calls), len(calls) - 1)
-                    if call["index"] == len(calls):
-                        calls.append({"id": call["id"], "type": call["type"]})
-                    kind = calls[call["index"]]["type"]
-                    whole = calls[call["index"]].setdefault(kind, {})
-                    for name, text in call[kind].items():
-                        whole[name] = whole.get(name, "") + text
-    return message | ({"tool_calls": calls} if calls else {})
-
-
-def finishes(chunks: list[Json]) -> list[str]:
-    found = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]]
-    return [finish for finish in found if finish]
+NO_CALL = "<|channel|>final<|message|>"
 
 
 def said(completion: Json) -> Json:
@@ -217,6 +175,61 @@ def test_instructions_of_both_roles_are_the_developer_message() -> None:
             ]
             await create(s, messages=[*messages, *HELLO])
             assert s.prompt() == expected
+
+    asyncio.run(story())
+
+
+def test_what_is_said_of_sampling_reaches_the_engine() -> None:
+    async def story() -> None:
+        async with served() as s:
+            asked = {"seed": 7, "temperature": 0.5, "top_p": 0.25, "presence_penalty": 0.5}
+            await create(s, **asked)
+            assert {name: getattr(s.last.options, name) for name in asked} == asked
+
+    asyncio.run(story())
+
+
+def test_an_effort_may_come_as_an_argument_of_the_template() -> None:
+    async def story() -> None:
+        async with served() as s:
+            high = {"reasoning_effort": "high"}
+            await create(s, chat_template_kwargs=high)
+            assert "Reasoning: high" in s.prompt_text()
+            await create(s, chat_template_kwargs=high, reasoning_effort="low")
+            assert "Reasoning: low" in s.prompt_text()
+            refused = await create(s, chat_template_kwargs={"reasoning_effort": "huge"})
+            assert refused.error["param"] == "chat_template_kwargs.reasoning_effort"
+
+    asyncio.run(story())
+
+
+def test_calls_beside_each_other_are_told_one_after_another_and_come_back_so() -> None:
+    """Where the operator allows more than one, and the client does not forbid it."""
+    written = (CALL, " to=functions.time<|channel|>commentary <|message|>", "{}<|call|>", NO_CALL)
+    tools = [WEATHER, {"type": "function", "function": {"name": "time"}}]
+
+    async def story() -> None:
+        async with served(*written, *written, ANSWER, max_calls=4) as s:
+            plain = (await create(s, tools=tools)).json()["choices"][0]
+            assert plain["finish_reason"] == "tool_calls"
+            calls = plain["message"]["tool_calls"]
+            assert [call["function"]["name"] for call in calls] == ["weather", "time"]
+            streamed = chunks_of((await create(s, tools=tools, stream=True)).body)
+            told = [d for c in streamed for d in c["choices"][0]["delta"].get("tool_calls", ())]
+            assert [call["index"] for call in told] == sorted(call["index"] for call in told)
+            same = folded(streamed)["tool_calls"]
+            assert [call["function"] for call in same] == [call["function"] for call in calls]
+            results = [
+                {"role": "tool", "tool_call_id": call["id"], "content": f"Of {number}."}
+                for number, call in enumerate(calls)
+            ]
+            again = [*HELLO, plain["message"], *results]
+            assert (await create(s, tools=tools, messages=again)).status == 200
+            shown = s.prompt_text()
+            assert shown.index("Of 0.") < shown.index("Of 1.")
+        async with served(*written, max_calls=4) as s:
+            alone = (await create(s, tools=tools, parallel_tool_calls=False)).json()
+            assert len(alone["choices"][0]["message"]["tool_calls"]) == 1
 
     asyncio.run(story())
 

@@ -169,6 +169,22 @@ def test_there_are_so_many_named_lanes_and_no_more() -> None:
     asyncio.run(story())
 
 
+def test_by_default_sixteen_are_made_at_once_on_thirty_two_named_lanes() -> None:
+    async def story() -> None:
+        async with talking(STALLED, manual=True) as (s, socket):
+            for number in range(32):
+                socket.create(input="Hello", stream_id=f"{number}")
+            await until(lambda: len(s.engine.requests) == 16)
+            await s.clock.step(4)
+            assert len(s.engine.requests) == 16
+            socket.create(input="Hello", stream_id="32")
+            await socket.until(lambda w: bool(w.of("32")))
+            (refused,) = socket.of("32")
+            assert refused["error"]["code"] == "websocket_stream_limit_reached"
+
+    asyncio.run(story())
+
+
 def is_completed(frames: list[Json]) -> bool:
     return types(frames)[-1] == "response.completed"
 

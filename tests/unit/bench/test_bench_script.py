@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench import asgi, check, client, floor
+from bench.asks import CHAT_BODY
+from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS, Script, pieces, script
 from bench.timing import Repeats, ratio
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
@@ -99,6 +101,19 @@ def test_a_whole_answer_is_asked_for_more_than_its_deltas(
 ) -> None:
     with pytest.raises(check.Wrong, match="numbers"):
         check.seen(floor_stream(vocabulary, words), words, whole=True)
+
+
+def test_a_chat_says_what_the_script_says_or_is_void(words: Script) -> None:
+    async def told() -> bytes:
+        playing = Playing()
+        playing.play(words, 1)
+        async with asgi.living(playing.app):
+            return await asgi.stream_of(playing.app, CHAT_BODY, asgi.CHAT)
+
+    stream = asyncio.run(told())
+    check.check_chat(stream, words)
+    with pytest.raises(check.Wrong, match="content of the chat"):
+        check.check_chat(stream.replace(b'"content":"', b'"content":"!', 5), words)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
