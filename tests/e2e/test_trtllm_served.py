@@ -114,6 +114,6 @@ def test_an_environment_without_the_package_has_no_version_and_stops_the_start(
     with pytest.raises(StartupError, match="tensorrt_llm cannot be imported"):
         asyncio.run(
             start(
-                tmp_path, {"max_seq_len": 64, "max_batch_size": 1, "max_num_tokens": 64}, {}
+                tmp_path, {"max_seq_len": 64, "max_batch_size": 1, "max_num_tokens": 64}, {}, None
             ).start()
         )

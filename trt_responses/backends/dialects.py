@@ -14,6 +14,7 @@ from trt_responses.prepare.verify import Question
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from trt_responses.language.base import Dialect
@@ -55,12 +56,17 @@ def dialect_facts(told: Path, family: str | None) -> DialectFacts:
     return DialectFacts(spoken.name, spoken.places.stops, spoken.probed())
 
 
+def prompts_of(told: Path, family: str, texts: Sequence[str]) -> list[list[int]]:
+    """A prompt for each of a user's texts, as the model's template writes it."""
+    return asyncio.run(template_dialect(told, family).prompts(texts))
+
+
 def question_of(directory: Path, card: Card) -> Question | None:
     """The question that verifies a model which does not speak Harmony; None for one that does."""
     if card.dialect is None:
         return None
     spoken = template_dialect(directory / DIALECT, card.dialect.family)
-    prompt = asyncio.run(spoken.question())
+    (prompt,) = asyncio.run(spoken.prompts(["Hello"]))
     return Question(prompt, spoken.places.stops, len(spoken.lexicon.token_bytes))
 
 

@@ -56,8 +56,7 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     """The engine that serves a prepared directory of its kind."""
     directory, card = selection.directory, selection.card
     if card.kind == "trtllm":
-        given = served(directory, card)
-        return trtllm_over(given.checkpoint, given.arguments, given.variables)
+        return trtllm_over(*served(directory, card))
     if card.kind in ("tensorrt", "onnx"):
         return tensorrt_over(directory, card, settings)
     spoken = None
@@ -72,10 +71,14 @@ def triton_at(place: str) -> Engine:
 
 
 def trtllm_over(
-    checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
+    checkpoint: Path,
+    arguments: Mapping[str, object],
+    variables: Mapping[str, str],
+    end_id: int | None = None,
 ) -> Engine:
-    """The engine of TensorRT-LLM, over a checkpoint with the arguments of a plan."""
-    return TrtLlmEngine(checkpoint, arguments, variables=variables)
+    """The engine of TensorRT-LLM, over a checkpoint with the arguments of a plan. `end_id` is the
+    end token of a model that is not gpt-oss."""
+    return TrtLlmEngine(checkpoint, arguments, variables=variables, end_id=end_id)
 
 
 def llamacpp_over(

@@ -28,6 +28,7 @@ def build_tools(settings: Settings) -> Iterator[BuildTools]:
     """The real vocabulary and engines; progress and what is about to be done go to stderr."""
     from trt_responses.backends.dialects import (  # loads every engine
         dialect_facts,
+        prompts_of,
         question_of,
         vocabulary,
     )
@@ -39,6 +40,7 @@ def build_tools(settings: Settings) -> Iterator[BuildTools]:
             progress,
             lambda directory, card: engine_of(Selection(directory, card, "to verify it"), settings),
             dialect_for=dialect_facts,
+            prompts_for=prompts_of,
             question=question_of,
             say=to_stderr,
         )

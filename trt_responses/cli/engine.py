@@ -35,6 +35,7 @@ from trt_responses.prepare.promotion import promote
 from trt_responses.prepare.tensorrt.targets import FORMATS
 from trt_responses.prepare.trtllm.build import GpuHost
 from trt_responses.prepare.trtllm.build import prepare as prepare_trtllm
+from trt_responses.prepare.trtllm.model import is_template_directory
 from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions
 from trt_responses.prepare.trtllm.preflight import IMAGE, gpu_class_of
 from trt_responses.prepare.trtllm.profiles import CLASSES, PROFILES
@@ -51,11 +52,14 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-HARMONY_ALONE = {
-    "trtllm": "whose guides, probes and warm-up are made of Harmony's ids",
-    **dict.fromkeys(KINDS, "whose graph is that of gpt-oss"),
+TAKES_NO_TEMPLATE = {
+    "trtllm": "a Hugging Face directory for the kind trtllm, which reads no such file",
+    **{
+        kind: f"one of gpt-oss for the kind {kind}, whose graph is that of gpt-oss"
+        for kind in KINDS
+    },
 }
-"""Kinds of engine that take no other model, and why."""
+"""What kinds of engine expect that do not take what the embedded one takes."""
 
 
 def add_engine(commands: Commands) -> None:
@@ -150,6 +154,9 @@ def _engine_build(options: argparse.Namespace) -> int:
     settings = _settings(options)
     if options.checkpoint is not None:
         options.checkpoint = checkpoint_at(options.checkpoint, to_stderr)
+        if options.kind == "trtllm" and is_template_directory(options.checkpoint):
+            name = options.name or checkpoint_name(options.checkpoint).lower()
+            return _prepare_trtllm(settings, name, options)
         if (model := _template_source(options.checkpoint)) is not None:
             return _prepare_template(settings, model, options)
     if options.family is not None:
@@ -187,12 +194,11 @@ def _template_source(path: Path) -> TemplateSource | None:
 def _prepare_template(
     settings: Settings, source: TemplateSource, options: argparse.Namespace
 ) -> int:
-    """Prepare a model with a chat template, which only the embedded engine serves."""
-    if (why := HARMONY_ALONE.get(options.kind)) is not None:
+    """Prepare a model with a chat template for the embedded engine."""
+    if (expected := TAKES_NO_TEMPLATE.get(options.kind)) is not None:
         raise PrepareError(
             f"{source.path.name}: found a model with a chat template ({source.model}), expected "
-            f"one of gpt-oss for the kind {options.kind}, {why}; say `--kind llamacpp`, or leave "
-            "it out."
+            f"{expected}; say `--kind llamacpp`, or leave it out."
         )
     if options.type is not None:
         raise PrepareError(
@@ -265,6 +271,7 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
         draft=options.draft,
         overrides=dict(options.set),
         rewarm=options.rewarm,
+        family=options.family,
     )
     host = GpuHost(
         lambda: this_hardware(settings.engines_dir, settings.trtllm_python),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     """Gives the ids of an answer; none if there is none."""
 
 PROBE_IDS = (CONTROL.start,)
+"""The shortest prompt, of a gpt-oss."""
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0, priority=1.0)
 CANARY = GenerateOptions(
     max_tokens=16,
@@ -32,16 +33,17 @@ CANARY = GenerateOptions(
 """The words that a new engine is made to write: letters beyond ASCII, at which a guide breaks off
 when a model lacks its merges."""
 
-REPEATS = (CONTROL.start, *(220,) * 62)
-"""A prompt of repetitions, which nearly every model goes on with."""
+REPEATED = (220,) * 62
+"""An end of a prompt with which nearly every model goes on. The id is a space in o200k and in most
+vocabularies of bytes, and a token in all."""
 SHOWN = 24
 """The number of tokens in which an option shows what it does."""
 PENALTIES = ("frequency_penalty", "presence_penalty")
 
 
-async def ignored_options(ask: Ask) -> frozenset[str]:
-    """The options of sampling that an engine takes and does nothing with. Each is given where it
-    must change the answer, or must keep it:
+async def ignored_options(ask: Ask, prompt: Sequence[int] = PROBE_IDS) -> frozenset[str]:
+    """The options of sampling that an engine takes and does nothing with, found by a short prompt.
+    Each is given where it must change the answer, or must keep it:
 
     - a banned id is not the first of an answer whose first it was;
     - the same seed draws the same ids at the highest temperature;
@@ -52,20 +54,21 @@ async def ignored_options(ask: Ask) -> frozenset[str]:
     greedy = GenerateOptions(SHOWN, (), temperature=0.0, priority=1.0)
     drawn = replace(greedy, temperature=2.0)
     found: set[str] = set()
-    if not (plain := await ask(PROBE_IDS, greedy)):
+    if not (plain := await ask(prompt, greedy)):
         return frozenset()
-    banned = await ask(PROBE_IDS, replace(greedy, banned_ids=(plain[0],)))
+    banned = await ask(prompt, replace(greedy, banned_ids=(plain[0],)))
     if banned and banned[0] == plain[0]:
         found.add("banned_ids")
-    first, second = [await ask(PROBE_IDS, replace(drawn, seed=7)) for _ in range(2)]
+    first, second = [await ask(prompt, replace(drawn, seed=7)) for _ in range(2)]
     if first and second and first != second:
         found.add("seed")
-    likeliest = await ask(PROBE_IDS, replace(drawn, min_p=1.0))
+    likeliest = await ask(prompt, replace(drawn, min_p=1.0))
     if likeliest and likeliest != plain:
         found.add("min_p")
-    again = await ask(REPEATS, greedy)
+    repeating = (*prompt, *REPEATED)
+    again = await ask(repeating, greedy)
     repeats = len(again) == SHOWN and len(set(again)) == 1
-    if repeats and await ask(REPEATS, replace(greedy, frequency_penalty=2.0)) == again:
+    if repeats and await ask(repeating, replace(greedy, frequency_penalty=2.0)) == again:
         found.update(PENALTIES)
     return frozenset(found)
 

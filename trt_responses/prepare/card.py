@@ -198,11 +198,12 @@ def _unnamed(card: Card) -> str | None:
 
 def _served_files(card: Card) -> set[str]:
     links = [link.name for link in card.chain.links] if card.chain else []
+    speech = set() if card.dialect is None else {DIALECT}
     match card.kind:
         case "llamacpp":
-            return {MODEL} if card.dialect is None else {MODEL, DIALECT}
+            return {MODEL, *speech}
         case "trtllm":
-            return {ARGUMENTS, CHECKPOINT}
+            return {ARGUMENTS, CHECKPOINT, *speech}
         case "onnx":
             graphs = {f"{GRAPH}/{name}.{end}" for name in links for end in ("onnx", "data")}
             return graphs | {f"{GRAPH}/{EXPERTS}"}

@@ -36,7 +36,7 @@ from trt_responses.prepare.shelf import checked_name, locked
 from trt_responses.prepare.verify import answered, harmony_question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
@@ -58,6 +58,11 @@ compiling it (measured on two cores), and loading the vocabulary and an engine."
 def no_dialect(told: Path, family: str | None) -> DialectFacts:
     """Refuse a model's template: the `dialect_for` of tools that serve Harmony alone."""
     raise PrepareError("This model does not speak Harmony, and nothing here reads its template.")
+
+
+def no_prompts(told: Path, family: str, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+    """Refuse to write prompts by a model's template: the `prompts_for` of the same tools."""
+    raise PrepareError("Nothing here writes prompts by a model's template.")
 
 
 class Built(NamedTuple):
@@ -83,6 +88,8 @@ class BuildTools:
     """Called with a sentence about what is done next."""
     dialect_for: Callable[[Path, str | None], DialectFacts] = no_dialect
     """Finds the facts of a model's dialect, from its `dialect.json` and what the operator says."""
+    prompts_for: Callable[[Path, str, Sequence[str]], Sequence[Sequence[int]]] = no_prompts
+    """Writes a prompt for each of a user's texts, by a model's `dialect.json` and its family."""
     question: Callable[[Path, Card], Question | None] = lambda directory, card: None
     """The question that verifies a model which does not speak Harmony."""
     clock: Callable[[], float] = time.monotonic

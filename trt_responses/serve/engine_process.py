@@ -66,7 +66,7 @@ def process_of(selection: Selection, settings: Settings) -> EngineProcess:
     """The process that will host the engine of a prepared directory."""
     if selection.card.kind == "trtllm":
         found = served(selection.directory, selection.card)
-        return _trtllm_process(settings, found.checkpoint, found.arguments, found.variables)
+        return _trtllm_process(settings, *found)
     given = {
         "directory": str(selection.directory.absolute()),
         "settings": settings.model_dump(mode="json", exclude=SECRETS),
@@ -74,26 +74,35 @@ def process_of(selection: Selection, settings: Settings) -> EngineProcess:
     return EngineProcess((sys.executable, "-m", MODULE), given, _patience(settings))
 
 
-def trtllm_starter(settings: Settings) -> Callable[[Path, Arguments, Variables], Engine]:
+def trtllm_starter(
+    settings: Settings,
+) -> Callable[[Path, Arguments, Variables, int | None], Engine]:
     """What makes an engine of TensorRT-LLM while it is prepared: in this process, unless another
     interpreter has the package."""
     if settings.trtllm_python is None:
         return engines.trtllm_over
 
-    def start(checkpoint: Path, arguments: Arguments, variables: Variables) -> Engine:
-        process = _trtllm_process(settings, checkpoint, arguments, variables)
+    def start(
+        checkpoint: Path, arguments: Arguments, variables: Variables, end_id: int | None
+    ) -> Engine:
+        process = _trtllm_process(settings, checkpoint, arguments, variables, end_id)
         return RemoteEngine(__version__, process=process)
 
     return start
 
 
 def _trtllm_process(
-    settings: Settings, checkpoint: Path, arguments: Arguments, variables: Variables
+    settings: Settings,
+    checkpoint: Path,
+    arguments: Arguments,
+    variables: Variables,
+    end_id: int | None,
 ) -> EngineProcess:
     given = {
         "checkpoint": str(checkpoint.absolute()),
         "arguments": dict(arguments),
         "variables": dict(variables),
+        "end_id": end_id,
     }
     command: tuple[str, ...] = (sys.executable, "-m", TRTLLM_MODULE)
     if settings.trtllm_python is not None:

@@ -18,7 +18,12 @@ def main() -> None:
 
 
 def _made(given: dict[str, Any]) -> TrtLlmEngine:
-    return TrtLlmEngine(Path(given["checkpoint"]), given["arguments"], variables=given["variables"])
+    return TrtLlmEngine(
+        Path(given["checkpoint"]),
+        given["arguments"],
+        variables=given["variables"],
+        end_id=given["end_id"],
+    )
 
 
 if __name__ == "__main__":

@@ -78,10 +78,10 @@ class TemplateDialect:
         """What the template does; raises `StartupError` where the family says otherwise."""
         return probe(self._template, self._family).told()
 
-    async def question(self) -> list[int]:
-        """A prompt that any model has something to say to."""
+    async def prompts(self, texts: Sequence[str]) -> list[list[int]]:
+        """A prompt for each of a user's texts, for who prepares an engine."""
         try:
-            return list(await self.renderer.asked("Hello"))
+            return [list(await self.renderer.asked(text)) for text in texts]
         finally:
             await self.close()
 

@@ -64,13 +64,22 @@ class Lab:
         return prepare(checkpoint, engines_dir, name, self.tools, options, self.host)
 
     def start(
-        self, checkpoint: Path, arguments: Mapping[str, object], variables: Mapping[str, str]
+        self,
+        checkpoint: Path,
+        arguments: Mapping[str, object],
+        variables: Mapping[str, str],
+        end_id: int | None = None,
     ) -> Engine:
         environment: dict[str, str] = {}
         self.starts.append(environment)
         package = self.double.package
         return TrtLlmEngine(
-            checkpoint, arguments, variables=variables, package=package, environment=environment
+            checkpoint,
+            arguments,
+            variables=variables,
+            end_id=end_id,
+            package=package,
+            environment=environment,
         )
 
 

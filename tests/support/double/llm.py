@@ -275,6 +275,6 @@ class GenerateAsync:
         return self._llm.begin(self.__signature__.bind(inputs, **given).arguments)
 
 
-async def nothing_ignored(_: Ask) -> frozenset[str]:
+async def nothing_ignored(_: Ask, prompt: Sequence[int]) -> frozenset[str]:
     """Asks nothing, so that a test's own requests are the first."""
     return frozenset()

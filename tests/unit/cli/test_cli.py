@@ -145,7 +145,7 @@ def test_a_port_that_is_taken_is_told_before_an_engine_is_loaded(
     assert f"127.0.0.1:{port}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["trtllm", "tensorrt", "onnx"])
+@pytest.mark.parametrize("kind", ["tensorrt", "onnx"])
 @pytest.mark.parametrize("form", ["directory", "file"])
 def test_a_kind_that_takes_gpt_oss_alone_says_so_of_another_model(
     form: str, kind: str, tmp_path: Path, capsys: Output
@@ -161,6 +161,23 @@ def test_a_kind_that_takes_gpt_oss_alone_says_so_of_another_model(
     assert f"expected one of gpt-oss for the kind {kind}" in said
     assert "--kind llamacpp" in said
     assert not (tmp_path / "engines").exists()
+
+
+def test_tensorrt_llm_takes_the_directory_of_another_model_and_no_gguf_file(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi, whatever this machine has
+    asked = ("engine", "build", "--kind", "trtllm", *at(str(tmp_path / "engines")))
+    path = write_tiny(tmp_path / "qwen3.gguf", "qwen3", "qwen3")
+    assert ends(*asked, "--checkpoint", str(path)) == 1
+    said = capsys.readouterr().err
+    assert "expected a Hugging Face directory for the kind trtllm" in said
+    directory = write_tiny_hf(tmp_path / "qwen3", {"torch_dtype": "bfloat16"})
+    assert ends(*asked, "--checkpoint", str(directory)) == 3, "planned, for there is no GPU"
+    said = capsys.readouterr().err
+    assert "It speaks 'qwen3'" in said
+    assert "no other model has been run on TensorRT-LLM itself" in said
+    assert "not started here: package: TensorRT-LLM is not found" in said
 
 
 def test_a_type_of_weights_is_refused_where_they_stay_as_they_are(

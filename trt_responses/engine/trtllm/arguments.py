@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
+from trt_responses.engine.ask import PROBE_IDS
 from trt_responses.engine.base import GuideKind, Limits
 from trt_responses.errors import StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
@@ -30,20 +31,40 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-END_ID = CONTROL.return_
 MAX_LOGPROBS = 20
-GUIDES: Mapping[GuideKind, frozenset[int]] = {
-    "json_schema": frozenset({END_ID}),
-    "regex": frozenset({END_ID}),
-}
-"""The guides of an engine. Each ends with the tokenizer's end token, which for gpt-oss is
-`<|return|>`."""
+GUIDES: tuple[GuideKind, ...] = ("json_schema", "regex")
+"""The kinds of guides that every library has."""
 LLGUIDANCE = "llguidance"
 OTHER_BACKEND = "xgrammar"
 """The library that guides where llguidance does not."""
 SILENCE = {"TRTLLM_NO_USAGE_STATS": "1", "TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "1"}
 """Variables that switch usage reports off. Newer versions send them otherwise; older ones ignore
 the variables."""
+
+
+BANNED_IN_GUIDES = tuple(token_id for token_id in CONTROL if token_id != CONTROL.return_)
+
+
+class Marks(NamedTuple):
+    """The ids of a model that mean something to the adapter; the defaults are gpt-oss's."""
+
+    end_id: int = CONTROL.return_
+    """The end of a request that asks for no other, and of each guide: the tokenizer's own."""
+    probe: tuple[int, ...] = PROBE_IDS
+    """The shortest prompt."""
+    banned_in_guides: tuple[int, ...] = BANNED_IN_GUIDES
+    """Under a grammar a control id may pass for its spelling in a string."""
+    first_padding_id: int | None = FIRST_PADDING_ID
+    """The ids that pad the matrix are never made; None where it is not known which."""
+
+
+HARMONY = Marks()
+
+
+def marks_of(end_id: int | None) -> Marks:
+    """The ids of a model with this end; None: of a gpt-oss. The plans of other models ban by
+    themselves what may not stand in a guide."""
+    return HARMONY if end_id is None else Marks(end_id, (end_id,), (), None)
 
 
 class SupportedArguments:
@@ -111,16 +132,14 @@ def llm_arguments(
     return supported.arguments(merged)
 
 
-def engine_limits(arguments: Mapping[str, object]) -> Limits:
+def engine_limits(arguments: Mapping[str, object], end_id: int = HARMONY.end_id) -> Limits:
     """What an engine with these arguments can take: its context, its batch, its guides."""
     backend = arguments.get("guided_decoding_backend")
-    guides: dict[GuideKind, frozenset[int]] = {} if backend is None else dict(GUIDES)
-    if backend == LLGUIDANCE:
-        guides = dict.fromkeys(get_args(GuideKind), frozenset({END_ID}))
+    kinds = get_args(GuideKind) if backend == LLGUIDANCE else () if backend is None else GUIDES
     return Limits(
         number(arguments, "max_seq_len"),
         number(arguments, "max_batch_size") * attention_ranks(arguments),
-        guides,
+        dict.fromkeys(kinds, frozenset({end_id})),
         MAX_LOGPROBS,
         longest_prompt(arguments),
     )
@@ -148,7 +167,12 @@ def number(arguments: Mapping[str, object], name: str) -> int:
 
 
 def sampling_arguments(
-    options: GenerateOptions, left: int, package: Package, *, bans: bool
+    options: GenerateOptions,
+    left: int,
+    package: Package,
+    *,
+    bans: bool,
+    marks: Marks = HARMONY,
 ) -> SamplingArguments:
     """Everything that samples is said: without it the package is greedy and stops at 32 ids. Bans
     are left out where the engine takes none.
@@ -157,9 +181,9 @@ def sampling_arguments(
     matched stop id is cut from the output unless it is asked to stay.
     """
     sampling: SamplingArguments = {
-        "end_id": END_ID,
+        "end_id": marks.end_id,
         "max_tokens": left,
-        "stop_token_ids": [token_id for token_id in options.stop_ids if token_id != END_ID],
+        "stop_token_ids": [token_id for token_id in options.stop_ids if token_id != marks.end_id],
         "include_stop_str_in_output": True,
         "detokenize": False,
         "temperature": max(options.temperature, 0.0),
@@ -178,7 +202,7 @@ def sampling_arguments(
         sampling["seed"] = options.seed
     if options.logprobs is not None:
         sampling["logprobs"] = max(1, options.logprobs)
-    if bans and (banned := _banned(options)):
+    if bans and (banned := _banned(options, marks)):
         sampling["bad_token_ids"] = list(banned)
     if options.guide is not None:
         sampling["guided_decoding"] = package.guided_decoding_params(
@@ -189,14 +213,13 @@ def sampling_arguments(
     return sampling
 
 
-def _banned(options: GenerateOptions) -> tuple[int, ...]:
-    """The ids to ban. Under a grammar a control id may pass for its spelling in a string. The ids
-    that pad the matrix have none, and each ban is walked at every step."""
+def _banned(options: GenerateOptions, marks: Marks) -> tuple[int, ...]:
+    """The ids to ban. Each is walked at every step, so none that is never made."""
     if options.guide is None:
         return tuple(dict.fromkeys(options.banned_ids))
-    own = (token_id for token_id in CONTROL if token_id != END_ID)
-    banned = dict.fromkeys((*own, *options.banned_ids))
-    return tuple(token_id for token_id in banned if token_id < FIRST_PADDING_ID)
+    banned = tuple(dict.fromkeys((*marks.banned_in_guides, *options.banned_ids)))
+    most = marks.first_padding_id
+    return banned if most is None else tuple(token_id for token_id in banned if token_id < most)
 
 
 def guide_arguments(guide: Guide) -> GuideArguments:

@@ -1,4 +1,4 @@
-"""TensorRT-LLM's own engine for gpt-oss: its PyTorch backend, in this process, ids to ids.
+"""TensorRT-LLM's own engine: its PyTorch backend, in this process, ids to ids.
 
 The only file that imports `tensorrt_llm`, and only when it is started. Knows what runs; the
 arguments are in `arguments.py`, one request in `request.py`, whether it lives in `liveness.py`.
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.admission import room
-from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, ignored_options, last_chunk
+from trt_responses.engine.ask import CANARY, PROBE, ignored_options, last_chunk
 from trt_responses.engine.base import Chunk, Gathered, Health
 from trt_responses.engine.trtllm.api import FATAL, REFUSED, Package, names_of
 from trt_responses.engine.trtllm.arguments import (
@@ -26,6 +26,7 @@ from trt_responses.engine.trtllm.arguments import (
     call_arguments,
     engine_limits,
     llm_arguments,
+    marks_of,
     sampling_arguments,
     scheduling_arguments,
 )
@@ -93,13 +94,15 @@ class TrtLlmEngine:
         arguments: Mapping[str, object],
         *,
         variables: Mapping[str, str] | None = None,
+        end_id: int | None = None,
         package: Callable[[], Package] = installed,
         patience: Patience | None = None,
-        find_ignored: Callable[[Ask], Awaitable[frozenset[str]]] = ignored_options,
+        find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
         environment: MutableMapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        """`end_id` is the tokenizer's end token, of a model that is not gpt-oss."""
         self._checkpoint = checkpoint
         self._arguments = arguments
         self._variables = {**SILENCE, **(variables or {})}
@@ -108,7 +111,8 @@ class TrtLlmEngine:
         self._find_ignored = find_ignored
         self._environment = environment
         self._now_ns = now_ns
-        self._limits = engine_limits(arguments)
+        self._marks = marks_of(end_id)
+        self._limits = engine_limits(arguments, self._marks.end_id)
         self._on: Running | None = None
         ranks = attention_ranks(arguments)
         self._ranks = Ranks(ranks) if ranks > 1 else None
@@ -142,7 +146,7 @@ class TrtLlmEngine:
                 **self._arguments,
                 "guided_decoding_backend": OTHER_BACKEND,
             }
-            self._limits = engine_limits(self._arguments)
+            self._limits = engine_limits(self._arguments, self._marks.end_id)
             await self._load(package)
         self._liveness.start()
         assert self._on is not None
@@ -197,14 +201,17 @@ class TrtLlmEngine:
         self, prompt_ids: Sequence[int], options: GenerateOptions, left: int, sink: Sink
     ) -> Request:
         assert self._on is not None
-        request = Request(options, sink, self._now_ns, self._over, self._heard)
+        end_id = self._marks.end_id
+        request = Request(options, sink, self._now_ns, self._over, self._heard, end_id)
         if left <= 0:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
             return request
         package, supported, llm = self._on
         rank, scheduling = 0, None
         try:
-            sampling = sampling_arguments(options, left, package, bans=self._takes_bans)
+            sampling = sampling_arguments(
+                options, left, package, bans=self._takes_bans, marks=self._marks
+            )
             params = package.sampling_params(**supported.sampling(sampling))
             if self._ranks is not None:
                 rank = self._ranks.choose(prompt_ids)
@@ -274,7 +281,9 @@ class TrtLlmEngine:
 
     async def _probe(self, deadline_s: float | None = None) -> str | None:
         try:
-            end = await last_chunk(lambda sink: self._begin(PROBE_IDS, PROBE, 1, sink), deadline_s)
+            end = await last_chunk(
+                lambda sink: self._begin(self._marks.probe, PROBE, 1, sink), deadline_s
+            )
         finally:
             self.health()  # whoever made a step meanwhile has spoken for the engine
         return (end.error or "no answer") if end.finish == "error" else None
@@ -286,7 +295,8 @@ class TrtLlmEngine:
         self._takes_bans = self._asked_for_a_ban()
         if limits.guides:
             end = await last_chunk(
-                lambda sink: self._begin(PROBE_IDS, CANARY, CANARY.max_tokens, sink), deadline_s
+                lambda sink: self._begin(self._marks.probe, CANARY, CANARY.max_tokens, sink),
+                deadline_s,
             )
             if end.stop_id not in limits.guides["json_schema"]:
                 logger.warning(
@@ -296,7 +306,7 @@ class TrtLlmEngine:
                 self._limits = replace(limits, guides={})
         if not self._limits.guides and (why := await self._probe(deadline_s)):
             raise StartupError(f"TensorRT-LLM loaded the model and failed: {why}")
-        ignored = await self._find_ignored(self._answer)
+        ignored = await self._find_ignored(self._answer, self._marks.probe)
         if not self._takes_bans:
             ignored |= {"banned_ids"}
         if ignored:
@@ -310,7 +320,8 @@ class TrtLlmEngine:
             return True
         self._takes_bans = True
         try:
-            self._begin(PROBE_IDS, replace(PROBE, banned_ids=(0,)), 1, Gathered()).abort()
+            banning = replace(PROBE, banned_ids=(0,))
+            self._begin(self._marks.probe, banning, 1, Gathered()).abort()
         except InvalidRequest:
             return False
         return True

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import Chunk, Logprob
-from trt_responses.engine.trtllm.arguments import END_ID
+from trt_responses.engine.trtllm.arguments import HARMONY
 from trt_responses.errors import root_cause
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Request:
         now_ns: Callable[[], int],
         on_over: Callable[[Request], None],
         on_error: Callable[[Exception], None],
+        end_id: int = HARMONY.end_id,
     ) -> None:
         self.options = options
         self.over = False
@@ -54,7 +55,7 @@ class Request:
         self._now_ns = now_ns
         self._on_over = on_over
         self._on_error = on_error
-        self._stops = frozenset((END_ID, *options.stop_ids))
+        self._stops = frozenset((end_id, *options.stop_ids))
         self._seen = 0
         self._cached_told = False
         self._result: RequestOutput | None = None

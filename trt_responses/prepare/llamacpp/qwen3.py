@@ -14,6 +14,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Kind
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.language import language_of
 from trt_responses.prepare.checkpoint.open import (
     MAX_CONFIG_BYTES,
     checkpoint_name,
@@ -27,7 +28,7 @@ from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.tokens.stand_ins import MOST_IDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 MODEL_TYPE = "qwen3"
 HARMONY = "gpt_oss"
 KINDS = {"BF16": Kind.BF16, "F16": Kind.F16, "F32": Kind.F32}
-MAX_TOKENIZER_BYTES = 100_000_000
 MAX_LAYERS = 1000
 """So that a hostile config cannot make us list names without end."""
 MOST = 1 << 24
@@ -51,11 +51,6 @@ FIXED: Mapping[str, tuple[object, ...]] = {
     "auto_map": (None,),
 }
 """Fields with one lawful value, None where they may be absent."""
-TOKENIZER, GENERATION, TOKENIZER_CONFIG, TEMPLATE = (
-    *("tokenizer.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"),
-)
-ENDS = ("eos", "eot", "eom")
-"""GGUF's names for ids that end a turn, as many as it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +139,14 @@ def open_qwen3(directory: Path) -> Qwen3Checkpoint | None:
         raise PrepareError(
             f"config.json, model_type: found {shown(found)}, expected {HARMONY} or {MODEL_TYPE}; "
             "for another model with a chat template make a GGUF file by llama.cpp's "
-            "convert_hf_to_gguf.py, and name that."
+            "convert_hf_to_gguf.py, and name that, or have it served by TensorRT-LLM "
+            "(`--kind trtllm`)."
         )
     refuse_pickles(directory)
     numbers = _numbers(config)
     tensors, files = indexed(directory)
     named = _named(tensors, numbers)
-    vocabulary, read = _vocabulary(directory, config, numbers.tokens)
+    vocabulary, read = language_of(directory, config, numbers.tokens)
     paths = (inside(directory, "config.json"), *files, *read)
     return Qwen3Checkpoint(directory, checkpoint_name(directory), numbers, named, paths, vocabulary)
 
@@ -246,96 +242,6 @@ def _named(tensors: Mapping[str, Tensor], numbers: Numbers) -> dict[str, Tensor]
 
 def _kind(tensor: Tensor) -> Kind:
     return Kind.F32 if len(tensor.shape) == 1 else KINDS[tensor.dtype]
-
-
-# --- language ---------------------------------------------------------------------------------
-
-
-def _vocabulary(
-    directory: Path, config: Json, size: int
-) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """GGUF's keys, and the files that they were read from."""
-    tokenizer = json_object(directory, TOKENIZER, MAX_TOKENIZER_BYTES)
-    said = _optional(directory, TOKENIZER_CONFIG)
-    generation = _optional(directory, GENERATION)
-    try:
-        tokens, types = _tokens(tokenizer, size)
-        merges = [one if isinstance(one, str) else " ".join(one) for one in _merges(tokenizer)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise refusal(TOKENIZER, f"{type(error).__name__} {error}", "byte-level BPE") from None
-    keys: dict[str, object] = {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "qwen2",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.merges": merges,
-        "tokenizer.huggingface.json": tokenizer,
-    }
-    ends = generation.get("eos_token_id", config.get("eos_token_id"))
-    listed = ends if isinstance(ends, list) else [ends]
-    ids = [_id_of(said.get("eos_token"), tokens), *listed]
-    lawful = dict.fromkeys(n for n in ids if type(n) is int and 0 <= n < size)
-    keys |= {f"tokenizer.ggml.{e}_token_id": n for e, n in zip(ENDS, lawful, strict=False)}
-    if (begin := _id_of(said.get("bos_token"), tokens)) is not None:
-        keys["tokenizer.ggml.bos_token_id"] = begin
-    template = _template(directory, said)
-    if template is None:
-        raise refusal(str(directory), "no chat template", f"{TEMPLATE}, or one in the tokeniser's")
-    keys["tokenizer.chat_template"] = template
-    if (response := said.get("response_template")) is not None:
-        keys["tokenizer.response_template"] = response
-    names = (TOKENIZER, TOKENIZER_CONFIG, GENERATION, TEMPLATE)
-    return keys, tuple(inside(directory, name) for name in names if (directory / name).exists())
-
-
-def _optional(directory: Path, name: str) -> dict[str, object]:
-    there = (directory / name).exists()
-    return json_object(directory, name, MAX_CONFIG_BYTES * 10) if there else {}
-
-
-def _merges(tokenizer: Json) -> Sequence[Any]:
-    merges: Sequence[Any] = tokenizer["model"]["merges"]
-    return merges
-
-
-def _tokens(tokenizer: Json, size: int) -> tuple[list[str], list[int]]:
-    """Each id's spelling and GGUF's type of it. The embedding has rows that no token has."""
-    tokens = [f"[PAD{n}]" for n in range(size)]
-    types = [int(gguf.TokenType.UNUSED)] * size
-    for text, number in tokenizer["model"]["vocab"].items():
-        _place(tokens, types, number, text, gguf.TokenType.NORMAL)
-    for one in tokenizer.get("added_tokens") or ():
-        kind = gguf.TokenType.CONTROL if one["special"] else gguf.TokenType.USER_DEFINED
-        _place(tokens, types, one["id"], one["content"], kind)
-    return tokens, types
-
-
-def _place(
-    tokens: list[str], types: list[int], number: int, text: str, kind: gguf.TokenType
-) -> None:
-    if type(number) is not int or not 0 <= number < len(tokens):
-        raise refusal(f"{TOKENIZER}, {shown(text)}", f"the id {number}", f"one below {len(tokens)}")
-    tokens[number], types[number] = text, int(kind)
-
-
-def _id_of(named: object, tokens: Sequence[str]) -> int | None:
-    """Of a token that the tokeniser's file names: a text, or an object around one."""
-    text = named.get("content") if isinstance(named, dict) else named
-    return tokens.index(text) if isinstance(text, str) and text in tokens else None
-
-
-def _template(directory: Path, said: Json) -> object:
-    """The text of the chat template: a file of its own, else in the tokeniser's."""
-    if (directory / TEMPLATE).exists():
-        try:
-            return inside(directory, TEMPLATE).read_text("utf-8")
-        except UnicodeDecodeError:
-            raise refusal(TEMPLATE, "no UTF-8", "a text") from None
-    listed = said.get("chat_template")
-    if isinstance(listed, list):
-        named = {one.get("name"): one.get("template") for one in listed if isinstance(one, dict)}
-        return named.get("tool_use") or named.get("default")
-    return listed
 
 
 def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:

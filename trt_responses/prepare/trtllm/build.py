@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, ClassVar
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.card import CARD, compare, read_card
-from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
     ARGUMENTS,
     CHECKPOINT,
+    DIALECT,
     engine_file,
     sha256_of,
 )
@@ -34,6 +34,7 @@ from trt_responses.prepare.pipeline import DIGEST_BYTES_PER_S, Product, prepared
 from trt_responses.prepare.shelf import checked_name
 from trt_responses.prepare.trtllm.arguments import write_arguments
 from trt_responses.prepare.trtllm.caches import Caches, caches_of, renew, set_aside
+from trt_responses.prepare.trtllm.model import TemplateModel, open_model, weights_of
 from trt_responses.prepare.trtllm.plan import VARIABLES, chosen_arguments, chosen_class
 from trt_responses.prepare.trtllm.preflight import (
     CACHE_BYTES,
@@ -41,19 +42,24 @@ from trt_responses.prepare.trtllm.preflight import (
     machine_faults,
     refuse_tensorrt_checkpoint,
 )
-from trt_responses.prepare.trtllm.profiles import PROFILES
+from trt_responses.prepare.trtllm.profiles import PROFILES, graph_sizes
 from trt_responses.prepare.trtllm.report import Report, write_report
-from trt_responses.prepare.trtllm.warmup import measured
+from trt_responses.prepare.trtllm.warmup import (
+    Questions,
+    harmony_questions,
+    measured,
+    numbered_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
-    from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.card import Card, DialectFacts, Kind, Source, StoredWeights
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.trtllm.model import Model
     from trt_responses.prepare.trtllm.plan import TrtLlmOptions
     from trt_responses.prepare.trtllm.profiles import Arguments
     from trt_responses.prepare.trtllm.warmup import Greedy, Start
@@ -62,14 +68,21 @@ START_S, WARMUP_S, RESTART_S = 240.0, 120.0, 120.0
 """Seconds of each phase beside the weights: tuning and compiling at the first start, graphs at
 every one."""
 
+QUESTION = "What is the capital of France?"
+NEVER_RUN = (
+    "Only gpt-oss is what this was made for: no other model has been run on TensorRT-LLM itself, "
+    "but on a stand-in for it."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GpuHost:
     """The machine that is looked at and the engine that is started; a test hands in its own."""
 
     hardware: Callable[[], Hardware]
-    start: Callable[[Path, Mapping[str, object], Mapping[str, str]], Engine]
-    """Makes an engine over a checkpoint, arguments and environment variables."""
+    start: Callable[[Path, Mapping[str, object], Mapping[str, str], int | None], Engine]
+    """Makes an engine over a checkpoint, arguments, environment variables, and the id that ends a
+    guide if the model is not gpt-oss."""
 
 
 def prepare(
@@ -86,7 +99,7 @@ def prepare(
     if options.profile not in PROFILES:
         raise refusal("profile", repr(options.profile), " or ".join(PROFILES))
     refuse_tensorrt_checkpoint(source)
-    checkpoint = open_checkpoint(source)
+    checkpoint = open_model(source)
     hardware = host.hardware()
     arguments = chosen_arguments(options, hardware, checkpoint)
     if faults := checkpoint_faults(checkpoint, arguments):
@@ -105,7 +118,7 @@ class _WarmUp:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: Model,
         arguments: Arguments,
         hardware: Hardware,
         options: TrtLlmOptions,
@@ -114,7 +127,7 @@ class _WarmUp:
         earlier: Mapping[str, float],
     ) -> None:
         self.checkpoint = checkpoint
-        self.weight_type: StoredWeights = "mxfp4" if checkpoint.architecture.packed else "bf16"
+        self.weight_type: StoredWeights = weights_of(checkpoint)
         self._arguments = arguments
         self._hardware = hardware
         self._gpu_facts = gpu_facts(hardware.gpus)
@@ -134,6 +147,8 @@ class _WarmUp:
             "package": self._hardware.package,
             "hardware": {k: v for k, v in self._gpu_facts.items() if k != "driver"},
         }
+        if isinstance(self.checkpoint, TemplateModel):
+            facts["family"] = self._options.family
         return json.dumps(facts, sort_keys=True)
 
     def difference(self, card: Card, directory: Path) -> str | None:
@@ -163,22 +178,26 @@ class _WarmUp:
         return {name: self._earlier.get(name, guess) for name, guess in expected.items()}
 
     def notes(self, card: Card) -> tuple[str, ...]:
+        speaks = () if card.dialect is None else (card.dialect.sentence(), NEVER_RUN)
         if card.status == "planned":
-            return tuple(f"not started here: {fault}" for fault in self._faults)
+            return (*speaks, *(f"not started here: {fault}" for fault in self._faults))
         if card.status == "built":
-            return ("The second start gave other greedy ids than the first.",)
-        return ()
+            return (*speaks, "The second start gave other greedy ids than the first.")
+        return speaks
 
     def make(self, directory: Path, phases: Phases) -> Product:
-        caches = self._planned(directory, phases)
-        report = None if self._faults else self._measured(directory, caches, phases)
+        caches, dialect = self._planned(directory, phases)
+        report = None
+        if not self._faults:
+            questions = self._questions(directory, dialect)
+            report = self._measured(directory, caches, questions, phases)
         verified = report is not None and report.same_answers
         context = self._arguments["max_seq_len"]
         assert isinstance(context, int)
         return Product(
             files=tuple(
                 engine_file(directory / name, sha256_of(directory / name))
-                for name in (ARGUMENTS, CHECKPOINT)
+                for name in (ARGUMENTS, CHECKPOINT, *([DIALECT] if dialect else []))
             ),
             context_tokens=context,
             memory_bytes=self.checkpoint.size_bytes,
@@ -188,14 +207,20 @@ class _WarmUp:
             hardware=self._gpu_facts if report is not None else {},
             greedy_ids=_ids(report.cold.answers) if report is not None else (),
             ignores=report.again.ignores if report is not None else (),
+            dialect=dialect,
         )
 
-    def _planned(self, directory: Path, phases: Phases) -> Caches:
+    def _planned(self, directory: Path, phases: Phases) -> tuple[Caches, DialectFacts | None]:
         phases.begin("plan")
         package, sm = self._hardware.package or "none", self._gpu_facts.get("sm", "none")
         caches = caches_of(directory, package, sm, self._arguments)
-        place = str(self.checkpoint.directory.resolve())
-        write_whole(directory / CHECKPOINT, json.dumps({"path": place}, indent=2) + "\n")
+        told: dict[str, object] = {"path": str(self.checkpoint.directory.resolve())}
+        dialect = None
+        if isinstance(self.checkpoint, TemplateModel):
+            told["end_id"] = self.checkpoint.end_id
+            write_whole(directory / DIALECT, json.dumps(self.checkpoint.language))
+            dialect = self._tools.dialect_for(directory / DIALECT, self._options.family)
+        write_whole(directory / CHECKPOINT, json.dumps(told, indent=2) + "\n")
         gpu_class = chosen_class(self._options, self._hardware).name
         heading = (
             f"Profile {self._options.profile} for {gpu_class} GPUs.\n"
@@ -205,9 +230,29 @@ class _WarmUp:
         variables = {**caches.variables(), **self._variables}
         exports = "".join(f"export {name}='{value}'\n" for name, value in variables.items())
         write_whole(directory / VARIABLES, exports)
-        return caches
+        return caches, dialect
 
-    def _measured(self, directory: Path, caches: Caches, phases: Phases) -> Report:
+    def _questions(self, directory: Path, dialect: DialectFacts | None) -> Questions:
+        if dialect is None or not isinstance(self.checkpoint, TemplateModel):
+            return harmony_questions(self._tools.vocabulary)
+        most = self._arguments["max_batch_size"]
+        assert isinstance(most, int)
+        places = [(n, size) for size in graph_sizes(most) for n in range(size)]
+        texts = [QUESTION, *(numbered_text(*place) for place in places)]
+        question, *prompts = self._tools.prompts_for(directory / DIALECT, dialect.family, texts)
+        numbered = dict(zip(places, prompts, strict=True))
+        tokens = self.checkpoint.language["tokenizer.ggml.tokens"]
+        assert isinstance(tokens, list)
+        return Questions(
+            {"answer": question},
+            lambda n, size: numbered[n, size],
+            dialect.stop_ids,
+            tokens.__getitem__,
+        )
+
+    def _measured(
+        self, directory: Path, caches: Caches, questions: Questions, phases: Phases
+    ) -> Report:
         set_aside(caches)
         if self._options.rewarm:
             renew(caches)
@@ -216,21 +261,22 @@ class _WarmUp:
             package=self._hardware.package or "",
             hardware=self._gpu_facts,
             arguments=self._arguments,
-            cold=self._start(caches, phases, "start", "warm-up"),
-            again=self._start(caches, phases, "restart"),
+            cold=self._start(caches, questions, phases, "start", "warm-up"),
+            again=self._start(caches, questions, phases, "restart"),
             caches_bytes=caches.size_bytes(),
             weights_bytes=self.checkpoint.size_bytes,
         )
         write_report(directory, report)
         return report
 
-    def _start(self, caches: Caches, phases: Phases, *names: str) -> Start:
-        variables = {**caches.variables(), **self._variables}
-        engine = self._host.start(self.checkpoint.directory, self._arguments, variables)
+    def _start(self, caches: Caches, questions: Questions, phases: Phases, *names: str) -> Start:
+        variables, model = {**caches.variables(), **self._variables}, self.checkpoint
+        end_id = model.end_id if isinstance(model, TemplateModel) else None
+        engine = self._host.start(model.directory, self._arguments, variables, end_id)
         return asyncio.run(
             measured(
                 engine,
-                self._tools.vocabulary,
+                questions,
                 self._tools.clock,
                 begin=phases.begin,
                 phases=names,

@@ -15,6 +15,7 @@ from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import ARGUMENTS, CHECKPOINT, json_or_nothing
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.caches import caches_of, set_aside
+from trt_responses.prepare.trtllm.model import TemplateModel, shape_of
 from trt_responses.prepare.trtllm.preflight import gpu_class_of
 from trt_responses.prepare.trtllm.profiles import (
     DRAFT_CLASS,
@@ -24,13 +25,14 @@ from trt_responses.prepare.trtllm.profiles import (
     arguments_for,
     class_named,
     class_of,
+    of_another_model,
     with_draft,
 )
 
 if TYPE_CHECKING:
     from trt_responses.prepare.card import Card, Status
-    from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.hardware import Hardware
+    from trt_responses.prepare.trtllm.model import Model
     from trt_responses.prepare.trtllm.profiles import Arguments, GpuClass
 
 VARIABLES = "env"
@@ -54,6 +56,8 @@ class TrtLlmOptions:
     overrides: Mapping[str, object] = field(default_factory=dict)
     """Arguments that replace the profile's own."""
     rewarm: bool = False
+    family: str | None = None
+    """What the person says of a model with a chat template."""
 
 
 class Served(NamedTuple):
@@ -62,22 +66,25 @@ class Served(NamedTuple):
     checkpoint: Path
     arguments: Mapping[str, object]
     variables: Mapping[str, str]
+    end_id: int | None = None
+    """What ends a guide, of a model that is not gpt-oss."""
 
 
-def chosen_arguments(
-    options: TrtLlmOptions, hardware: Hardware, checkpoint: Checkpoint
-) -> Arguments:
+def chosen_arguments(options: TrtLlmOptions, hardware: Hardware, checkpoint: Model) -> Arguments:
     """The arguments for this machine and checkpoint."""
     counts = {"gpus": options.gpus, "nodes": options.nodes, "context": options.context_tokens}
     for name, count in counts.items():
         if count is not None and count < 1:
             raise refusal(name, count, "1 or more")
     gpus = options.gpus or max(1, len(hardware.gpus)) * options.nodes
-    context = options.context_tokens or checkpoint.architecture.context
-    if context > checkpoint.architecture.context:
-        raise refusal("context", context, f"at most {checkpoint.architecture.context}")
+    longest = shape_of(checkpoint).context
+    context = options.context_tokens or longest
+    if context > longest:
+        raise refusal("context", context, f"at most {longest}")
     gpu_class = chosen_class(options, hardware)
     usual = arguments_for(options.profile, gpu_class, gpus, context)
+    if isinstance(checkpoint, TemplateModel):
+        usual = of_another_model(usual)
     if options.draft is not None:
         _check_draft(options.draft, options.profile, gpu_class, checkpoint)
         usual = with_draft(usual, str(options.draft.absolute()))
@@ -85,10 +92,10 @@ def chosen_arguments(
     return {**usual, **options.overrides}
 
 
-def _check_draft(
-    draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpoint: Checkpoint
-) -> None:
+def _check_draft(draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpoint: Model) -> None:
     """Refuse a draft for any model but those for which NVIDIA has published one."""
+    if isinstance(checkpoint, TemplateModel):
+        raise refusal("draft", f"one for {checkpoint.name}", "none: it is for gpt-oss-120b")
     model = (checkpoint.architecture.layers, checkpoint.architecture.experts)
     for what, found, expected in (
         ("profile", profile, DRAFT_PROFILE),
@@ -122,8 +129,9 @@ def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
 
 def served(directory: Path, card: Card) -> Served:
     """What a prepared engine is started with, once nothing of its checkpoint has changed."""
-    place = json_or_nothing(directory / CHECKPOINT).get("path")
-    if not isinstance(place, str):
+    told = json_or_nothing(directory / CHECKPOINT)
+    place, end_id = told.get("path"), told.get("end_id")
+    if not isinstance(place, str) or isinstance(end_id, int) == (card.dialect is None):
         raise PrepareError(f"{directory / CHECKPOINT} is not readable; prepare it again.")
     checkpoint = directory / place
     for file in card.source.files:
@@ -138,4 +146,5 @@ def served(directory: Path, card: Card) -> Served:
     sm = card.hardware["sm"]
     caches = caches_of(directory, card.libraries["tensorrt_llm"], sm, arguments)
     set_aside(caches)
-    return Served(checkpoint, arguments, {**caches.variables(), **class_of(int(sm)).variables})
+    variables = {**caches.variables(), **class_of(int(sm)).variables}
+    return Served(checkpoint, arguments, variables, end_id if isinstance(end_id, int) else None)

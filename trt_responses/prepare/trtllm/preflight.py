@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from trt_responses.prepare.faults import PrepareError, shown
 from trt_responses.prepare.files import json_or_nothing
 from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.trtllm.model import TemplateModel, shape_of
 from trt_responses.prepare.trtllm.profiles import class_of, parallel_fault
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.hardware import Hardware
+    from trt_responses.prepare.trtllm.model import Model
     from trt_responses.prepare.trtllm.profiles import GpuClass
 
 OLDEST_PACKAGE = (1, 2, 1)
@@ -53,11 +55,24 @@ def machine_faults(
     ]
 
 
-def checkpoint_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> list[str]:
-    """What TensorRT-LLM would refuse or misread, beyond what every engine needs.
+def checkpoint_faults(checkpoint: Model, arguments: Mapping[str, object]) -> list[str]:
+    """What TensorRT-LLM would refuse or misread, beyond what every engine needs."""
+    found = [] if isinstance(checkpoint, TemplateModel) else _faults(checkpoint, arguments)
+    if (pipeline := arguments.get("pipeline_parallel_size", 1)) != 1:
+        found.append(
+            f"parallelism: found {pipeline} pipeline stages, expected 1; nothing here has more."
+        )
+    shape = shape_of(checkpoint)
+    if sentence := parallel_fault(arguments, shape.experts, shape.heads, shape.kv_heads):
+        found.append(f"parallelism: {sentence}; choose another number of GPUs.")
+    return found
 
-    What it ignores or fixes as constants (layer types, the swiglu limit, the rest of YaRN) has
-    been compared when the checkpoint was opened.
+
+def _faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> list[str]:
+    """The faults of a gpt-oss.
+
+    What TensorRT-LLM ignores or fixes as constants (layer types, the swiglu limit, the rest of
+    YaRN) has been compared when the checkpoint was opened.
     """
     found = []
     if checkpoint.layout != "hf":
@@ -72,17 +87,11 @@ def checkpoint_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -
             for name in TOKENIZER_FILES
             if not (checkpoint.directory / name).is_file()
         ]
-    found += _config_faults(checkpoint, arguments)
-    a = checkpoint.architecture
-    if sentence := parallel_fault(arguments, a.experts, a.heads, a.kv_heads):
-        found.append(f"parallelism: {sentence}; choose another number of GPUs.")
-    return found
+    return [*found, *_config_faults(checkpoint, arguments)]
 
 
 def _config_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> Iterator[str]:
     config = json_or_nothing(checkpoint.directory / "config.json")
-    if (pipeline := arguments.get("pipeline_parallel_size", 1)) != 1:
-        yield f"parallelism: found {pipeline} pipeline stages, expected 1; the model has no more."
     dtype = config.get("torch_dtype", config.get("dtype"))
     if checkpoint.layout == "hf" and dtype not in DTYPES:
         found = shown(dtype)

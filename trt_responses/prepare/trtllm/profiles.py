@@ -91,7 +91,8 @@ def class_of(sm: int) -> GpuClass:
     if sm < OLDEST_SM:
         raise PrepareError(
             f"GPU: found compute capability {sm / 10:.1f}, expected {OLDEST_SM / 10:.1f} (Hopper) "
-            "or newer; TensorRT-LLM has no documented way to run gpt-oss on older ones."
+            "or newer; TensorRT-LLM has no documented way to run gpt-oss on older ones, and there "
+            "are no profiles for them."
         )
     known = ", ".join(str(sm / 10) for found in CLASSES for sm in found.sms)
     raise refusal("GPU, compute capability", sm / 10, f"one of {known}")
@@ -135,6 +136,19 @@ def arguments_for(
     if attention_dp:
         found["attention_dp_config"] = dict(ATTENTION_DP)
     return found
+
+
+def of_another_model(arguments: Arguments) -> Arguments:
+    """The arguments for a model that is not gpt-oss: batches, contexts and graphs as they are, and
+    the package's own choice of kernels, of the cache's type and of how experts are shared out."""
+    left = ("moe_config", "moe_expert_parallel_size", "attention_dp_config")
+    cache = {
+        "enable_block_reuse": True,
+        "free_gpu_memory_fraction": KV_FRACTION,
+        "dtype": "auto",
+    }
+    kept = {name: value for name, value in arguments.items() if name not in left}
+    return {**kept, "enable_attention_dp": False, "kv_cache_config": cache}
 
 
 def with_draft(arguments: Arguments, draft: str) -> Arguments:

@@ -6,7 +6,7 @@ Knows the engine seam and a clock; knows no concrete engine and no file.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.base import Gathered, GenerateOptions
 from trt_responses.errors import ApiError
@@ -16,7 +16,7 @@ from trt_responses.prepare.trtllm.profiles import graph_sizes
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trt_responses.engine.base import Chunk, Engine
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -46,6 +46,34 @@ PROMPTS = {
 }
 """The fixed prompts: one that a model should answer up to `<|return|>`, one that it should end with
 `<|call|>`."""
+
+
+class Questions(NamedTuple):
+    """What an engine is asked, as ids of its model's dialect."""
+
+    fixed: Mapping[str, Sequence[int]]
+    """The fixed prompts, by name."""
+    numbered: Callable[[int, int], Sequence[int]]
+    """The prompt of a place in a batch of a size: no two are alike."""
+    stop_ids: tuple[int, ...]
+    name_of: Callable[[int], str]
+    """The spelling of a stop id."""
+
+
+def harmony_questions(vocabulary: Vocabulary) -> Questions:
+    """The questions to a gpt-oss."""
+    fixed = {name: _ids(vocabulary, prompt) for name, prompt in PROMPTS.items()}
+    return Questions(
+        fixed,
+        lambda n, size: _ids(vocabulary, _numbered(n, size)),
+        STOPS,
+        vocabulary.control_name,
+    )
+
+
+def numbered_text(n: int, size: int) -> str:
+    """The text of a prompt of a batch."""
+    return f"Request {n} of {size}: count from {n}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +129,7 @@ class Timed(Gathered):
 
 async def measured(
     engine: Engine,
-    vocabulary: Vocabulary,
+    questions: Questions,
     clock: Callable[[], float],
     *,
     begin: Callable[[str], object],
@@ -118,8 +146,8 @@ async def measured(
         for phase in phases[1:]:
             begin(phase)
         sizes = graph_sizes(engine.limits().max_batch) if phases[1:] else []
-        seen = await batches(engine, vocabulary, sizes, clock)
-        answers = await greedy(engine, vocabulary, clock)
+        seen = await batches(engine, questions, sizes, clock)
+        answers = await greedy(engine, questions, clock)
         free = free_bytes()
         ignores = tuple(sorted(engine.limits().ignores))
     finally:
@@ -129,33 +157,35 @@ async def measured(
 
 async def batches(
     engine: Engine,
-    vocabulary: Vocabulary,
+    questions: Questions,
     sizes: Iterable[int],
     clock: Callable[[], float],
 ) -> list[Batch]:
     """Each size once, its prompts all different, so that nothing is only read from a cache."""
     found = []
     for size in sizes:
-        prompts = [_ids(vocabulary, _numbered(n, size)) for n in range(size)]
+        prompts = [questions.numbered(n, size) for n in range(size)]
         found.append(await _batch(engine, prompts, clock))
     return found
 
 
 async def greedy(
-    engine: Engine, vocabulary: Vocabulary, clock: Callable[[], float]
+    engine: Engine, questions: Questions, clock: Callable[[], float]
 ) -> tuple[Greedy, ...]:
     """The greedy answers to the fixed prompts."""
     found = []
-    for name, prompt in PROMPTS.items():
+    for name, prompt in questions.fixed.items():
         sink = Timed(clock)
-        options = GenerateOptions(ANSWER_TOKENS, STOPS, temperature=0.0)
-        last = await _ended(engine, _ids(vocabulary, prompt), options, sink)
-        ends_with = "length" if last.stop_id is None else vocabulary.control_name(last.stop_id)
+        options = GenerateOptions(ANSWER_TOKENS, questions.stop_ids, temperature=0.0)
+        last = await _ended(engine, prompt, options, sink)
+        ends_with = "length" if last.stop_id is None else questions.name_of(last.stop_id)
         found.append(Greedy(name, tuple(sink.token_ids), ends_with))
     return tuple(found)
 
 
-async def _batch(engine: Engine, prompts: Sequence[list[int]], clock: Callable[[], float]) -> Batch:
+async def _batch(
+    engine: Engine, prompts: Sequence[Sequence[int]], clock: Callable[[], float]
+) -> Batch:
     options = GenerateOptions(BATCH_TOKENS, (), temperature=0.0)
     began, sinks = clock(), [Timed(clock) for _ in prompts]
     pairs = zip(prompts, sinks, strict=True)
@@ -166,7 +196,9 @@ async def _batch(engine: Engine, prompts: Sequence[list[int]], clock: Callable[[
     return Batch(len(sinks), tokens, round(ended - began, 6), round(first - began, 6))
 
 
-async def _ended(engine: Engine, prompt: list[int], options: GenerateOptions, sink: Timed) -> Chunk:
+async def _ended(
+    engine: Engine, prompt: Sequence[int], options: GenerateOptions, sink: Timed
+) -> Chunk:
     try:
         engine.generate(prompt, options, sink)
     except ApiError as error:
@@ -178,7 +210,7 @@ async def _ended(engine: Engine, prompt: list[int], options: GenerateOptions, si
 
 
 def _numbered(n: int, size: int) -> str:
-    question = f"Request {n} of {size}: count from {n}."
+    question = numbered_text(n, size)
     return SYSTEM.format(more="") + f"<|start|>user<|message|>{question}<|end|><|start|>assistant"
 
 

@@ -1,0 +1,166 @@
+"""The models that an engine of TensorRT-LLM is prepared from: gpt-oss, and those with a chat
+template of their own.
+
+TensorRT-LLM reads a directory's weights itself: of a model with a template only the configuration,
+the tokeniser and the template are read here. Executes nothing, and knows no template's meaning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.language import (
+    MAX_TOKENIZER_CONFIG_BYTES,
+    TOKENIZER_CONFIG,
+    id_of,
+    language_of,
+)
+from trt_responses.prepare.checkpoint.open import (
+    MAX_CONFIG_BYTES,
+    Checkpoint,
+    checkpoint_name,
+    indexed,
+    inside,
+    json_object,
+    open_checkpoint,
+    refuse_pickles,
+)
+from trt_responses.prepare.faults import refusal, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trt_responses.prepare.card import StoredWeights
+
+HARMONY = "gpt_oss"
+ARCHITECTURES = (
+    "DeepseekV3ForCausalLM",
+    "Glm4MoeForCausalLM",
+    "LlamaForCausalLM",
+    "NemotronHForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3MoeForCausalLM",
+)
+"""The classes that TensorRT-LLM's list of models names for its PyTorch backend, as far as their
+tokenisers and templates are read here."""
+WEIGHTS: Mapping[str, StoredWeights] = {"bfloat16": "bf16", "float16": "f16"}
+MOST_TOKENS = 1 << 20
+MOST = 1 << 24
+
+
+class Shape(NamedTuple):
+    """What decides how a model is shared out among GPUs, and its context."""
+
+    context: int
+    heads: int
+    kv_heads: int
+    experts: int
+    """0 where the package shares them out as it sees fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateModel:
+    """A directory of a model with a chat template."""
+
+    directory: Path
+    name: str
+    shape: Shape
+    weights: StoredWeights
+    size_bytes: int
+    files: tuple[Path, ...]
+    """All files that were read, and the weights."""
+    language: Mapping[str, object]
+    """The keys about its tokens as a GGUF file has them, and its template."""
+    end_id: int
+    """The tokeniser's own end, with which TensorRT-LLM ends a guide."""
+    layout: Literal["hf"] = "hf"
+    architecture: None = None
+
+
+Model = Checkpoint | TemplateModel
+
+
+def open_model(directory: Path) -> Model:
+    """A directory of gpt-oss, in whichever layout, or of a model with a chat template. Any other is
+    refused by name."""
+    if not is_template_directory(directory):
+        return open_checkpoint(directory)
+    return _template_model(directory, json_object(directory, "config.json", MAX_CONFIG_BYTES))
+
+
+def is_template_directory(path: Path) -> bool:
+    """Whether this is a Hugging Face directory, and none of gpt-oss in whichever layout."""
+    if not (path / "config.json").is_file():
+        return False
+    config = json_object(path, "config.json", MAX_CONFIG_BYTES)
+    return config.get("model_type", HARMONY) != HARMONY
+
+
+def shape_of(model: Model) -> Shape:
+    """The shape that its configuration says."""
+    if isinstance(model, TemplateModel):
+        return model.shape
+    a = model.architecture
+    return Shape(a.context, a.heads, a.kv_heads, a.experts)
+
+
+def weights_of(model: Model) -> StoredWeights:
+    """The type of its stored weights, as a card says it."""
+    if isinstance(model, TemplateModel):
+        return model.weights
+    return "mxfp4" if model.architecture.packed else "bf16"
+
+
+def _template_model(directory: Path, config: Mapping[str, object]) -> TemplateModel:
+    named = config.get("architectures")
+    if not isinstance(named, list) or len(named) != 1 or named[0] not in ARCHITECTURES:
+        raise refusal("config.json, architectures", shown(named), f"one of {list(ARCHITECTURES)}")
+    if (quantization := config.get("quantization_config")) is not None:
+        raise refusal("config.json, quantization_config", shown(quantization), "none")
+    stored = config.get("torch_dtype", config.get("dtype"))
+    if not isinstance(stored, str) or stored not in WEIGHTS:
+        raise refusal("config.json, torch_dtype", shown(stored), " or ".join(WEIGHTS))
+    refuse_pickles(directory)
+    heads = _number(config, "num_attention_heads")
+    shape = Shape(
+        context=_number(config, "max_position_embeddings"),
+        heads=heads,
+        kv_heads=_number(config, "num_key_value_heads", heads),
+        experts=0,
+    )
+    rows = _number(config, "vocab_size")
+    if rows > MOST_TOKENS:
+        raise refusal("config.json, vocab_size", rows, f"at most {MOST_TOKENS}")
+    tensors, shards = indexed(directory)
+    language, read = language_of(directory, config, rows)
+    return TemplateModel(
+        directory,
+        checkpoint_name(directory),
+        shape,
+        WEIGHTS[stored],
+        sum(tensor.size_bytes for tensor in tensors.values()),
+        (inside(directory, "config.json"), *shards, *read),
+        language,
+        _end_id(directory, language),
+    )
+
+
+def _end_id(directory: Path, language: Mapping[str, object]) -> int:
+    said = json_object(directory, TOKENIZER_CONFIG, MAX_TOKENIZER_CONFIG_BYTES).get("eos_token")
+    tokens = language["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    if (found := id_of(said, tokens)) is None:
+        raise refusal(
+            f"{TOKENIZER_CONFIG}, eos_token", shown(said), "a token of its own: it ends a guide"
+        )
+    return found
+
+
+def _number(config: Mapping[str, object], key: str, otherwise: int | None = None) -> int:
+    found = config.get(key, otherwise)
+    if type(found) is not int or not 0 < found < MOST:
+        raise refusal(f"config.json, {key}", shown(found), f"a number below {MOST}")
+    return found
