@@ -1,9 +1,10 @@
 """The process that runs the model's code: one for each container, in its box, until it is killed.
 
 A request comes on the pipe that was standard input; an answer goes to a pipe of its own, apart from
-what the code writes. An answer bears the number that its request brought. Code can write to that
-pipe too, and so end its own call early, with what it might have printed; it cannot answer the next
-call, whose number it does not know, and the server stops the process between two calls.
+what the code writes. An answer bears the number that its request brought, so that nothing that is
+left over passes for the next one, and the server stops the process between two calls. Code can
+write to that pipe too, and change this program, whose process is its own: that reaches no other
+container.
 
 Runs under the interpreter that the operator chose: the standard library only.
 """

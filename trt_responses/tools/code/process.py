@@ -32,6 +32,9 @@ HEAD_BYTES, TAIL_BYTES = 48 * 1024, 16 * 1024
 """Of what a call writes: its beginning and its end; the rest is read and dropped."""
 ANSWER_BYTES = 4096
 """Of a line of the pipe of answers."""
+FLOOD_BYTES = 256 * 1024
+"""Of the pipe of answers in one call, which takes a hundred: who writes more is ended, for reading
+it is work of the server's."""
 OPTIONS = ("-I", "-X", "utf8")
 """Nothing of the server's environment and directory; texts are UTF-8."""
 SYSTEM_LIBRARIES = ("/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/localtime")
@@ -85,6 +88,8 @@ class PythonProcess:
         self._results, results = os.pipe()
         self._output, output = os.pipe()
         self._lines = b""
+        self._heard_bytes = 0
+        """From the pipe of answers, in this call."""
         try:
             self._process = subprocess.Popen(
                 [
@@ -140,6 +145,7 @@ class PythonProcess:
         """Run code to its end. Raises `Ended` with what it wrote when the process ends instead."""
         number, output = secrets.token_hex(16), Bounded()
         self._drain(Bounded())
+        self._heard_bytes = 0
         self._signal(signal.SIGCONT)
         sending = asyncio.create_task(self._send(json.dumps({"call": number, "code": code})))
         try:
@@ -183,6 +189,8 @@ class PythonProcess:
                 found.set_exception(Ended(self._how(output)))
             elif fitting := [told for told in lines if wanted(told)]:
                 found.set_result(fitting[0])
+            elif self._heard_bytes > FLOOD_BYTES:
+                found.set_exception(Ended("The code wrote to the interpreter's own pipe."))
 
         loop.add_reader(self._results, hear)
         loop.add_reader(self._output, lambda: self._drain(output, at_most=1))
@@ -201,6 +209,7 @@ class PythonProcess:
             return []
         if not read:
             return None
+        self._heard_bytes += len(read)
         *lines, rest = (self._lines + read).split(b"\n")
         self._lines = rest[-ANSWER_BYTES:]
         told = []

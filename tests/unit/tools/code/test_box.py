@@ -21,6 +21,11 @@ USEFUL = {
     "state": ("x = 20\nx + 22", "42\n"),
     "files": ("open('f', 'w').write('hi'); open('f').read()", "'hi'\n"),
     "copies": ("import shutil; shutil.copy2('f', 'g')", "'g'\n"),
+    "room for a file": (
+        "f = os.open('r', os.O_RDWR | os.O_CREAT); os.posix_fallocate(f, 0, 9999); "
+        "os.fstat(f).st_size",
+        "9999\n",
+    ),
     "temporary files": ("import tempfile; tempfile.TemporaryFile().write(b'x')", "1\n"),
     "threads": (
         "import threading; t = threading.Thread(target=print, args=('t',)); t.start(); t.join()",

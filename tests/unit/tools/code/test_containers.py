@@ -247,6 +247,30 @@ async def test_code_can_end_its_own_call_early_and_no_other(tmp_path: Path) -> N
     await tool.stop()
 
 
+FLOOD = """
+import os
+while True:
+    for fd in range(3, 64):
+        try:
+            os.write(fd, b"[7]\\n" * 1000)
+        except OSError:
+            pass
+"""
+
+
+@story
+async def test_code_that_floods_the_pipe_of_answers_is_ended(tmp_path: Path) -> None:
+    """Each line would be read as an answer, on the loop of all streams."""
+    tool = PythonTool(containers(tmp_path))
+    await tool.start()
+    session = await opened(tool)
+    answer = await session.call(ToolCall(FLOOD))
+    assert answer.failed
+    assert answer.text.startswith("The code wrote to the interpreter's own pipe.")
+    assert (await session.call(ToolCall("1"))).text == "1\n"
+    await tool.stop()
+
+
 @story
 async def test_a_flood_is_read_and_cut(tmp_path: Path) -> None:
     tool = PythonTool(containers(tmp_path))
