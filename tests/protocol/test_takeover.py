@@ -18,6 +18,7 @@ from tests.support.served import Served, ids, script, served
 from tests.support.steering import GUIDES
 from tests.support.template_served import template_served
 from tests.support.ticks import Ticks, settled
+from trt_responses.store.base import Job
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 
@@ -183,6 +184,28 @@ def test_a_server_that_woke_never_says_cancelled_of_a_response_that_another_one_
             await turn()
         assert statuses == {"in_progress"}
         assert len(one.runs) == 0
+
+    run(story, Model())
+
+
+def test_a_server_whose_lease_ran_out_takes_its_own_response_and_goes_on_serving() -> None:
+    async def story(pair: Pair) -> None:
+        one, _ = pair.servers
+        name = (await started(one))["id"]
+        reading = replay(one, name)
+        await pair.steps(4)
+        pair._ticks[-1].now += LEASE_S + 1
+        await pair.pass_(1.1, 0)
+        job = await pair.store.get(name, "")
+        assert isinstance(job, Job)
+        assert job.term == 2, "it took it before it renewed its lease"
+        last = await whole(reading, pair, 0)
+        assert last["status"] == "completed"
+        assert said(reading) == texts(last)[1] == "Hello 😀 there, friend of mine."
+        await pair.pass_(LEASE_S, 0)
+        assert len(one.runs) == 0
+        again = (await started(one))["id"]
+        assert (await whole(replay(one, again), pair, 0))["status"] == "completed"
 
     run(story, Model())
 

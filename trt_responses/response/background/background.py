@@ -62,6 +62,8 @@ class Background:
         self._sleep = sleep
         self._heartbeat_s = min(HEARTBEAT_S, store.lease_s / HEARTBEATS_PER_LEASE)
         self._kept: dict[str, KeptRun] = {}
+        """The runs that are being made, by their ids: of two with one id, the later one."""
+        self._of_runs: dict[Run, KeptRun] = {}
         self._count = count
         self._running = 0
         self._tasks: asyncio.TaskGroup | None = None
@@ -86,10 +88,10 @@ class Background:
                 self._tasks = None
 
     async def _drain(self, drain_s: float) -> None:
-        making = [kept.making for kept in self._kept.values() if kept.making is not None]
+        making = [kept.making for kept in self._of_runs.values() if kept.making is not None]
         if making and drain_s > 0:
             await asyncio.wait(making, timeout=drain_s)
-        for kept in tuple(self._kept.values()):
+        for kept in tuple(self._of_runs.values()):
             kept.run.shut_down()
 
     @property
@@ -126,7 +128,9 @@ class Background:
 
     def _begin(self, kept: KeptRun, *, moves: bool) -> None:
         assert self._tasks is not None
-        self._kept[kept.run.id] = kept
+        if (before := self._kept.get(kept.run.id)) is not None:
+            before.run.cancel()  # its lease ran out, and this server has taken the job itself
+        self._kept[kept.run.id] = self._of_runs[kept.run] = kept
         kept.making = self._tasks.create_task(self._make(kept))
         if moves:
             kept.run.leave_to_others = lambda: self._leave(kept)
@@ -212,8 +216,8 @@ class Background:
     async def _left(self, kept: KeptRun) -> None:
         try:
             await kept.save(self._store, last=True)
-        except ApiError as fault:
-            logger.warning("%s is left as it was kept last: %s", kept.run.id, fault.message)
+        except Exception as fault:
+            logger.warning("%s is left as it was kept last: %s", kept.run.id, fault)
             kept.left = True
         if kept.left and kept.run.lock is not None:
             kept.run.lock.leave()
@@ -279,6 +283,14 @@ class Background:
         self._count(owner, -1)
 
     async def _make(self, kept: KeptRun) -> None:
+        """Make a run; whatever breaks is told in the log, for all runs of the server are in one
+        group of tasks."""
+        try:
+            await self._made(kept)
+        except Exception:
+            logger.exception("background response %s broke at its end", kept.run.id)
+
+    async def _made(self, kept: KeptRun) -> None:
         heartbeat = asyncio.create_task(self._renew(kept))
         try:
             await self._runs.make(kept.run)
@@ -289,7 +301,9 @@ class Background:
             await asyncio.wait((heartbeat,))
             if not heartbeat.cancelled() and (fault := heartbeat.exception()) is not None:
                 logger.error("the heartbeat of %s broke: %r", kept.run.id, fault)
-            del self._kept[kept.run.id]
+            del self._of_runs[kept.run]
+            if self._kept.get(kept.run.id) is kept:
+                del self._kept[kept.run.id]
             self._forget(kept.owner)
             if kept.left:
                 await self._given_up(kept)
@@ -297,8 +311,8 @@ class Background:
     async def _given_up(self, kept: KeptRun) -> None:
         try:
             await self._store.leave_job(kept.run.id, term=kept.term, to_others=True)
-        except ApiError as fault:  # its lease will run out
-            logger.warning("%s could not be left: %s", kept.run.id, fault.message)
+        except Exception as fault:  # its lease will run out
+            logger.warning("%s could not be left: %s", kept.run.id, fault)
 
     async def _renew(self, kept: KeptRun) -> None:
         """Save new frames and look for a cancellation, until the run is over or not wanted any
@@ -320,7 +334,7 @@ class Background:
     async def _finish(
         self, record: Record, conversation: Record | None, run: Run, last: Response
     ) -> None:
-        kept = self._kept[record.id]
+        kept = self._of_runs[run]
         if kept.left or await kept.finish(self._store, record, conversation, last):
             return
         if last.status == "cancelled":
