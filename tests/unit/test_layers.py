@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "language": f"{LEAVES} wire schema engine.base store.base",
     "engine.base": LEAVES,
     "engine": f"{LEAVES} engine.base tokens",
+    "engine.grpc": ENGINE,
     "engine.llamacpp": ENGINE,
     "engine.remote": ENGINE,
     "engine.scripted": ENGINE,

@@ -6,6 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.dialects import template_dialect, vocabulary
+from trt_responses.engine.grpc.engine import GrpcEngine
+from trt_responses.engine.grpc.engine import Patience as GrpcPatience
+from trt_responses.engine.grpc.engine import address_of as grpc_address
 from trt_responses.engine.llamacpp.body import HARMONY, Marks
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.llamacpp.keeper import Patience
@@ -65,9 +68,18 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     return llamacpp_over(directory / MODEL, settings, spoken)
 
 
-def triton_at(place: str) -> Engine:
-    """The engine that a Triton serves at `host:port/model`."""
-    return TritonEngine(address_of(place))
+def engine_elsewhere(settings: Settings) -> Engine | None:
+    """The engine that another server serves, where the settings name one."""
+    if (place := settings.engine_elsewhere()) is None:
+        return None
+    if settings.triton is not None:
+        return TritonEngine(address_of(place))
+    return grpc_at(place, settings.engine_start_s)
+
+
+def grpc_at(place: str, start_s: float) -> GrpcEngine:
+    """The engine that a server serves over gRPC at `host:port/model`."""
+    return GrpcEngine(grpc_address(place), GrpcPatience(start_s=start_s))
 
 
 def trtllm_over(

@@ -12,6 +12,7 @@ from trt_responses.doctor.check import Check as Check  # noqa: TC001  # exported
 from trt_responses.doctor.check import as_json as as_json
 from trt_responses.doctor.check import exit_status as exit_status
 from trt_responses.doctor.check import lines as lines
+from trt_responses.doctor.elsewhere import elsewhere_checks
 from trt_responses.doctor.engines import dialect_checks, engine_checks, vocabulary_check
 from trt_responses.doctor.machine import (
     cpu_check,
@@ -57,6 +58,7 @@ def checks(settings: Settings) -> list[Check]:
         *model_checks(),
         *engine_checks(settings.engines_dir, this_machine(settings.trtllm_python)),
         *dialect_checks(settings.engines_dir, dialect_facts),
+        *elsewhere_checks(settings),
         python_tool_check(settings),
         shell_tool_check(settings),
         browser_tool_check(settings),

@@ -1,4 +1,4 @@
-"""Several front ends on one port over one engine process: started, watched, started again, drained.
+"""Several front ends on one port over one engine: started, watched, started again, drained.
 
 Each front end is a server of its own that listens on the same address (SO_REUSEPORT). One that dies
 costs its own connections. Knows processes; knows no request.
@@ -27,6 +27,7 @@ from trt_responses.serve.systemd import Notifier
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
+    from trt_responses.engine.remote.process import EngineProcess
     from trt_responses.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -55,20 +56,14 @@ def serve_fleet(settings: Settings) -> int:
 
 
 class Fleet:
-    """The processes of `frontends` front ends, and the engine's."""
+    """The processes of `frontends` front ends, and the engine's where it is of this machine."""
 
     def __init__(self, settings: Settings) -> None:
-        selection = chosen_engine(settings)
-        logger.info("%s", selection.reason)
-        card = selection.card
-        # All serve this very version, whatever is prepared meanwhile.
-        self._settings = settings.model_copy(
-            update={
-                "engine": f"{card.name}@{card.version}",
-                "model": settings.model or card.name,
-            }
-        )
-        self._engine = process_of(selection, settings)
+        self._settings = settings
+        self._engine: EngineProcess | None = None
+        """The engine's process; none where another server serves the engine."""
+        if settings.engine_elsewhere() is None:
+            self._settings, self._engine = _with_engine(settings)
         self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
         self._counts = self._folder / COUNTS
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -98,7 +93,8 @@ class Fleet:
             await asyncio.gather(*keepers, return_exceptions=True)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            await self._engine.stop(CLOSING_S)
+            if self._engine is not None:
+                await self._engine.stop(CLOSING_S)
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._fault is not None:
             raise StartupError(self._fault)
@@ -116,6 +112,8 @@ class Fleet:
         self._stop(signal.SIGTERM)
 
     async def _watch_engine(self) -> None:
+        if self._engine is None:
+            return
         try:
             await self._engine.start()
         except StartupError as error:
@@ -165,7 +163,7 @@ class Fleet:
         first = {
             "parent": os.getpid(),
             "number": number,
-            "engine": self._engine.path,
+            "engine": "" if self._engine is None else self._engine.path,
             "folder": str(self._folder),
             "settings": self._settings.model_dump(mode="json"),
         }
@@ -180,3 +178,13 @@ class Fleet:
         if not was_up and len(self._ready) == self._settings.frontends:
             self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
             print(hello, end="", flush=True)
+
+
+def _with_engine(settings: Settings) -> tuple[Settings, EngineProcess]:
+    """The engine's process, and settings by which all serve this very version, whatever is prepared
+    meanwhile."""
+    selection = chosen_engine(settings)
+    logger.info("%s", selection.reason)
+    card = selection.card
+    chosen = {"engine": f"{card.name}@{card.version}", "model": settings.model or card.name}
+    return settings.model_copy(update=chosen), process_of(selection, settings)

@@ -98,6 +98,14 @@ class Settings(
     def asks_for_keys(self) -> bool:
         return bool(self.api_keys) or self.keys_file is not None
 
+    def engine_elsewhere(self) -> str | None:
+        """The address of an engine that another server serves, if the settings name one."""
+        if self.triton is not None and self.grpc is not None:
+            raise StartupError(
+                f"{PREFIX}TRITON and {PREFIX}GRPC each name an engine: leave out one of them."
+            )
+        return self.triton if self.triton is not None else self.grpc
+
     @property
     def audit_path(self) -> Path:
         return self.audit_file or self.data_dir / "audit.jsonl"

@@ -74,6 +74,11 @@ class Listening(SettingGroup):
         description="host:port/model of a Triton that serves what `trt-responses export triton` "
         "wrote, in place of an engine of this machine.",
     )
+    grpc: str | None = Field(
+        None,
+        description="host:port/model of a `trtllm-serve --grpc`, in place of an engine of this "
+        "machine; model: the name that clients use.",
+    )
     engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
     model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
     model_aliases: Words = Field((), description="More names by which clients may ask for it.")

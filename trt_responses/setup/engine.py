@@ -1,4 +1,4 @@
-"""The engine that a server serves: one that a program hands in, a Triton's, or a prepared one."""
+"""The engine that a server serves: one that a program hands in, of another server, or prepared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses import __version__
 from trt_responses.backends.dialects import dialect_of
-from trt_responses.backends.engines import chosen_engine, triton_at
+from trt_responses.backends.engines import chosen_engine, engine_elsewhere
 from trt_responses.response.versions.versions import Loaded, Version
 from trt_responses.setup.builds import builds_of, loaded
 
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+ELSEWHERE = {
+    "triton": "The engine is a Triton's: load and unload its versions there.",
+    "grpc": "The engine is another server's: start that one with another model, and it is found "
+    "again.",
+}
+"""Why no version is exchanged here, for each kind of engine that another server serves."""
 
 
 class Given(NamedTuple):
@@ -49,7 +56,7 @@ class ServedEngine(NamedTuple):
 def served_engine(
     settings: Settings, given: Given, engine_of: Callable[[Selection, Settings], Engine]
 ) -> ServedEngine:
-    """The engine that was given, that of a Triton, or the one that the settings choose."""
+    """The engine that was given, that of another server, or the one that the settings choose."""
     engine = given.engine
     if isinstance(engine, Loaded):
         none = "The program that runs this server has given it no other versions."
@@ -59,13 +66,11 @@ def served_engine(
         loaded_one = Loaded(Version(model, "given"), engine)
         why = "The engine was given by the program that runs this server, which exchanges it."
         return ServedEngine(loaded_one, model, why, given.dialect)
-    if settings.triton is not None:
-        model = settings.model or settings.triton.partition("/")[2]
-        card = {"kind": "triton", "name": settings.triton}
-        engine = triton_at(settings.triton)
-        far = Loaded(Version(model, "triton"), engine, card=card)
-        why = "The engine is a Triton's: load and unload its versions there."
-        return ServedEngine(far, model, why, dialect_of())
+    if (far := engine_elsewhere(settings)) is not None:
+        kind, place = ("triton", settings.triton) if settings.triton else ("grpc", settings.grpc)
+        model = settings.model or str(place).partition("/")[2]
+        found = Loaded(Version(model, kind), far, card={"kind": kind, "name": place})
+        return ServedEngine(found, model, ELSEWHERE[kind], dialect_of())
     selection = chosen_engine(settings)
     logger.info("%s", selection.reason)
     found = loaded(selection, settings, engine_of)

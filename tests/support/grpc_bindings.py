@@ -1,0 +1,40 @@
+"""The published protocols compiled by protoc, as a server would use them: modules of messages and
+services, apart from what the package makes of its own descriptions."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import grpc_tools
+from grpc_tools import protoc
+
+PROTOS = Path(__file__).parents[1] / "data" / "protos"
+WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"
+
+
+def compile_protos(name: str, *options: str) -> None:
+    """Compile every file that one file of the published ones needs."""
+    status = protoc.main(["protoc", f"-I{PROTOS}", f"-I{WELL_KNOWN}", *options, name])
+    assert status == 0, f"{name} cannot be compiled"
+
+
+@cache
+def bindings() -> Path:
+    """The folder of the generated modules, which stands on the path from now on."""
+    folder = Path(tempfile.mkdtemp(prefix="grpc-bindings-"))
+    for path in sorted(PROTOS.rglob("*.proto")):
+        name = str(path.relative_to(PROTOS))
+        compile_protos(name, f"--python_out={folder}", f"--grpc_python_out={folder}")
+    sys.path.insert(0, str(folder))
+    return folder
+
+
+def module(name: str) -> Any:
+    """One generated module, such as `trtllm_service_pb2`."""
+    bindings()
+    return importlib.import_module(name)

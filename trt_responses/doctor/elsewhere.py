@@ -1,0 +1,44 @@
+"""An engine that another server serves over gRPC: whether it is there, and what it can do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from trt_responses.backends.engines import grpc_at
+from trt_responses.doctor.check import Check
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trt_responses.settings import Settings
+
+START_S = 5.0
+"""Seconds that such an engine has for its first answer: it is not waited for while it loads."""
+
+
+def elsewhere_checks(settings: Settings) -> Iterator[Check]:
+    """The engine of the setting `GRPC`, asked a few small questions; nothing where none is set."""
+    if settings.grpc is None:
+        return
+    try:
+        yield Check("engine over gRPC", "ok", asyncio.run(_asked(settings.grpc)))
+    except StartupError as error:
+        remedy = "start it with `trtllm-serve MODEL --grpc`, or unset TRT_RESPONSES_GRPC"
+        yield Check("engine over gRPC", "fault", str(error), remedy)
+
+
+async def _asked(place: str) -> str:
+    engine = grpc_at(place, start_s=START_S)
+    await engine.start()
+    try:
+        limits = engine.limits()
+        guides = ", ".join(sorted(limits.guides)) or "none"
+        nothing = ", ".join(sorted(limits.ignores)) or "nothing"
+        return (
+            f"{place} speaks {engine.protocol}: {limits.context_tokens} ids, {limits.max_batch} at "
+            f"once, guides: {guides}; it ignores {nothing}"
+        )
+    finally:
+        await engine.stop(0)

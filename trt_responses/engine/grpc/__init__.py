@@ -1,0 +1,1 @@
+"""An engine that another process serves over gRPC, ids to ids."""
