@@ -17,6 +17,15 @@ PROTOS = Path(__file__).parents[1] / "data" / "protos"
 WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 
 
+FILES = {"trtllm": "trtllm_service.proto", "openengine": "openengine/v1/openengine.proto"}
+"""The file of each protocol that imports all others."""
+
+
+def describe(protocol: str, path: Path) -> None:
+    """Write a protocol's description, with all that it imports."""
+    compile_protos(FILES[protocol], "--include_imports", f"--descriptor_set_out={path}")
+
+
 def compile_protos(name: str, *options: str) -> None:
     """Compile every file that one file of the published ones needs."""
     status = protoc.main(["protoc", f"-I{PROTOS}", f"-I{WELL_KNOWN}", *options, name])

@@ -47,7 +47,7 @@ async def found(channel: Any, model: str, answer_s: float) -> EngineProtocol:
     """The protocol of the server at the other end, which takes requests. Raises an `Away` if it
     does not, and a `StartupError` for a server of something else."""
     for kind in PROTOCOLS:
-        protocol = kind(channel, model)
+        protocol: EngineProtocol = kind(channel, model)
         trouble = await trouble_of(protocol, answer_s)
         if trouble is None:
             return protocol

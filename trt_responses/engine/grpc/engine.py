@@ -41,6 +41,11 @@ CHANNEL = (
 )
 
 
+ABORTS, ABORT_AGAIN_S = 5, 0.05
+"""How often an engine is asked to end a request that it does not know yet, and how many seconds
+apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long an engine may be silent before it counts as away."""
@@ -194,14 +199,19 @@ class GrpcEngine:
         self._spawn(self._abandoned(request))
 
     async def _abandoned(self, request: Request) -> None:
-        """Have the engine forget a request whose call is under way."""
+        """Have the engine forget a request whose call is under way; it may not have begun there."""
         import grpc
 
         assert self._protocol is not None
         answer_s = self._patience.answer_s
         with suppress(grpc.aio.AioRpcError, TimeoutError):
-            if await self._protocol.abort(request.name, answer_s):
-                await asyncio.wait_for(request.call.code(), answer_s)
+            for _ in range(ABORTS):
+                ends = await self._protocol.abort(request.name, answer_s)
+                if ends:
+                    await asyncio.wait_for(request.call.code(), answer_s)
+                if ends is not False or request.call.done():
+                    break
+                await self._sleep(ABORT_AGAIN_S)
         request.call.cancel()
 
     def _over(self, request: Request) -> None:

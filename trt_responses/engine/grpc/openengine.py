@@ -5,7 +5,7 @@ It tells what an engine can do. It has no word for banned ids.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine.base import GuideKind, Limits, Logprob
 from trt_responses.engine.grpc.messages import Messages
@@ -48,7 +48,7 @@ PRIORITIES = 100
 class OpenEngineProtocol:
     """OpenEngine over one channel, for one model."""
 
-    name: ClassVar[str] = "OpenEngine"
+    name = "OpenEngine"
 
     def __init__(self, channel: Any, model: str) -> None:
         messages = Messages("openengine")
@@ -137,8 +137,8 @@ class OpenEngineProtocol:
             given["openengine-priority"] = str(round(options.priority * PRIORITIES))
         return tuple(given.items())
 
-    async def abort(self, request_id: str, timeout_s: float) -> bool:
-        return False  # it ends with its call
+    async def abort(self, request_id: str, timeout_s: float) -> None:
+        return None
 
     def read(self, message: Any, seen: int, options: GenerateOptions) -> Part:
         cached = None

@@ -95,8 +95,9 @@ class EngineProtocol(Protocol):
         """What stands beside that message."""
         ...
 
-    async def abort(self, request_id: str, timeout_s: float) -> bool:
-        """Have the engine end a request, and say whether its stream now ends by itself."""
+    async def abort(self, request_id: str, timeout_s: float) -> bool | None:
+        """Have the engine end a request, and say whether it knew it; its stream then ends by
+        itself. None where a request ends with its call."""
         ...
 
     def read(self, message: Any, seen: int, options: GenerateOptions) -> Part:

@@ -7,7 +7,7 @@ priority.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine.base import GuideKind, Limits, Logprob
 from trt_responses.engine.grpc.messages import Messages
@@ -40,7 +40,7 @@ GUIDE_TYPES: Mapping[GuideKind, str] = {
 class TrtLlmProtocol:
     """TensorRT-LLM's own protocol over one channel."""
 
-    name: ClassVar[str] = "TensorRT-LLM's own protocol"
+    name = "TensorRT-LLM's own protocol"
 
     def __init__(self, channel: Any, model: str) -> None:
         messages = Messages("trtllm")
