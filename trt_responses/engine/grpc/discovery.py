@@ -84,7 +84,7 @@ async def described(protocol: EngineProtocol, answer_s: float) -> Limits:
 async def proven(
     limits: Limits,
     begin: Begin,
-    find_ignored: Callable[[Ask], Awaitable[frozenset[str]]],
+    find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]],
     deadline_s: float,
 ) -> Limits:
     """The limits, with the guides that guide and the options that do something. Raises an `Away`
@@ -118,7 +118,7 @@ async def proven(
         logger.warning("This engine follows no guides: requests with one are refused.")
     if (end := await last(PROBE)).finish == "error":
         raise Away(f"it gives no token: {end.error}")
-    ignored = limits.ignores | await find_ignored(answer)
+    ignored = limits.ignores | await find_ignored(answer, PROBE_IDS)
     if ignored:
         logger.warning("This engine does nothing with %s.", ", ".join(sorted(ignored)))
     return replace(limits, guides=guides, ignores=ignored)

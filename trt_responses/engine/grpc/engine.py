@@ -103,7 +103,7 @@ class GrpcEngine:
         address: Address,
         patience: Patience | None = None,
         *,
-        find_ignored: Callable[[Ask], Awaitable[frozenset[str]]] = ignored_options,
+        find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:

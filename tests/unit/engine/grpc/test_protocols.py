@@ -265,7 +265,7 @@ def test_who_leaves_frees_the_engines_place(protocol: str) -> None:
         async with over(servicer) as engine:
             for ids in (0, 1, 2):
                 told, handle = begin(engine, PROMPT, GenerateOptions(CONTEXT, ()))
-                await told.until(lambda told=told, ids=ids: len(told.chunks) >= ids)
+                await told.some(ids)
                 handle.abort()
                 await until_seen(lambda: not servicer.llm._requests)
 
