@@ -87,12 +87,22 @@ class GenerateOptions:
     guide: Guide | None = None
     banned_ids: tuple[int, ...] = ()
     cache_salt: str | None = None
+    """Whose the cached prompts are: they serve nobody else. Engines key their cache by `salt`."""
+    adapter: str | None = None
+    """The name of the adapter with which the model answers; None for the model itself."""
     priority: float = 0.5
     trace_headers: Mapping[str, str] = field(default_factory=dict)
     arrival_ns: int = 0
     request_id: str = ""
     metrics: bool = False
     """The last chunk is to bring the engine's own metrics, if it has any."""
+
+    @property
+    def salt(self) -> str | None:
+        """What a cached prompt must have in common with this request: its owner and its adapter."""
+        if self.adapter is None:
+            return self.cache_salt
+        return f"{self.cache_salt or ''}\n{self.adapter}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,8 @@ class Limits:
     """The longest prompt in ids, where a prompt may not fill the context."""
     ignores: frozenset[str] = frozenset()
     """Names of `GenerateOptions` that the engine takes and ignores."""
+    adapters: tuple[str, ...] = ()
+    """The names of the adapters with which the model can answer."""
 
 
 class Sink(Protocol):

@@ -66,9 +66,14 @@ def words(
     seed: int,
     spelled: Callable[[str], str] = str,
     banned_in_guides: Sequence[int] = HARMONY.banned_in_guides,
+    adapters: Sequence[str] = (),
 ) -> Words:
     """All fields of the body but the slot, which is known later. Raises when the guide cannot be
-    written."""
+    written.
+
+    Every adapter is said, on or off: a body that says none would be answered from whatever another
+    adapter left in the slot's cache.
+    """
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
     own = () if options.guide is None else banned_in_guides
@@ -94,6 +99,10 @@ def words(
         "logit_bias": [(token_id, False) for token_id in banned],
         "ignore_eos": False,
         "stop": (),
+        "lora": [
+            {"id": number, "scale": float(name == options.adapter)}
+            for number, name in enumerate(adapters)
+        ],
         "grammar": "" if options.guide is None else spelled(grammar(options.guide)),
     }
 

@@ -30,6 +30,8 @@ class Settings(TypedDict):
     context_tokens: int
     slots: int
     threads: int
+    adapters: list[str]
+    """The paths of the adapters. A request names one by its place here."""
 
 
 def main() -> None:
@@ -66,6 +68,10 @@ def _params(settings: Settings) -> xllamacpp.CommonParams:
     params.n_ctx = settings["context_tokens"] * settings["slots"]  # divided over the slots
     params.n_parallel = settings["slots"]
     params.fit_params = False  # it would choose other sizes than the ones we promise
+    params.lora_adapters = [
+        xllamacpp.CommonAdapterLoraInfo(path, 0.0) for path in settings["adapters"]
+    ]
+    params.lora_init_without_apply = True  # each request says which one it wants
     _closed(params, settings)
     _own_cache_per_slot(params)
     for cpu in (params.cpuparams, params.cpuparams_batch):

@@ -1,19 +1,18 @@
 """The embedded engine: llama.cpp in a child process, which may die without taking the server.
 
-When it dies, what killed it is blamed, and the innocent go on in the next child. Knows the line
-before the slots, and which requests run; the child's life is in `keeper`, whom to blame in
+When it dies, what killed it is blamed, and the innocent go on in the next child. Knows which
+requests run; those that wait are in `line`, the child's life is in `keeper`, whom to blame in
 `blame`, the words spoken with it in `body` and `events`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import logging
 import math
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.admission import room
@@ -28,13 +27,14 @@ from trt_responses.engine.base import (
 from trt_responses.engine.llamacpp import body
 from trt_responses.engine.llamacpp.blame import Blame
 from trt_responses.engine.llamacpp.keeper import Keeper, Patience
+from trt_responses.engine.llamacpp.line import TURN_S, Line
 from trt_responses.engine.llamacpp.process import Child, Model, check_file, spare_cores
 from trt_responses.engine.llamacpp.request import Request
 from trt_responses.engine.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from trt_responses.engine.base import Handle, Loss, Sink
@@ -66,12 +66,15 @@ class LlamaCppEngine:
         seeds: random.Random | None = None,
         spelled: Callable[[str], str] = str,
         marks: body.Marks = body.HARMONY,
+        adapters: Mapping[str, Path] | None = None,
     ) -> None:
-        """`spelled` writes a guide in the characters of the model file."""
+        """`spelled` writes a guide in the characters of the model file; `adapters` are files of
+        adapters by their names."""
         self._marks = marks
         self._banned = marks.banned_in_guides
-        self._model = Model(model_path, context_tokens, slots, threads or spare_cores())
-        self._limits = Limits(context_tokens, slots, marks.guides, MAX_LOGPROBS)
+        names, files = tuple(adapters or {}), tuple((adapters or {}).values())
+        self._model = Model(model_path, context_tokens, slots, threads or spare_cores(), files)
+        self._limits = Limits(context_tokens, slots, marks.guides, MAX_LOGPROBS, adapters=names)
         self._patience = patience or Patience()
         self._keeper = Keeper(
             self._model,
@@ -87,14 +90,15 @@ class LlamaCppEngine:
         self._spelled = spelled
         self._blame = Blame()
         self._slots = Slots(slots)
-        self._line: list[tuple[float, int, Request]] = []
-        self._arrivals = itertools.count()
+        self._line = Line()
         self._running: dict[Request, None] = {}
         self._adrift: dict[Request, str] = {}
         """Requests whose connection broke off, each with the reason, until it is known whether the
         child lives."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
+        self._turn: asyncio.TimerHandle | None = None
+        """The end of an adapter's turn, while somebody waits for another one."""
         self._probing = False
         self._restarting = False
         self._down: str | None = "The engine has not been started."
@@ -112,7 +116,8 @@ class LlamaCppEngine:
         if (refusal := self._blame.refusal(prompt_ids, options)) is not None:
             raise refusal
         seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
-        words = body.words(prompt_ids, options, left, seed, self._spelled, self._banned)
+        banned, adapters = self._banned, self._limits.adapters
+        words = body.words(prompt_ids, options, left, seed, self._spelled, banned, adapters)
         request = Request(
             prompt_ids,
             options,
@@ -127,7 +132,7 @@ class LlamaCppEngine:
         if left <= 0:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
         else:
-            self._queue(request, options.priority)
+            self._line.put(request, options.priority)
             self._dispatch()
         return request
 
@@ -180,7 +185,7 @@ class LlamaCppEngine:
             request.break_off()
             request.slot = None
             if (why := self._blame.why_not(request)) is None:
-                self._queue(request, ABOVE_ALL)
+                self._line.put(request, ABOVE_ALL)
             else:
                 lost: Loss | None = None if request.can_go_on else "died"
                 request.fail(self._adrift.get(request, reason) if why == "" else why, lost=lost)
@@ -196,30 +201,40 @@ class LlamaCppEngine:
         self._down = reason
         self._restarting = False
         self._changed.set()
-        waiting = (entry[2] for entry in self._line)
-        for request in (*self._adrift, *self._running, *waiting):
+        for request in (*self._adrift, *self._running, *self._line):
             request.fail(reason)
         self._line.clear()
 
-    def _queue(self, request: Request, priority: float) -> None:
-        heapq.heappush(self._line, (-priority, next(self._arrivals), request))
-
     def _dispatch(self) -> None:
-        """Give free slots to waiting requests, by priority and then by arrival."""
-        while self._line and self._slots and self._down is None and not self._probing:
-            request = self._line[0][2]
+        """Give free slots to waiting requests, in the line's order."""
+        while self._slots and self._down is None and not self._probing:
+            request = self._line.first(idle=not self._running)
+            if request is None:
+                break
             if not request.over and not self._blame.allows(request, self._running):
-                return
-            heapq.heappop(self._line)
+                break
+            self._line.take()
             if request.is_full:
                 request.end(Chunk(finish="length"))
             elif not request.over:
                 self._connect(request)
+        if self._turn is None and self._running and self._line.is_contended:
+            self._turn = asyncio.get_running_loop().call_later(TURN_S, self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Have those wait for their next turn that run, so that another adapter has one."""
+        self._turn = None
+        if self._running and self._line.is_contended:
+            for request in self._line.end_turn(self._running):
+                request.break_off()
+                self._free(request)
+                self._line.put(request, CONTINUATION_PRIORITY)
+            self._dispatch()
 
     def _connect(self, request: Request) -> None:
         child = self._keeper.child
         assert child is not None
-        slot = self._slots.take(request.read_ids, request.options.cache_salt)
+        slot = self._slots.take(request.read_ids, request.options.salt)
         self._running[request] = None
         self._own(request.connect(child, slot))
 
@@ -279,7 +294,8 @@ class LlamaCppEngine:
 
     async def _probe(self, child: Child) -> None:
         """Ask the child for one token, and replace the child when it is too late."""
-        end = await self._ask(child, PROBE, self._patience.probe_timeout_s)
+        beside = replace(PROBE, adapter=self._line.adapter)  # of another one it would have to wait
+        end = await self._ask(child, beside, self._patience.probe_timeout_s)
         if child is not self._keeper.child:
             return  # what it was asked about has been judged
         if end.finish == "error":  # the line waits for the next one
@@ -298,7 +314,7 @@ class LlamaCppEngine:
             raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
         if end.stop_id not in self._marks.guide_ends:
             logger.warning("This model does not follow guides: requests with one are refused.")
-            self._limits = Limits(self._model.context_tokens, self._model.slots, {}, MAX_LOGPROBS)
+            self._limits = replace(self._limits, guides={})
 
     async def _ask(self, child: Child, options: GenerateOptions, deadline_s: float | None) -> Chunk:
         """The last chunk of a small request of the server's own."""
@@ -310,7 +326,12 @@ class LlamaCppEngine:
                 PROBE_IDS,
                 options,
                 body.words(
-                    PROBE_IDS, options, options.max_tokens, 0, banned_in_guides=self._banned
+                    PROBE_IDS,
+                    options,
+                    options.max_tokens,
+                    0,
+                    banned_in_guides=self._banned,
+                    adapters=self._limits.adapters,
                 ),
                 sink,
                 now_ns=self._now_ns,

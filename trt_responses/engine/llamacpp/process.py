@@ -39,6 +39,7 @@ class Model:
     context_tokens: int
     slots: int
     threads: int
+    adapters: tuple[Path, ...] = ()
 
 
 class Child:
@@ -65,6 +66,7 @@ class Child:
             "context_tokens": model.context_tokens,
             "slots": model.slots,
             "threads": model.threads,
+            "adapters": [str(path) for path in model.adapters],
         }
         child = cls(await _process(), settings)
         ready = False

@@ -186,6 +186,7 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
             limits.max_logprobs,
             limits.longest_prompt,
             sorted(limits.ignores),
+            limits.adapters,
         ],
     }
     return frame(Kind.STATE, orjson.dumps(said))
@@ -194,9 +195,9 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
 def read_state(body: bytes) -> tuple[str, Health, Limits]:
     """The version, the health and the limits in a frame's body."""
     said = orjson.loads(body)
-    context, batch, guides, logprobs, longest, ignores = said["limits"]
+    context, batch, guides, logprobs, longest, ignores, adapters = said["limits"]
     ends = {kind: frozenset(ids) for kind, ids in guides.items()}
-    limits = Limits(context, batch, ends, logprobs, longest, frozenset(ignores))
+    limits = Limits(context, batch, ends, logprobs, longest, frozenset(ignores), tuple(adapters))
     return said["version"], Health(*said["health"]), limits
 
 

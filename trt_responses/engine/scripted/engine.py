@@ -163,6 +163,7 @@ class ScriptedEngine:
         max_logprobs: int = 20,
         guides: Mapping[GuideKind, frozenset[int]] | None = None,
         ignores: frozenset[str] = frozenset(),
+        adapters: tuple[str, ...] = (),
         keep_records: int = 1024,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -170,7 +171,12 @@ class ScriptedEngine:
         self.clock = clock or StepClock()
         self._scripts = scripts
         self._limits = Limits(
-            context_tokens, max_batch, guides or {}, max_logprobs, ignores=ignores
+            context_tokens,
+            max_batch,
+            guides or {},
+            max_logprobs,
+            ignores=ignores,
+            adapters=adapters,
         )
         self._now_ns = now_ns
         self._last_progress_ns = now_ns()

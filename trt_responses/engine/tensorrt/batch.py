@@ -73,7 +73,7 @@ class Batch:
     def _admit(self, request: Request) -> None:
         """Give a request a slot. The last id of its prompt is always computed anew, since its row
         gives the first id of the answer."""
-        slot = self._slots.take(request.ids, request.options.cache_salt)
+        slot = self._slots.take(request.ids, request.options.salt)
         request.slot = slot
         request.written = request.cached_tokens = min(slot.known, len(request.ids) - 1)
         self._running.append(request)
