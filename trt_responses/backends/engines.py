@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.backends.dialects import template_dialect, vocabulary
 from trt_responses.engine.grpc.engine import GrpcEngine
@@ -20,11 +20,13 @@ from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.engine.triton.engine import TritonEngine, address_of
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare import shelf
+from trt_responses.prepare.adapters import FOLDER, adapters_of
 from trt_responses.prepare.card import architecture_of, chain_of, read_card
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
 from trt_responses.prepare.graph import expert_file
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.trtllm.lora import lora_arguments
 from trt_responses.prepare.trtllm.plan import served
 from trt_responses.tokens.stand_ins import StandIns
 
@@ -59,13 +61,14 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     """The engine that serves a prepared directory of its kind."""
     directory, card = selection.directory, selection.card
     if card.kind == "trtllm":
-        return trtllm_over(*served(directory, card))
+        return trtllm_over(*trtllm_given(directory, card))
     if card.kind in ("tensorrt", "onnx"):
         return tensorrt_over(directory, card, settings)
     spoken = None
     if card.dialect is not None:
         spoken = template_dialect(directory / DIALECT, card.dialect.family)
-    return llamacpp_over(directory / MODEL, settings, spoken)
+    files = {each.name: directory / FOLDER / each.place for each in adapters_of(directory)}
+    return llamacpp_over(directory / MODEL, settings, spoken, files)
 
 
 def engine_elsewhere(settings: Settings) -> Engine | None:
@@ -82,21 +85,47 @@ def grpc_at(place: str, start_s: float) -> GrpcEngine:
     return GrpcEngine(grpc_address(place), GrpcPatience(start_s=start_s))
 
 
+class TrtLlmGiven(NamedTuple):
+    """What an engine of TensorRT-LLM is started with."""
+
+    checkpoint: Path
+    arguments: Mapping[str, object]
+    variables: Mapping[str, str]
+    end_id: int | None
+    adapters: Mapping[str, Path]
+    """The directories of its adapters, by their names."""
+
+
+def trtllm_given(directory: Path, card: Card) -> TrtLlmGiven:
+    """What the engine of a prepared directory is started with, once its checkpoint is whole."""
+    plan, adapters = served(directory, card), adapters_of(directory)
+    places = {each.name: (directory / FOLDER / each.place).absolute() for each in adapters}
+    arguments = {**lora_arguments(adapters), **plan.arguments}
+    return TrtLlmGiven(plan.checkpoint, arguments, plan.variables, plan.end_id, places)
+
+
 def trtllm_over(
     checkpoint: Path,
     arguments: Mapping[str, object],
     variables: Mapping[str, str],
     end_id: int | None = None,
+    adapters: Mapping[str, Path] | None = None,
 ) -> Engine:
     """The engine of TensorRT-LLM, over a checkpoint with the arguments of a plan. `end_id` is the
     end token of a model that is not gpt-oss."""
-    return TrtLlmEngine(checkpoint, arguments, variables=variables, end_id=end_id)
+    return TrtLlmEngine(
+        checkpoint, arguments, variables=variables, end_id=end_id, adapters=adapters
+    )
 
 
 def llamacpp_over(
-    model_path: Path, settings: Settings, spoken: TemplateDialect | None = None
+    model_path: Path,
+    settings: Settings,
+    spoken: TemplateDialect | None = None,
+    adapters: Mapping[str, Path] | None = None,
 ) -> Engine:
-    """The embedded engine, over a model file; `spoken` where that is not Harmony."""
+    """The embedded engine, over a model file; `spoken` where that is not Harmony, `adapters` where
+    it has any."""
     marks, spelled = HARMONY, StandIns(vocabulary())
     if spoken is not None:
         ends = frozenset(spoken.places.stops)
@@ -113,6 +142,7 @@ def llamacpp_over(
         ),
         spelled=spelled,
         marks=marks,
+        adapters=adapters,
     )
 
 

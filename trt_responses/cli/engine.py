@@ -1,6 +1,6 @@
 """`trt-responses engine build | list | show | verify | remove`. Parses, calls, prints.
 
-What changes which version is served is in `cli/versions.py`.
+What changes which version is served is in `cli/versions.py`, adapters are in `cli/adapters.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.cli.adapters import add_adapters
 from trt_responses.cli.building import build_tools, tell, to_stderr
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.versions import add_versions
@@ -99,6 +100,7 @@ def add_engine(commands: Commands) -> None:
     remove = _command(commands, "remove", "remove an engine, or one version of it", _engine_remove)
     remove.add_argument("name", help="NAME, or NAME@N for one version")
     add_versions(commands)
+    add_adapters(commands)
 
 
 def _add_trtllm(group: argparse._ArgumentGroup) -> None:

@@ -59,10 +59,15 @@ def engine_file(path: Path, sha256: str, folder: str = "") -> EngineFile:
     return EngineFile(name, status.st_size, status.st_mtime_ns, sha256)
 
 
-def file_difference(file: EngineFile, directory: Path, *, deep: bool = False) -> str | None:
+def file_difference(
+    file: EngineFile,
+    directory: Path,
+    *,
+    deep: bool = False,
+    remedy: str = "prepare the engine again.",
+) -> str | None:
     """The fault of one file, found by size, then time, and only then (or `deep`) by digest; None
     when it is whole."""
-    remedy = "prepare the engine again."
     parts = file.name.split("/")
     if "\\" in file.name or len(parts) > 2 or {"", ".", ".."} & {*parts}:
         name = shown(file.name)

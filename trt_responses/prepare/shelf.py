@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.prepare import card as cards
 from trt_responses.prepare import versions
+from trt_responses.prepare.adapters import adapter_difference
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.plans import chain_difference
 from trt_responses.prepare.versions import NUMBER, VERSION
@@ -247,12 +248,11 @@ def _unasked(engines_dir: Path) -> tuple[str, str]:
 def difference(
     card: Card, directory: Path, machine: ServingMachine | None, *, deep: bool = False
 ) -> str | None:
-    """The first difference of a card from its directory and machine, compiled plans included.
-    Without a machine, from its files alone."""
-    if machine is None:
-        return cards.compare(card, directory, None, deep=deep)
+    """The first difference of a card from its directory and machine, compiled plans and adapters
+    included. Without a machine, from its files alone."""
     here = cards.compare(card, directory, machine, deep=deep)
-    return here or chain_difference(card, directory)
+    compiled = chain_difference(card, directory) if machine is not None else None
+    return here or compiled or adapter_difference(directory, deep=deep)
 
 
 def serve_ready(selection: Selection, machine: ServingMachine) -> Selection:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trt_responses.response.admission import Admission
     from trt_responses.response.included import Inclusion
     from trt_responses.response.log.machine import Mint
+    from trt_responses.response.model_names import ModelNames
     from trt_responses.response.run.recovery import Recovery
     from trt_responses.response.run.run import Listener
     from trt_responses.response.seal.sealer import Sealer
@@ -58,6 +59,8 @@ class Parts:
     """Calls of such tools in one response, of those who do not ask for fewer."""
     versions: Versions | None = None
     """The loaded versions of the engine, where each run has one of its own."""
+    names: ModelNames | None = None
+    """The names by which clients ask; None: whatever they say is the one model."""
     note_media: bool = False
     """Whether a line stands for what a text model cannot read; else it is refused."""
 

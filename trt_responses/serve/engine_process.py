@@ -16,7 +16,6 @@ from trt_responses.engine.remote.child import host
 from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.engine.remote.process import EngineProcess, Patience
 from trt_responses.errors import StartupError
-from trt_responses.prepare.trtllm.plan import served
 from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -65,13 +64,13 @@ def engine_of(selection: Selection, settings: Settings) -> Engine:
 def process_of(selection: Selection, settings: Settings) -> EngineProcess:
     """The process that will host the engine of a prepared directory."""
     if selection.card.kind == "trtllm":
-        found = served(selection.directory, selection.card)
-        return _trtllm_process(settings, *found)
-    given = {
+        given = engines.trtllm_given(selection.directory, selection.card)
+        return _trtllm_process(settings, *given)
+    told = {
         "directory": str(selection.directory.absolute()),
         "settings": settings.model_dump(mode="json", exclude=SECRETS),
     }
-    return EngineProcess((sys.executable, "-m", MODULE), given, _patience(settings))
+    return EngineProcess((sys.executable, "-m", MODULE), told, _patience(settings))
 
 
 def trtllm_starter(
@@ -97,12 +96,14 @@ def _trtllm_process(
     arguments: Arguments,
     variables: Variables,
     end_id: int | None,
+    adapters: Mapping[str, Path] | None = None,
 ) -> EngineProcess:
     given = {
         "checkpoint": str(checkpoint.absolute()),
         "arguments": dict(arguments),
         "variables": dict(variables),
         "end_id": end_id,
+        "adapters": {name: str(path) for name, path in (adapters or {}).items()},
     }
     command: tuple[str, ...] = (sys.executable, "-m", TRTLLM_MODULE)
     if settings.trtllm_python is not None:

@@ -23,6 +23,7 @@ def _made(given: dict[str, Any]) -> TrtLlmEngine:
         given["arguments"],
         variables=given["variables"],
         end_id=given["end_id"],
+        adapters={name: Path(path) for name, path in given["adapters"].items()},
     )
 
 

@@ -10,6 +10,7 @@ import orjson
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.prepare import promotion, shelf, versions
+from trt_responses.prepare.adapters import adapters_of
 from trt_responses.prepare.card import read_card
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.machine import this_machine
@@ -58,6 +59,8 @@ def loaded(selection: Selection, settings: Settings, engine_of: EngineOf) -> Loa
     """A version with its engine, which is not started. Its directory is kept from being removed
     while the engine lives."""
     card = {name: told for name, told in asdict(selection.card).items() if name in CARD_TOLD}
+    adapters = adapters_of(selection.directory)
+    card["adapters"] = {adapter.name: adapter.sha256 for adapter in adapters}
     return Loaded(
         version_of(selection, settings),
         engine_of(selection, settings),

@@ -25,6 +25,7 @@ from trt_responses.response.conversation_locks import Locks
 from trt_responses.response.health import Health
 from trt_responses.response.included import Inclusion
 from trt_responses.response.lifecycle import Lifecycle
+from trt_responses.response.model_names import ModelNames
 from trt_responses.response.parts import Parts
 from trt_responses.response.run.recovery import Recovery
 from trt_responses.response.run.runs import Runs
@@ -38,7 +39,6 @@ from trt_responses.setup.builds import gate_prompts
 from trt_responses.setup.engine import Given, about, served_engine
 from trt_responses.setup.telemetry import Telemetry, read_state, read_store, telemetry_of
 from trt_responses.web.idempotency import Repeats
-from trt_responses.web.models import ModelNames
 from trt_responses.web.stream.keepalive import KeepAlive
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def server_parts(
         paused=lambda: recovery.paused,
     )
     listeners = [*telemetry.listeners(settings), stall_watch]
-    parts = _parts(settings, versions, dialect, store, tools, model, admission, recovery, listeners)
+    names = ModelNames(model, settings.model_aliases, settings.any_model, lambda: tuple(versions))
+    parts = _parts(settings, versions, dialect, store, tools, names, admission, recovery, listeners)
     locks = Locks(store, sleep)
     runs = Runs(parts, lifecycle, locks)
     health = Health(lifecycle, versions, admission, stall_watch, clock_ns=time.monotonic_ns)
@@ -132,7 +133,7 @@ def server_parts(
         settings=settings,
         engine=versions,
         model=model,
-        names=ModelNames(model, settings.model_aliases, settings.any_model, versions.live),
+        names=names,
         versions=versions,
         exchange=_exchange(settings, parts, versions, served.builds, lifecycle, runs, sleep),
         about=partial(about, model, versions),
@@ -202,7 +203,7 @@ def _parts(
     dialect: Dialect,
     store: Store,
     tools: Sequence[Tool],
-    model: str,
+    names: ModelNames,
     admission: Admission,
     recovery: Recovery,
     listeners: Sequence[Listener],
@@ -213,7 +214,8 @@ def _parts(
         store=store,
         dialect=dialect,
         steering=Steering(dialect, schema_s=settings.schema_s),
-        model=model,
+        model=names.served,
+        names=names,
         identity=settings.identity,
         knowledge_cutoff=settings.knowledge_cutoff,
         admission=admission,

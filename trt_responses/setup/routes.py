@@ -41,13 +41,13 @@ from trt_responses.wire.limits import RequestLimits
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
+    from trt_responses.response.model_names import ModelNames
     from trt_responses.response.run.runs import Runs
     from trt_responses.settings import Settings
     from trt_responses.setup.parts import ServerParts
     from trt_responses.web.framework import HotRoute
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
-    from trt_responses.web.models import ModelNames
 
 
 class Cold(Protocol):

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from trt_responses.response.model_names import ModelNames
     from trt_responses.response.run.run import Run
     from trt_responses.response.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
-    from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from trt_responses.response.model_names import ModelNames
     from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.models import ModelNames
     from trt_responses.wire.base import Options
 
 STREAM = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}

@@ -1,4 +1,4 @@
-"""`/v1/models`: the model that is served, by each of its names, and the refusal of others."""
+"""`/v1/models`: the model that is served, by each of its names, and its adapters."""
 
 from __future__ import annotations
 
@@ -9,49 +9,12 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.errors import NotFound
-from trt_responses.frozen import dataclass
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.response.versions.versions import Version
+    from trt_responses.response.model_names import ModelNames
     from trt_responses.web.headers import ReplyHeaders
-
-
-@dataclass(frozen=True, slots=True)
-class ModelNames:
-    """The names by which clients may ask for the one model. Answers say the served one."""
-
-    served: str
-    aliases: Sequence[str] = ()
-    answers_any: bool = False
-    """Whatever name is asked for is this model's: agents ask for small models of their own."""
-    versions: Callable[[], Sequence[Version]] = tuple
-    """Those that are loaded now, the promoted one first."""
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        return (self.served, *self.aliases)
-
-    @property
-    def of_versions(self) -> dict[str, Version]:
-        """Each loaded version by its names, the one with its number first."""
-        return {name: version for version in self.versions() for name in version.names}
-
-    def check(self, asked: str) -> None:
-        """Raise a `NotFound` for the name of another model, or of a version that is not loaded."""
-        if asked in self.known or self.answers_any:
-            return
-        if asked not in (named := self.of_versions):
-            serves = ", ".join(f"'{name}'" for name in (self.served, *named))
-            raise NotFound(
-                f"The model '{asked:.100}' does not exist: this server serves {serves}.",
-                param="model",
-                code="model_not_found",
-            )
 
 
 class Models:
@@ -71,8 +34,8 @@ class Models:
         return router
 
     async def list(self, request: Request, owner: Owner) -> Response:
-        labels = [version.label for version in self._names.versions() if version.names]
-        names = (*self._names.known, *labels)
+        labels = [each.version.label for each in self._names.loaded() if each.version.names]
+        names = (*self._names.known, *labels, *self._names.adapters)
         body = {"object": "list", "data": [self._card(name) for name in names]}
         return json_reply(orjson.dumps(body), self._headers(request))
 
@@ -81,12 +44,16 @@ class Models:
         return json_reply(orjson.dumps(self._card(model)), self._headers(request))
 
     def _card(self, name: str) -> dict[str, object]:
-        """The model as the list has it: `root` says which one a name stands for, and
-        `version` which build of it."""
+        """The model as the list has it: `root` says which one a name stands for, `parent` whose
+        adapter it is, and `version` which build of it."""
+        names = self._names
+        base, adapter = names.split(name)
         about = {"object": "model", "created": self._created, "owned_by": "local"}
-        told = {"id": name, **about, "root": self._names.served}
-        versions = self._names.versions()
-        version = self._names.of_versions.get(name, next(iter(versions), None))
-        if version is None or not version.names:
+        told: dict[str, object] = {"id": name, **about, "root": names.answered(adapter)}
+        if adapter is not None:
+            told["parent"] = names.served
+        loaded = names.loaded()
+        found = names.of_versions.get(base, loaded[0] if loaded else None)
+        if found is None or not found.version.names:
             return told
-        return told | {"version": version.number, "digest": version.digest}
+        return told | {"version": found.version.number, "digest": found.version.digest}

@@ -56,7 +56,16 @@ class CallArguments(TypedDict, total=False):
     trace_headers: Mapping[str, str]
     cache_salt: str
     scheduling_params: object
+    lora_request: object
     priority: float
+
+
+class LoraArguments(TypedDict):
+    """Keywords of `LoRARequest`."""
+
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
 
 
 class Logprob(Protocol):
@@ -120,6 +129,8 @@ class Package:
     scheduling_params: Callable[..., object]
     argument_fields: Mapping[str, ArgumentField]
     """The fields of `TorchLlmArgs`, which checks every argument that `LLM` does not name itself."""
+    lora_request: Callable[..., object] | None = None
+    """The class `LoRARequest`, where the version has it."""
 
 
 FATAL = frozenset({"CppExecutorError", "EngineDeadError"})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ArgumentField,
         CallArguments,
         GuideArguments,
+        LoraArguments,
         Package,
         SamplingArguments,
         SchedulingArguments,
@@ -234,7 +235,10 @@ def guide_arguments(guide: Guide) -> GuideArguments:
 
 
 def call_arguments(
-    options: GenerateOptions, sampling_params: object, scheduling_params: object | None
+    options: GenerateOptions,
+    sampling_params: object,
+    scheduling_params: object | None,
+    lora_request: object | None,
 ) -> CallArguments:
     """The arguments of `generate_async`."""
     call: CallArguments = {
@@ -242,8 +246,10 @@ def call_arguments(
         "streaming": True,
         "priority": options.priority,
     }
-    if options.cache_salt is not None:
-        call["cache_salt"] = options.cache_salt
+    if (salt := options.salt) is not None:
+        call["cache_salt"] = salt
+    if lora_request is not None:
+        call["lora_request"] = lora_request
     if scheduling_params is not None:
         call["scheduling_params"] = scheduling_params
     if options.trace_headers:
@@ -255,6 +261,27 @@ def scheduling_arguments(rank: int) -> SchedulingArguments:
     """The arguments of `SchedulingParams`. The rank is a preference: a full rank leaves the request
     to another."""
     return {"attention_dp_rank": rank, "attention_dp_relax": True}
+
+
+def lora_requests(adapters: Mapping[str, Path], package: Package) -> dict[str, object]:
+    """A `LoRARequest` for each adapter, by its name. The package knows an adapter by its number, so
+    that none of two may have the same."""
+    if not adapters:
+        return {}
+    if package.lora_request is None:
+        raise StartupError(
+            f"tensorrt_llm {package.version} has no LoRARequest, and this engine has adapters: "
+            "remove them, or install a version that has it."
+        )
+    made: dict[str, object] = {}
+    for number, (name, path) in enumerate(adapters.items(), 1):
+        given: LoraArguments = {
+            "lora_name": name,
+            "lora_int_id": number,
+            "lora_path": str(path),
+        }
+        made[name] = package.lora_request(**given)
+    return made
 
 
 def _parameters(called: object) -> frozenset[str]:

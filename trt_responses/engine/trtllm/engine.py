@@ -26,6 +26,7 @@ from trt_responses.engine.trtllm.arguments import (
     call_arguments,
     engine_limits,
     llm_arguments,
+    lora_requests,
     marks_of,
     sampling_arguments,
     scheduling_arguments,
@@ -60,12 +61,15 @@ class Running(NamedTuple):
     package: Package
     supported: SupportedArguments
     llm: LLM
+    adapters: Mapping[str, object]
+    """The package's `LoRARequest` of each adapter."""
 
 
 def installed() -> Package:
     """The package as it is installed here. Raises a `StartupError` when it cannot be imported."""
     try:
         import tensorrt_llm
+        from tensorrt_llm.executor import request
         from tensorrt_llm.llmapi import GuidedDecodingParams
         from tensorrt_llm.llmapi.llm_args import TorchLlmArgs
         from tensorrt_llm.scheduling_params import SchedulingParams
@@ -82,6 +86,7 @@ def installed() -> Package:
         GuidedDecodingParams,
         SchedulingParams,
         TorchLlmArgs.model_fields,
+        getattr(request, "LoRARequest", None),
     )
 
 
@@ -95,6 +100,7 @@ class TrtLlmEngine:
         *,
         variables: Mapping[str, str] | None = None,
         end_id: int | None = None,
+        adapters: Mapping[str, Path] | None = None,
         package: Callable[[], Package] = installed,
         patience: Patience | None = None,
         find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
@@ -112,7 +118,8 @@ class TrtLlmEngine:
         self._environment = environment
         self._now_ns = now_ns
         self._marks = marks_of(end_id)
-        self._limits = engine_limits(arguments, self._marks.end_id)
+        self._adapters = adapters or {}
+        self._limits = self._own_limits()
         self._on: Running | None = None
         ranks = attention_ranks(arguments)
         self._ranks = Ranks(ranks) if ranks > 1 else None
@@ -146,21 +153,27 @@ class TrtLlmEngine:
                 **self._arguments,
                 "guided_decoding_backend": OTHER_BACKEND,
             }
-            self._limits = engine_limits(self._arguments, self._marks.end_id)
+            self._limits = self._own_limits()
             await self._load(package)
         self._liveness.start()
         assert self._on is not None
         self._statistics.start(self._on.llm)
 
+    def _own_limits(self) -> Limits:
+        return replace(
+            engine_limits(self._arguments, self._marks.end_id), adapters=tuple(self._adapters)
+        )
+
     async def _load(self, package: Package) -> None:
         supported = SupportedArguments(package)
         kept = llm_arguments(self._checkpoint, self._arguments, supported)
         try:
+            adapters = lora_requests(self._adapters, package)
             llm = package.llm(**kept)
         except Exception as error:  # of any class: it is the package's, and the start's end
             raise StartupError(f"TensorRT-LLM does not start: {root_cause(error)}") from None
         supported.learn_call(llm.generate_async)
-        self._on = Running(package, supported, llm)
+        self._on = Running(package, supported, llm, adapters)
         try:
             await self._prove()
         except StartupError:
@@ -206,7 +219,7 @@ class TrtLlmEngine:
         if left <= 0:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
             return request
-        package, supported, llm = self._on
+        package, supported, llm, adapters = self._on
         rank, scheduling = 0, None
         try:
             sampling = sampling_arguments(
@@ -216,7 +229,8 @@ class TrtLlmEngine:
             if self._ranks is not None:
                 rank = self._ranks.choose(prompt_ids)
                 scheduling = package.scheduling_params(**scheduling_arguments(rank))
-            call = supported.call(call_arguments(options, params, scheduling))
+            adapter = None if options.adapter is None else adapters[options.adapter]
+            call = supported.call(call_arguments(options, params, scheduling, adapter))
             result = llm.generate_async(list(prompt_ids), **call)
         except Exception as error:  # of any class: a dead worker's comes out of anybody's call
             raise self._refusal(error) from None

@@ -18,6 +18,7 @@ from trt_responses.language.steering import Free
 from trt_responses.response.compaction import CompactionGeneration, SummaryMachine, summarising
 from trt_responses.response.log.log import Log
 from trt_responses.response.log.machine import Machine
+from trt_responses.response.model_names import answered_name
 from trt_responses.response.prompt.history import prior_of
 from trt_responses.response.prompt.prompt import prompt_of
 from trt_responses.response.prompt.references import item_id
@@ -266,7 +267,7 @@ class Assembly:
             accepted.echo,
             id=response_id,
             created_at=before.created_at if before is not None else int(parts.clock_s()),
-            model=parts.model,
+            model=answered_name(parts.model, accepted.sampling.adapter),
             parallel_tool_calls=parallel,
         )
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from trt_responses import frozen
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
 from trt_responses.response.run.assembly import Assembly
@@ -105,10 +106,11 @@ class Runs:
         of it.
         """
         self._check_ready()
+        accepted, base = self._with_adapter(accepted)
         async with AsyncExitStack() as unless_started:
             place = self._parts.admission.enter(owner)
             unless_started.callback(place.leave)
-            lease = self._lease(accepted, before)
+            lease = self._lease(accepted, base, before)
             if lease is not None:
                 unless_started.callback(lease.release)
             assembly = self._assembly_for(lease)
@@ -150,7 +152,16 @@ class Runs:
         term = before.term if before is not None else 1
         return await self._locks.take(Lock(accepted.conversation, owner, response_id, term))
 
-    def _lease(self, accepted: Accepted, before: Before | None) -> Lease | None:
+    def _with_adapter(self, accepted: Accepted) -> tuple[Accepted, str]:
+        """The request with the adapter that its model names, and that model's name without it."""
+        model, names = accepted.echo.model, self._parts.names
+        base, adapter = names.wanted(model) if names is not None else (model, None)
+        if adapter is None:
+            return accepted, base
+        sampling = frozen.replace(accepted.sampling, adapter=adapter)
+        return replace(accepted, sampling=sampling), base
+
+    def _lease(self, accepted: Accepted, model: str, before: Before | None) -> Lease | None:
         """A lease on the version of the engine that is to make the run; None where there is one
         engine without versions."""
         if (versions := self._parts.versions) is None:
@@ -158,7 +169,7 @@ class Runs:
         echo = accepted.echo
         root = accepted.conversation or echo.prompt_cache_key or ORIGIN.get().session
         continued = accepted.previous_response_id if before is None else before.id
-        asked = Asked(echo.model, continued, root)
+        asked = Asked(model, continued, root, accepted.sampling.adapter)
         return versions.lease(asked, ORIGIN.get().request_id)
 
     def _assembly_for(self, lease: Lease | None) -> Assembly:

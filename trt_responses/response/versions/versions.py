@@ -78,6 +78,8 @@ class Asked(NamedTuple):
     """The id of the response that it continues."""
     root: str | None = None
     """What stays the same within a conversation: its id, a cache key or a session's id."""
+    adapter: str | None = None
+    """The adapter that is to answer."""
 
 
 class Loaded:
@@ -100,6 +102,14 @@ class Loaded:
         self._idle = asyncio.Event()
         self._idle.set()
         self._away: _Away | None = None
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of its adapters."""
+        return self.engine.limits().adapters
+
+    def has(self, adapter: str | None) -> bool:
+        return adapter is None or adapter in self.adapters
 
     async def start(self) -> None:
         if self._hold is not None:
@@ -241,21 +251,24 @@ class Versions:
     # --- which version makes a response ---------------------------------------------------------
 
     def lease(self, asked: Asked, fresh_id: str) -> Lease:
-        """The version that a new run has to its end. `fresh_id` decides where nothing else does."""
+        """The version that a new run has to its end, one that has its adapter. `fresh_id` decides
+        where nothing else does."""
         for loaded in self:
             if asked.model in loaded.version.names:
                 return loaded.lease()
+        having = [loaded for loaded in self if loaded.has(asked.adapter)]
+        usual = next(iter(having), self.promoted)
         number = number_in(asked.previous) if asked.previous else None
         if number is not None:
             for loaded in self:
                 if loaded.version.number == number and (loaded is self.promoted or _able(loaded)):
-                    return loaded.lease()
+                    return (loaded if loaded in having else usual).lease()
             self.gone += 1
-            return self.promoted.lease(f"{self.promoted.version.name}@{number}")
+            return usual.lease(f"{self.promoted.version.name}@{number}")
         canary = self.canary
-        if canary is not None and _able(canary) and _lot(asked.root or fresh_id) < self.share:
+        if canary in having and _able(canary) and _lot(asked.root or fresh_id) < self.share:
             return canary.lease()
-        return self.promoted.lease()
+        return usual.lease()
 
     # --- how that changes -----------------------------------------------------------------------
 

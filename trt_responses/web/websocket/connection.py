@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Send
 
+    from trt_responses.response.model_names import ModelNames
     from trt_responses.response.run.run import Run
     from trt_responses.response.run.runs import Runs
     from trt_responses.store.base import Store
-    from trt_responses.web.models import ModelNames
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.web.websocket.frames import ClientEvent
     from trt_responses.web.websocket.lanes import Lane

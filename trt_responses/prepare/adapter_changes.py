@@ -1,0 +1,120 @@
+"""Adds an adapter to a prepared engine, and removes one, under the engine's lock.
+
+Knows the shelf and the list of adapters; what a kind of engine makes of a file is handed in.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.prepare import shelf, versions
+from trt_responses.prepare.adapters import FOLDER, Adapter, adapters_of, write_adapters
+from trt_responses.prepare.card import read_card
+from trt_responses.prepare.faults import PrepareError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from trt_responses.prepare.card import Card, Kind
+    from trt_responses.prepare.files import EngineFile
+
+
+class Imported(NamedTuple):
+    """An adapter's files, as an engine of some kind loads them."""
+
+    rank: int
+    modules: tuple[str, ...]
+    files: tuple[EngineFile, ...]
+
+
+if TYPE_CHECKING:
+    Import = Callable[[Path, Path, Card, str], Imported]
+    """Checks a source against an engine (its directory and its card), and writes the files of an
+    adapter of that name into the engine's folder of adapters."""
+
+
+class Change(NamedTuple):
+    """An adapter that was added or removed, and its engine."""
+
+    adapter: Adapter
+    card: Card
+
+    @property
+    def label(self) -> str:
+        return f"{self.adapter.name} of {self.card.label}"
+
+
+def add(
+    engines_dir: Path, wanted: str, name: str, source: Path, kinds: Mapping[Kind, Import]
+) -> Change:
+    """Add an adapter, from a file or a directory. `kinds` are the kinds of engine that take one.
+
+    The list is written last: what was begun and not finished is no adapter, and is replaced by the
+    next one of that name.
+    """
+    if not shelf.NAME.fullmatch(name) or ".." in name:
+        expected = "lower-case letters, digits, dots, dashes, underscores"
+        raise refusal("name of the adapter", repr(name), expected)
+    if not source.exists():
+        raise refusal(f"adapter {name}", f"nothing at {source}", "a file or a directory")
+    directory = shelf.find(engines_dir, wanted)
+    card = read_card(directory)
+    if (imported := kinds.get(card.kind)) is None:
+        raise PrepareError(
+            f"engine {card.label}: it is of kind {card.kind}, which takes no adapters; kinds that "
+            f"do are {', '.join(kinds)}."
+        )
+    with shelf.locked(directory.parent):
+        earlier = adapters_of(directory)
+        if any(adapter.name == name for adapter in earlier):
+            raise PrepareError(
+                f"adapter {name}: {card.label} has one of that name; remove that first."
+            )
+        try:
+            (directory / FOLDER).mkdir(exist_ok=True)
+            made = imported(source, directory, card, name)
+            adapter = Adapter(
+                name=name,
+                source=source.name,
+                rank=made.rank,
+                modules=made.modules,
+                files=made.files,
+                added_at=versions.now(),
+            )
+            write_adapters(directory, [*earlier, adapter])
+        except OSError as error:
+            raise PrepareError(
+                f"{directory / FOLDER} cannot be written ({error.strerror})."
+            ) from None
+    return Change(adapter, card)
+
+
+def remove(engines_dir: Path, wanted: str, name: str) -> Change:
+    """Remove an adapter from the list, then its files; not while a server has the engine loaded."""
+    directory = shelf.find(engines_dir, wanted)
+    card = read_card(directory)
+    with shelf.locked(directory.parent):
+        adapters = adapters_of(directory)
+        found = next((adapter for adapter in adapters if adapter.name == name), None)
+        if found is None:
+            known = ", ".join(adapter.name for adapter in adapters) or "none"
+            raise PrepareError(f"adapter {name}: {card.label} has no such one, but: {known}.")
+        if shelf.is_held(directory):
+            raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
+        try:
+            write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
+            _delete(directory / FOLDER / found.place)
+        except OSError as error:
+            raise PrepareError(
+                f"{directory / FOLDER} cannot be written ({error.strerror})."
+            ) from None
+    return Change(found, card)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

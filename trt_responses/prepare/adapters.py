@@ -1,0 +1,89 @@
+"""The adapters of a prepared engine: files in a folder beside its card, and a list with digests.
+
+Knows the list, and how to compare it with the files; what an adapter's file must be, each kind of
+engine says itself.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from trt_responses.files import write_whole
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import EngineFile, decoded, file_difference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FOLDER = "adapters"
+LIST = "adapters.json"
+MAX_LIST_BYTES = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One adapter. Its files stand in the folder of adapters; the first holds its weights."""
+
+    name: str
+    source: str
+    rank: int
+    """The largest rank of its matrices."""
+    modules: tuple[str, ...]
+    """The matrices that it changes, by llama.cpp's names without the layer."""
+    files: tuple[EngineFile, ...]
+    added_at: str
+
+    @property
+    def sha256(self) -> str:
+        """The digest of its weights."""
+        return self.files[0].sha256
+
+    @property
+    def place(self) -> str:
+        """Its file, or its folder where it has one, in the folder of adapters."""
+        folder, slash, _ = self.files[0].name.partition("/")
+        return folder if slash else self.files[0].name
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterList:
+    """All adapters of an engine, by their names."""
+
+    adapters: tuple[Adapter, ...] = ()
+
+
+def adapters_of(directory: Path) -> tuple[Adapter, ...]:
+    """The adapters of a prepared engine, in the order of their names."""
+    path = directory / FOLDER / LIST
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_LIST_BYTES)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise PrepareError(f"{path} cannot be read ({error.strerror}).") from None
+    return decoded(AdapterList, text, f"{FOLDER}/{LIST}").adapters
+
+
+def write_adapters(directory: Path, adapters: Sequence[Adapter]) -> None:
+    """Replace the list of an engine's adapters, whole or not at all."""
+    listed = AdapterList(tuple(sorted(adapters, key=lambda adapter: adapter.name)))
+    write_whole(directory / FOLDER / LIST, json.dumps(asdict(listed), indent=2) + "\n")
+
+
+def adapter_difference(directory: Path, *, deep: bool = False) -> str | None:
+    """The first difference between the list of adapters and their files; None if there is none."""
+    try:
+        adapters = adapters_of(directory)
+    except PrepareError as error:
+        return str(error)
+    for adapter in adapters:
+        remedy = f"remove the adapter {adapter.name} and add it again."
+        for file in adapter.files:
+            if found := file_difference(file, directory / FOLDER, deep=deep, remedy=remedy):
+                return f"adapter {adapter.name}, {found}"
+    return None

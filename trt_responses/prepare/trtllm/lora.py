@@ -1,0 +1,100 @@
+"""An adapter for TensorRT-LLM: PEFT's two files, copied as they are once they fit the model.
+
+Knows what the package asks of an adapter, and the arguments it is started with beside one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from trt_responses.prepare.adapter_changes import Imported
+from trt_responses.prepare.adapters import FOLDER
+from trt_responses.prepare.card import architecture_of
+from trt_responses.prepare.checkpoint.expected import expected_tensors
+from trt_responses.prepare.checkpoint.peft import CONFIG, MODULES, WEIGHTS, open_peft
+from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.files import engine_file, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from trt_responses.prepare.adapters import Adapter
+    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.checkpoint.peft import Peft
+
+TARGETS = {
+    "attn_q": "attn_q",
+    "attn_k": "attn_k",
+    "attn_v": "attn_v",
+    "attn_output": "attn_dense",
+}
+"""The matrices that may have an adapter, by llama.cpp's names, and by the package's."""
+QKV = ("attn_q", "attn_k", "attn_v")
+FILES = (WEIGHTS, CONFIG)
+PEFT_NAMES = {ours: theirs for theirs, ours in MODULES.items()}
+
+
+def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Imported:
+    """Check an adapter against an engine's model, and copy it into the folder of adapters."""
+    if not source.is_dir():
+        raise PrepareError(
+            f"{source.name}: found a file, expected a directory with {CONFIG} and {WEIGHTS}: "
+            "TensorRT-LLM reads no other form."
+        )
+    adapter = open_peft(source)
+    _check(source, adapter, card)
+    folder, part = directory / FOLDER / name, directory / FOLDER / f"{name}.part"
+    for earlier in (part, folder):  # of an addition that was not finished
+        shutil.rmtree(earlier, ignore_errors=True)
+    part.mkdir()
+    for file in FILES:
+        shutil.copyfile(source / file, part / file)
+    part.rename(folder)
+    files = tuple(engine_file(folder / file, sha256_of(folder / file), name) for file in FILES)
+    return Imported(adapter.rank, adapter.modules, files)
+
+
+def lora_arguments(adapters: Sequence[Adapter]) -> Mapping[str, object]:
+    """The arguments of `LLM` beside these adapters; none beside none.
+
+    Adapters are named by each request, so that no directory stands here: with one the package reads
+    that adapter alone. Queries, keys and values have adapters all or none, and what an adapter
+    lacks is filled with zeros.
+    """
+    if not adapters:
+        return {}
+    modules = {module for adapter in adapters for module in adapter.modules}
+    if modules & {*QKV}:
+        modules |= {*QKV}
+    count = len(adapters)
+    return {
+        "lora_config": {
+            "lora_target_modules": [TARGETS[name] for name in TARGETS if name in modules],
+            "max_lora_rank": max(adapter.rank for adapter in adapters),
+            "max_loras": count,
+            "max_cpu_loras": count,
+        }
+    }
+
+
+def _check(source: Path, adapter: Peft, card: Card) -> None:
+    """Refuse what is no LoRA of this model's attention."""
+    expected = expected_tensors(architecture_of(card))
+    for name, (down, up) in adapter.pairs.items():
+        block, _, module = name.removesuffix(".weight").rpartition(".")
+        if module not in TARGETS:
+            raise refusal(
+                f"{source.name}, {name}", "a LoRA of it", f"those of {', '.join(TARGETS)}"
+            )
+        layer = block.removeprefix("blk.")
+        base = expected.get(f"model.layers.{layer}.{PEFT_NAMES[module]}.weight")
+        if base is None:
+            raise refusal(f"{source.name}, {name}", f"layer {layer}", "one that the model has")
+        outputs, inputs = base.shape
+        if (down.shape[1], up.shape[0]) != (inputs, outputs):
+            found = f"{down.shape[1]} inputs and {up.shape[0]} outputs"
+            raise refusal(
+                f"{source.name}, {name}", found, f"{inputs} and {outputs}: another model's?"
+            )
