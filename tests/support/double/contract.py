@@ -24,6 +24,7 @@ NESTED = (
     "SchedulerConfig",
     "TorchCompileConfig",
     "TelemetryConfig",
+    "LoraConfig",
 )
 SIMPLE: dict[str, type | tuple[type, ...]] = {
     "int": int,
@@ -80,6 +81,11 @@ def guide_fields() -> dict[str, Entry]:
 
 def scheduling_fields() -> dict[str, Entry]:
     return contract()["SchedulingParams"]["fields"]
+
+
+def adapter_fields() -> dict[str, Entry]:
+    """Those of the request that names an adapter."""
+    return contract()["LoRARequest"]["fields"]
 
 
 def statistics_fields() -> dict[str, Entry]:

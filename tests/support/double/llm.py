@@ -17,6 +17,7 @@ from tests.support.double import contract as names
 from tests.support.double.results import Fail, Hang, RequestOutput, Response, Script, Step
 from tests.support.double.words import (
     GuidedDecodingParams,
+    LoRARequest,
     SamplingParams,
     SchedulingParams,
     words_class,
@@ -78,7 +79,8 @@ class Double:
         guides = words_class(GuidedDecodingParams, names.guide_fields())
         fields = {n: names.Field(e) for n, e in names.checked_arguments(self.version).items()}
         scheduling = words_class(SchedulingParams, names.scheduling_fields())
-        return Package(self.version, LLMClass(self), sampling, guides, scheduling, fields)
+        adapters = words_class(LoRARequest, names.adapter_fields())
+        return Package(self.version, LLMClass(self), sampling, guides, scheduling, fields, adapters)
 
     def modules(self) -> dict[str, ModuleType]:
         """The same as modules, each name where the contract has it."""
@@ -89,6 +91,7 @@ class Double:
             "GuidedDecodingParams": package.guided_decoding_params,
             "SchedulingParams": package.scheduling_params,
             "TorchLlmArgs": type("", (), {"model_fields": package.argument_fields}),
+            "LoRARequest": package.lora_request,
         }
         found = {where[name]: ModuleType(where[name]) for name in values}
         for name, value in values.items():
@@ -164,8 +167,18 @@ class LLM:
         assert isinstance(params, SamplingParams)
         self._send()
         self._check(prompt, params)
+        if given.get("lora_request") is not None and not self.arguments.get("lora_config"):
+            raise RequestError(
+                "an adapter was asked for, and no lora_config was given at the start"
+            )
         result = RequestOutput(self, next(self._ids), prompt, params)
-        for name in ("trace_headers", "cache_salt", "priority", "scheduling_params"):
+        for name in (
+            "trace_headers",
+            "cache_salt",
+            "priority",
+            "scheduling_params",
+            "lora_request",
+        ):
             setattr(result, name, given.get(name))
         params.pad_id = params.end_id  # the given object is changed: one per request
         result.script = self.plan.script(prompt, params)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.support.double.llm import LLM
-    from tests.support.double.words import SamplingParams, SchedulingParams
+    from tests.support.double.words import LoRARequest, SamplingParams, SchedulingParams
 
 
 class Hang(NamedTuple):
@@ -87,6 +87,7 @@ class RequestOutput:
         self.cache_salt: str | None = None
         self.priority: float | None = None
         self.scheduling_params: SchedulingParams | None = None
+        self.lora_request: LoRARequest | None = None
         self.script = Script(())
         self.position = 0
         self.made = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from tests.support.double import contract as names
@@ -80,6 +81,17 @@ class GuidedDecodingParams(Words):
 class SchedulingParams(Words):
     attention_dp_rank: int | None
     attention_dp_relax: bool | None
+
+
+class LoRARequest(Words):
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
+
+    def __init__(self, **given: object) -> None:
+        super().__init__(**given)
+        if not Path(self.lora_path).exists():
+            raise ValueError(f"lora_path ({self.lora_path}) does not exist.")
 
 
 def words_class(base: type[Words], fields: Mapping[str, Entry]) -> type[Words]:

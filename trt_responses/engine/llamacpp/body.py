@@ -71,14 +71,14 @@ def words(
     """All fields of the body but the slot, which is known later. Raises when the guide cannot be
     written.
 
-    Every adapter is said, on or off: a body that says none would be answered from whatever another
-    adapter left in the slot's cache.
+    Each of the child's adapters is said, on or off: a body that says none would be answered from
+    whatever another adapter left in the slot's cache.
     """
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
     own = () if options.guide is None else banned_in_guides
     banned = dict.fromkeys((*own, *options.banned_ids))
-    return {
+    said: Words = {
         "prompt": list(prompt_ids),
         "n_predict": left,
         "stream": True,
@@ -99,12 +99,14 @@ def words(
         "logit_bias": [(token_id, False) for token_id in banned],
         "ignore_eos": False,
         "stop": (),
-        "lora": [
-            {"id": number, "scale": float(name == options.adapter)}
-            for number, name in enumerate(adapters)
-        ],
         "grammar": "" if options.guide is None else spelled(grammar(options.guide)),
     }
+    if adapters:
+        said["lora"] = [
+            {"id": number, "scale": float(name == options.adapter)}
+            for number, name in enumerate(adapters)
+        ]
+    return said
 
 
 def resumed(words: Words, ids: Sequence[int]) -> Words:

@@ -27,7 +27,7 @@ from trt_responses.engine.base import (
 from trt_responses.engine.llamacpp import body
 from trt_responses.engine.llamacpp.blame import Blame
 from trt_responses.engine.llamacpp.keeper import Keeper, Patience
-from trt_responses.engine.llamacpp.line import TURN_S, Line
+from trt_responses.engine.llamacpp.line import Line
 from trt_responses.engine.llamacpp.process import Child, Model, check_file, spare_cores
 from trt_responses.engine.llamacpp.request import Request
 from trt_responses.engine.slots import Slots
@@ -219,7 +219,8 @@ class LlamaCppEngine:
             elif not request.over:
                 self._connect(request)
         if self._turn is None and self._running and self._line.is_contended:
-            self._turn = asyncio.get_running_loop().call_later(TURN_S, self._end_turn)
+            turn_s = self._patience.turn_s
+            self._turn = asyncio.get_running_loop().call_later(turn_s, self._end_turn)
 
     def _end_turn(self) -> None:
         """Have those wait for their next turn that run, so that another adapter has one."""

@@ -33,6 +33,8 @@ class Patience:
     """Seconds that the child then has for one token before it is replaced."""
     first_backoff_s: float = 0.1
     max_failures: int = 5
+    turn_s: float = 0.25
+    """Seconds after which an adapter's turn ends, if somebody waits for another one."""
 
 
 class Keeper:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.llamacpp.request import Request
 
-TURN_S = 0.25
-"""Seconds after which a turn ends, if somebody waits for another adapter."""
 TURN_IDS = 16
 """Ids that a request is given in a turn at least: its prompt may have to be read anew in each."""
 
