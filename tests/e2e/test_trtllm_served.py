@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.tiny_adapter import write_adapter
 from tests.support.double.environment import ANSWER, VERSION, environment
 from tests.support.double.lab import GPU_HOST, Lab, tiny_checkpoint
 from tests.support.double.llm import Double
@@ -17,10 +18,13 @@ from tests.support.double.results import Script
 from tests.support.gather import generated
 from tests.support.serving import serving
 from trt_responses.app import create_app
+from trt_responses.cli.adapters import KINDS
 from trt_responses.doctor.server import self_test
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
+from trt_responses.prepare import adapter_changes
+from trt_responses.prepare.card import architecture_of
 from trt_responses.prepare.hardware import package_version
 from trt_responses.prepare.shelf import Selection
 from trt_responses.prepare.trtllm.build import GpuHost, prepare
@@ -85,13 +89,16 @@ def test_the_package_may_live_in_another_environment(
         host,
     )
     assert prepared.card.status == "verified"
+    source = write_adapter(tmp_path / "source", architecture_of(prepared.card))
+    adapter_changes.add(settings.engines_dir, "tiny", "style", source, KINDS)
     selection = Selection(prepared.directory, prepared.card, "")
 
     async def run() -> list[int]:
         engine = engine_of(selection, settings)
         await engine.start()
         try:
-            options = GenerateOptions(8, (CONTROL.return_,))
+            assert engine.limits().adapters == ("style",)
+            options = GenerateOptions(8, (CONTROL.return_,), adapter="style")
             return (await generated(engine, [1, 2, 3], options)).token_ids
         finally:
             await engine.stop(5)

@@ -236,6 +236,26 @@ def test_a_canary_is_promoted_without_being_loaded_again(tmp_path: Path) -> None
     asyncio.run(story())
 
 
+def test_an_adapter_is_answered_by_a_version_that_has_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        first, new = scripted(adapters=("old", "both")), scripted(adapters=("both", "new"))
+        async with exchanged(tmp_path, lambda: new, first=first) as s:
+            await s.load(version=2, gate=False, canary=0.5)
+            assert await s.version(model="demo:old") == "demo@1"
+            assert await s.version(model="demo:new") == "demo@2"
+            for number in (1, 2):
+                assert await s.version(model=f"demo@{number}:both") == f"demo@{number}"
+            listed = [m["id"] for m in (await s.client.get("/v1/models")).json()["data"]]
+            assert listed[-3:] == ["demo:old", "demo:both", "demo:new"]
+            for name in ("demo@1:new", "demo@2:old", "demo:neither"):
+                assert (await s.client.create(model=name)).status == 404
+            told = (await s.client.create(model="demo@1:both")).json()["id"]
+            assert await s.version(model="demo:both", previous_response_id=told) == "demo@1"
+            assert await s.version(model="demo:new", previous_response_id=told) == "demo@2"
+
+    asyncio.run(story())
+
+
 def test_one_load_goes_on_at_a_time_and_ends_with_the_server(tmp_path: Path) -> None:
     async def story() -> None:
         waits = Faulty(scripted(manual=True))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
-from trt_responses.errors import EngineUnavailable, InvalidRequest, Unsupported
+from trt_responses.errors import EngineUnavailable, InvalidRequest, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -284,6 +284,11 @@ def test_an_engine_is_ready_between_start_and_stop_which_fails_what_runs(bench: 
             begin(engine, PROMPT, greedy())
 
     bench.run(claim())
+
+
+def test_an_adapter_that_it_does_not_have_is_refused_by_name(bench: Bench) -> None:
+    with pytest.raises(NotFound, match="no adapter 'style'"):
+        bench.ask(PROMPT, GenerateOptions(4, (), adapter="style"))
 
 
 CLAIMS = {name: claim for name, claim in globals().items() if name.startswith("test_")}

@@ -104,6 +104,7 @@ async def served(
     max_batch: int = 64,
     max_logprobs: int = 20,
     guides: Mapping[GuideKind, frozenset[int]] | None = None,
+    adapters: tuple[str, ...] = (),
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     tools: Sequence[Tool] | None = None,
     **settings: object,
@@ -117,6 +118,7 @@ async def served(
         max_batch=max_batch,
         max_logprobs=max_logprobs,
         guides=guides,
+        adapters=adapters,
     )
     app = create_app(
         Settings(**(SETTINGS | settings)), engine=engine, store=store, tools=tools, sleep=sleep

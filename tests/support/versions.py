@@ -194,9 +194,11 @@ class Slow:
 ADMIN = JSON | {"authorization": "Bearer boss"}
 
 
-def scripted(text: str = ANSWER, *, manual: bool = False) -> ScriptedEngine:
+def scripted(
+    text: str = ANSWER, *, manual: bool = False, adapters: tuple[str, ...] = ()
+) -> ScriptedEngine:
     clock = StepClock.manual(settle_turns=40) if manual else StepClock.free()
-    return ScriptedEngine(lambda *_: script(text), clock=clock)
+    return ScriptedEngine(lambda *_: script(text), clock=clock, adapters=adapters)
 
 
 class Exchanged(Served):

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,14 +63,12 @@ class Running(NamedTuple):
     supported: SupportedArguments
     llm: LLM
     adapters: Mapping[str, object]
-    """The package's `LoRARequest` of each adapter."""
 
 
 def installed() -> Package:
     """The package as it is installed here. Raises a `StartupError` when it cannot be imported."""
     try:
         import tensorrt_llm
-        from tensorrt_llm.executor import request
         from tensorrt_llm.llmapi import GuidedDecodingParams
         from tensorrt_llm.llmapi.llm_args import TorchLlmArgs
         from tensorrt_llm.scheduling_params import SchedulingParams
@@ -86,8 +85,17 @@ def installed() -> Package:
         GuidedDecodingParams,
         SchedulingParams,
         TorchLlmArgs.model_fields,
-        getattr(request, "LoRARequest", None),
+        _lora_request(),
     )
+
+
+def _lora_request() -> Callable[..., object] | None:
+    """The class that names an adapter, where the version has it there."""
+    with suppress(ImportError):
+        from tensorrt_llm.executor.request import LoRARequest
+
+        return LoRARequest  # type: ignore[no-any-return]
+    return None
 
 
 class TrtLlmEngine:

@@ -72,10 +72,8 @@ def _copied(source: Path, model: GgufHead, part: Path) -> Mapping[str, Shapes]:
     head = read_gguf(part)
     for key, expected in KEYS.items():
         if head.keys.get(key) != expected:
-            found = shown(head.keys.get(key))
-            raise refusal(
-                f"{source.name}, {key}", found, f"'{_text(expected)}', as adapters have it"
-            )
+            place, found = f"{source.name}, {key}", shown(head.keys.get(key))
+            raise refusal(place, found, f"'{_text(expected)}', as adapters have it")
     own, models = head.keys.get(ARCHITECTURE), model.keys.get(ARCHITECTURE)
     if own != models:
         place = f"{source.name}, {ARCHITECTURE}"

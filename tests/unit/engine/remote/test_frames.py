@@ -77,6 +77,7 @@ def test_a_request_arrives_with_all_its_options() -> None:
         guide=Guide("json_schema", '{"const": "déjà"}'),
         banned_ids=(1, 2),
         cache_salt="ann",
+        adapter="style",
         trace_headers={"traceparent": "00-1"},
         arrival_ns=5,
         request_id="resp_1",
@@ -105,7 +106,7 @@ def test_the_state_arrives_whole() -> None:
         cache_use=0.5,
         queued=2,
     )
-    limits = Limits(512, 2, {"regex": frozenset({3, 4})}, 20, 100)
+    limits = Limits(512, 2, {"regex": frozenset({3, 4})}, 20, 100, adapters=("legal", "style"))
     [(kind, body)] = Splitter().feed(frames.state("1.0", health, limits))
     assert kind == Kind.STATE
     assert frames.read_state(body) == ("1.0", health, limits)

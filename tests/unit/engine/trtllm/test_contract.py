@@ -61,13 +61,14 @@ def in_contract(version: Version = "main") -> frozenset[str]:
         names.sampling_fields(version),
         names.guide_fields(),
         names.scheduling_fields(),
+        names.adapter_fields(),
         names.statistics_fields(),
         names.call_parameters(version),
         names.result_names(),
         names.output_names(),
         names.method_names(),
         {"LLM", "SamplingParams", "GuidedDecodingParams", "TorchLlmArgs", "__version__"},
-        {"SchedulingParams"},
+        {"SchedulingParams", "LoRARequest"},
         {"logprob", "rank", "model_fields", "annotation"},
         *nested,
     )
@@ -120,7 +121,7 @@ def strangers(source: str) -> set[str]:
     )  # it spells theirs, so it vouches for nothing
     ours = set().union(*(defined(p.read_text("utf-8")) for p in OURS if p != api_file))
     ours |= {"version", "llm", "sampling_params", "guided_decoding_params", "argument_fields"}
-    ours |= {"scheduling_params"}
+    ours |= {"scheduling_params", "lora_request"}
     library = set().union(*(dir(thing) for thing in LIBRARY))
     return attributes(source) - ours - library - in_contract()
 
@@ -146,6 +147,7 @@ def test_each_kind_of_word_is_in_its_own_part_of_the_contract() -> None:
     assert api.GuideArguments.__annotations__.keys() <= names.guide_fields().keys()
     scheduling = api.SchedulingArguments.__annotations__.keys()
     assert scheduling <= names.scheduling_fields().keys()
+    assert api.LoraArguments.__annotations__.keys() == names.adapter_fields().keys()
     call = api.CallArguments.__annotations__.keys()
     assert call <= names.call_parameters("main").keys()
     assert call - names.call_parameters("1.2.1").keys() == {"priority"}

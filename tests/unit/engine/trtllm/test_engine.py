@@ -27,7 +27,13 @@ from trt_responses.engine.trtllm.liveness import Patience
 from trt_responses.engine.trtllm.ranks import Ranks
 from trt_responses.engine.trtllm.request import UNLIKELY
 from trt_responses.engine.trtllm.statistics import cache_use, queued
-from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError, Unsupported
+from trt_responses.errors import (
+    EngineUnavailable,
+    InvalidRequest,
+    NotFound,
+    StartupError,
+    Unsupported,
+)
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
@@ -101,11 +107,13 @@ def engine_of(
     time: Time | None = None,
     patience: Patience | None = None,
     environment: dict[str, str] | None = None,
+    adapters: Mapping[str, Path] | None = None,
 ) -> TrtLlmEngine:
     clock = time or Time()
     return TrtLlmEngine(
         Path("checkpoint"),
         arguments,
+        adapters=adapters,
         package=double.package,
         patience=patience,
         find_ignored=nothing_ignored,
@@ -326,6 +334,47 @@ def test_salt_trace_and_banned_ids_reach_the_package() -> None:
     told_by(double)
     assert (double.requests[-1].cache_salt, double.requests[-1].trace_headers) == (None, None)
     assert sent(double).bad_token_ids is None
+
+
+def test_an_adapter_reaches_the_package_with_a_salt_of_its_own(tmp_path: Path) -> None:
+    double = plan((1,))
+    arguments = {**ARGUMENTS, "lora_config": {"lora_target_modules": ["attn_q"]}}
+    places = {"legal": tmp_path, "style": tmp_path}
+
+    async def claim(engine: TrtLlmEngine) -> None:
+        assert engine.limits().adapters == ("legal", "style")
+        for adapter in (None, "legal", "style"):
+            wishes = replace(options(cache_salt="ann"), adapter=adapter)
+            assert (await generated(engine, PROMPT, wishes)).end.error is None
+        with pytest.raises(NotFound, match="no adapter 'other'"):
+            engine.generate(PROMPT, replace(options(), adapter="other"), Gather())
+
+    with_engine(engine_of(double, arguments, adapters=places), claim)
+    plain, *adapted = double.requests[-3:]
+    assert (plain.lora_request, plain.cache_salt) == (None, "ann")
+    told = [(r.lora_request.lora_name, r.lora_request.lora_path) for r in adapted if r.lora_request]
+    assert told == [(name, str(tmp_path)) for name in ("legal", "style")]
+    assert len({r.lora_request.lora_int_id for r in adapted if r.lora_request}) == 2
+    assert len({r.cache_salt for r in double.requests[-3:]}) == 3
+    assert double.misuse == []
+
+
+def test_adapters_stop_a_start_that_cannot_load_them(tmp_path: Path) -> None:
+    """One whose directory is gone, and a version of the package that knows no adapters."""
+    double = plan((1,))
+    for package, place, why in (
+        (double.package, tmp_path / "gone", "does not exist"),
+        (lambda: replace(double.package(), lora_request=None), tmp_path, "has no LoRARequest"),
+    ):
+        engine = TrtLlmEngine(
+            Path("checkpoint"),
+            ARGUMENTS,
+            adapters={"style": place},
+            package=package,
+            environment={},
+        )
+        with pytest.raises(StartupError, match=why):
+            asyncio.run(engine.start())
 
 
 @pytest.mark.parametrize("kind", [KeyError, IndexError, OSError, TypeError, ExceptionGroup])
