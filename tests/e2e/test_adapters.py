@@ -6,26 +6,29 @@ Budget: 8 s on one core, most of it llama.cpp loading the demo twice.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scripts.demo.wordings import SOURCE
 from scripts.tiny_adapter import write_adapter
 from tests.support.asgi import Client, living
-from tests.support.cards import card_of
+from tests.support.cards import VERSION, card_of
 from tests.support.gather import begin, generated
-from tests.support.served import SETTINGS
 from trt_responses.app import create_app
+from trt_responses.cli.adapters import KINDS
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.llamacpp.keeper import Patience
 from trt_responses.errors import NotFound
+from trt_responses.prepare import adapter_changes
 from trt_responses.prepare.adapters import FOLDER
+from trt_responses.prepare.card import write_card
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, json_object
 from trt_responses.prepare.files import MODEL
-from trt_responses.prepare.llamacpp.lora import import_adapter
+from trt_responses.prepare.machine import library_versions
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,33 +38,31 @@ PROMPT = list(range(1000, 1040))
 NAMES = (None, "style")
 
 
-class Files(NamedTuple):
-    model: Path
-    adapter: Path
-
-
 @pytest.fixture(scope="module")
-def files(demo_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """The demo, and an adapter that was imported for it from PEFT's form."""
-    directory = tmp_path_factory.mktemp("demo")
-    (directory / MODEL).symlink_to(demo_gguf)
-    (directory / FOLDER).mkdir()
+def engines_dir(demo_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo as it is prepared, with an adapter in PEFT's form added to it."""
+    engines_dir = tmp_path_factory.mktemp("engines")
+    directory = engines_dir / "demo" / VERSION
+    directory.mkdir(parents=True)
+    (directory / MODEL).hardlink_to(demo_gguf)
+    write_card(directory, replace(card_of(directory), libraries=library_versions(), number=1))
     architecture = from_hf(json_object(SOURCE, "config.json", MAX_CONFIG_BYTES))
-    source = write_adapter(directory / "source", architecture)
-    made = import_adapter(source, directory, card_of(directory), "style")
+    source = write_adapter(engines_dir / "source", architecture)
+    made = adapter_changes.add(engines_dir, "demo", "style", source, KINDS).adapter
     assert (made.rank, made.modules) == (4, ("attn_output", "attn_q", "attn_v"))
-    return Files(directory / MODEL, directory / FOLDER / made.files[0].name)
+    return engines_dir
 
 
-def engine_of(files: Files, slots: int) -> LlamaCppEngine:
-    """Turns end as soon as they may."""
+def engine_of(engines_dir: Path) -> LlamaCppEngine:
+    """The engine with one slot, in which turns end as soon as they may."""
+    directory = engines_dir / "demo" / VERSION
     return LlamaCppEngine(
-        files.model,
+        directory / MODEL,
         context_tokens=2048,
-        slots=slots,
+        slots=1,
         threads=1,
         patience=Patience(turn_s=0.0),
-        adapters={"style": files.adapter},
+        adapters={"style": directory / FOLDER / "style.gguf"},
     )
 
 
@@ -70,12 +71,12 @@ def wish(adapter: str | None, max_tokens: int = 8) -> GenerateOptions:
 
 
 def test_two_streams_at_once_take_turns_and_what_one_has_cached_serves_no_other(
-    files: Files,
+    engines_dir: Path,
 ) -> None:
     """All in one slot, whose cache the other adapter has filled each time."""
 
     async def story() -> None:
-        engine = engine_of(files, slots=1)
+        engine = engine_of(engines_dir)
         await engine.start()
         try:
             alone = {name: await generated(engine, PROMPT, wish(name, 64)) for name in NAMES}
@@ -102,10 +103,14 @@ def test_two_streams_at_once_take_turns_and_what_one_has_cached_serves_no_other(
     asyncio.run(story())
 
 
-def test_an_adapter_answers_as_a_model_of_its_own_beside_the_model_itself(files: Files) -> None:
+def test_an_adapter_answers_as_a_model_of_its_own_beside_the_model_itself(
+    engines_dir: Path,
+) -> None:
     async def story() -> None:
-        engine = engine_of(files, slots=2)
-        app = create_app(Settings(**SETTINGS, store="memory://"), engine=engine)
+        settings = Settings(
+            engines_dir=engines_dir, store="memory://", context_tokens=2048, slots=2, threads=1
+        )
+        app = create_app(settings)
         async with living(app):
             client = Client(app)
 
@@ -121,6 +126,7 @@ def test_an_adapter_answers_as_a_model_of_its_own_beside_the_model_itself(files:
             assert plain != changed
             record = (await client.get(f"/v1/responses/{told}")).json()
             explained = (await client.get(f"/v1/responses/{told}/explain")).json()
+            assert [*explained["engine"]["adapters"]] == ["style"]
             assert record["model"] == explained["model"] == "demo:style"
             on = await client.create(model="demo:style", previous_response_id=told)
             assert on.json()["usage"]["input_tokens_details"]["cached_tokens"] > 0
