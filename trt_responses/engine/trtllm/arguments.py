@@ -16,7 +16,7 @@ from trt_responses.errors import StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from trt_responses.engine.base import GenerateOptions, Guide
@@ -133,8 +133,13 @@ def llm_arguments(
     return supported.arguments(merged)
 
 
-def engine_limits(arguments: Mapping[str, object], end_id: int = HARMONY.end_id) -> Limits:
-    """What an engine with these arguments can take: its context, its batch, its guides."""
+def engine_limits(
+    arguments: Mapping[str, object],
+    end_id: int = HARMONY.end_id,
+    adapters: Iterable[str] = (),
+) -> Limits:
+    """What an engine with these arguments can take: its context, its batch, its guides; and the
+    names of its adapters."""
     backend = arguments.get("guided_decoding_backend")
     kinds = get_args(GuideKind) if backend == LLGUIDANCE else () if backend is None else GUIDES
     return Limits(
@@ -143,6 +148,7 @@ def engine_limits(arguments: Mapping[str, object], end_id: int = HARMONY.end_id)
         dict.fromkeys(kinds, frozenset({end_id})),
         MAX_LOGPROBS,
         longest_prompt(arguments),
+        adapters=tuple(adapters),
     )
 
 

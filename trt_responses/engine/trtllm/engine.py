@@ -127,7 +127,7 @@ class TrtLlmEngine:
         self._now_ns = now_ns
         self._marks = marks_of(end_id)
         self._adapters = adapters or {}
-        self._limits = self._own_limits()
+        self._limits = engine_limits(self._arguments, self._marks.end_id, self._adapters)
         self._on: Running | None = None
         ranks = attention_ranks(arguments)
         self._ranks = Ranks(ranks) if ranks > 1 else None
@@ -161,16 +161,11 @@ class TrtLlmEngine:
                 **self._arguments,
                 "guided_decoding_backend": OTHER_BACKEND,
             }
-            self._limits = self._own_limits()
+            self._limits = engine_limits(self._arguments, self._marks.end_id, self._adapters)
             await self._load(package)
         self._liveness.start()
         assert self._on is not None
         self._statistics.start(self._on.llm)
-
-    def _own_limits(self) -> Limits:
-        return replace(
-            engine_limits(self._arguments, self._marks.end_id), adapters=tuple(self._adapters)
-        )
 
     async def _load(self, package: Package) -> None:
         supported = SupportedArguments(package)

@@ -106,7 +106,7 @@ class Loaded:
     @property
     def adapters(self) -> tuple[str, ...]:
         """The names of its adapters."""
-        return self.engine.limits().adapters
+        return self.limits().adapters
 
     def has(self, adapter: str | None) -> bool:
         return adapter is None or adapter in self.adapters
