@@ -3,7 +3,7 @@
 The embedded engine answers each by its guide. Every answer that is called completed is judged by
 rules that share no code with the guide or with the check; fewer than 80 % are a failure. Twice as
 many schemas of numbers are asked too, with bounds and steps of all kinds: each answer follows its
-schema or was cut, what is refused is refused by name, and nearly no request is a failure.
+schema or was cut, what is refused is refused by name, and no request is a failure.
 """
 
 from __future__ import annotations
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 LEAST = 0.8
-MOST_FAILED = 0.005
-"""A model with nothing to say writes halves of characters, which the embedded engine's guide counts
-as whole ones: now and then such a text is too long for its schema."""
 CLOSED: Json = {"additionalProperties": False}
 
 
@@ -77,7 +74,7 @@ async def share(gguf: Path, count: int) -> float:
     print(f"{2 * count} schemas of numbers: {sum(judged)} completed, each of them judged lawful")
     made = [completed(schema, call) for (schema, _), call in zip(wishes, calls, strict=True)]
     print("\n".join([f"{len(failed)} requests failed", *failed]))
-    if len(failed) > MOST_FAILED * 3 * count:
+    if failed:
         raise SystemExit(1)
     return sum(made) / count
 

@@ -1,8 +1,8 @@
-"""Characters that stand in for ids which are no whole characters by themselves.
+"""Characters that stand in for bytes which are no whole character within their id.
 
-llama.cpp streams no id while its text ends inside a character, so a model file calls such ids by
-nameless characters; and a guide that forces a split character must say it in theirs. Knows the
-vocabulary; knows no file and no engine.
+llama.cpp streams no id while its text ends inside a character, so a model file spells such bytes as
+private characters, one for each; and a guide that forces a split character, or counts some, must
+say it in theirs. Knows the vocabulary; knows no file and no engine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,23 @@ if TYPE_CHECKING:
         def encode_plain(self, text: str) -> list[int]: ...
 
 
-_FIRST = 0xDF000
-"""From here to the last code point there is one for each id."""
-MOST_IDS = 0x110000 - _FIRST
-"""There are no more of them."""
+_FIRST = 0xFFE00, 0x10FE00
+"""Before the private characters of even bytes and of odd ones. A guide forces what all that may
+follow has in common, and tokenises it: the bytes that may follow in a character must not begin
+alike."""
+_OF_ESCAPE = {0xDC00 + byte: _FIRST[byte % 2] + byte // 2 for byte in range(0x80, 0x100)}
+"""Python's own mark for a byte that is no part of a whole character."""
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 
 
-def stand_in(token_id: int) -> str:
-    """The character that stands in for an id."""
-    return chr(_FIRST + token_id)
+def stand_in(byte: int) -> str:
+    """The character that stands in for a byte of 128 or more."""
+    return chr(_OF_ESCAPE[0xDC00 + byte])
+
+
+def spelled(raw: bytes) -> str:
+    """Bytes as a model file spells them: whole characters as they are, other bytes by stand-ins."""
+    return raw.decode("utf-8", "surrogateescape").translate(_OF_ESCAPE)
 
 
 def is_whole(raw: bytes) -> bool:
@@ -45,7 +52,7 @@ def is_whole(raw: bytes) -> bool:
 
 
 class StandIns:
-    """Texts as a model file spells them: each character that is split, by its ids' stand-ins."""
+    """Texts as a model file spells them: each character that its ids split, by stand-ins."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -58,6 +65,4 @@ class StandIns:
         ids = self._vocabulary.encode_plain(found[0])
         if all(is_whole(token_bytes[token_id]) for token_id in ids):
             return found[0]
-        return "".join(
-            token_bytes[n].decode() if is_whole(token_bytes[n]) else stand_in(n) for n in ids
-        )
+        return "".join(map(stand_in, found[0].encode()))

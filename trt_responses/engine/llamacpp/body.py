@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.engine.grammar import grammar
+from trt_responses.engine.llamacpp.whole_characters import whole_characters
 from trt_responses.frozen import dataclass
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
@@ -99,7 +100,9 @@ def words(
         "logit_bias": [(token_id, False) for token_id in banned],
         "ignore_eos": False,
         "stop": (),
-        "grammar": "" if options.guide is None else spelled(grammar(options.guide)),
+        "grammar": ""
+        if options.guide is None
+        else spelled(grammar(whole_characters(options.guide))),
     }
     if adapters:
         said["lora"] = [

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
 
-CONVERTER = 3
+CONVERTER = 4
 """The version of the converter, raised when the same checkpoint would give another file. It is part
 of every engine's version."""
 

@@ -5,15 +5,16 @@ Knows llama.cpp's keys; knows no values.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import gguf
 import numpy as np
 
 from trt_responses.prepare.faults import refusal
-from trt_responses.prepare.llamacpp.merges import merges, stand_in_merges
+from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
-from trt_responses.tokens.stand_ins import is_whole, stand_in
+from trt_responses.tokens.stand_ins import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,8 +82,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
     """Write the vocabulary. Only ids are ever sent: the strings serve guides and logs."""
     letters = byte_letters()
     ordinary = [
-        _whole(n, raw).decode("latin-1").translate(letters)
-        for n, raw in enumerate(vocabulary.token_bytes)
+        spelled(raw).encode().decode("latin-1").translate(letters) for raw in vocabulary.token_bytes
     ]
     specials = [vocabulary.control_name(n) for n in range(FIRST_CONTROL_ID, size)]
     spares = size - len(ordinary) - len(specials)
@@ -93,13 +93,11 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
     writer.add_token_list(ordinary + specials)
     normal, control = int(gguf.TokenType.NORMAL), int(gguf.TokenType.CONTROL)
     writer.add_token_types([normal] * len(ordinary) + [control] * len(specials))
+    made = chain.from_iterable(map(both_spellings, merges(vocabulary.token_bytes)))
     writer.add_token_merges(
         [
             " ".join(raw.decode("latin-1").translate(letters) for raw in pair)
-            for pair in (
-                *stand_in_merges(vocabulary.token_bytes),
-                *merges(vocabulary.token_bytes),
-            )
+            for pair in (*stand_in_merges(), *made)
         ]
     )
     writer.add_bos_token_id(CONTROL.startoftext)
@@ -111,14 +109,9 @@ def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
     """The spellings that a file may have for each ordinary id: ours, or its bytes as others write
     them."""
     letters = byte_letters()
-    for n, raw in enumerate(vocabulary.token_bytes):
-        spelled = (raw, _whole(n, raw))
-        yield tuple(each.decode("latin-1").translate(letters).encode() for each in spelled)
-
-
-def _whole(token_id: int, raw: bytes) -> bytes:
-    """The bytes, or a nameless character for an id that is no whole character by itself."""
-    return raw if is_whole(raw) else stand_in(token_id).encode()
+    for raw in vocabulary.token_bytes:
+        both = (raw, spelled(raw).encode())
+        yield tuple(each.decode("latin-1").translate(letters).encode() for each in both)
 
 
 def byte_letters() -> dict[int, int]:

@@ -7,8 +7,12 @@ and forced words would come letter by letter, as no model writes them. Knows byt
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from trt_responses.tokens.stand_ins import is_whole, stand_in
+from trt_responses.tokens.stand_ins import is_whole, spelled, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @lru_cache(maxsize=1)  # 2 s, and a process has one vocabulary
@@ -20,13 +24,19 @@ def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((parts[0], parts[1]) for parts in made if len(parts) == 2)
 
 
-def stand_in_merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """The merges that put stand-ins together, before any other: a byte of theirs is no token
-    here."""
-    split = (token_id for token_id, raw in enumerate(token_bytes) if not is_whole(raw))
-    letters = [stand_in(token_id).encode() for token_id in split]
-    found = ((raw[:n], raw[n : n + 1]) for n in (1, 2, 3) for raw in letters)
-    return tuple(dict.fromkeys(found))
+def stand_in_merges() -> tuple[tuple[bytes, bytes], ...]:
+    """The merges that make stand-ins, before any other: a byte of theirs is no token here."""
+    letters = [stand_in(byte).encode() for byte in range(0x80, 0x100)]
+    return tuple(dict.fromkeys((raw[:n], raw[n : n + 1]) for n in (1, 2, 3) for raw in letters))
+
+
+def both_spellings(pair: tuple[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """A merge, and the same in stand-ins where it ends inside a character."""
+    yield pair
+    whole = b"".join(pair)
+    first, second = map(spelled, pair)
+    if not is_whole(whole) and first + second == spelled(whole):
+        yield first.encode(), second.encode()
 
 
 def _parts(raw: bytes, below: int, ranks: dict[bytes, int]) -> list[bytes]:

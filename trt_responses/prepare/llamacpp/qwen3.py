@@ -25,7 +25,7 @@ from trt_responses.prepare.checkpoint.open import (
 )
 from trt_responses.prepare.checkpoint.safetensors import widen
 from trt_responses.prepare.faults import PrepareError, refusal, shown
-from trt_responses.tokens.stand_ins import MOST_IDS
+from trt_responses.prepare.llamacpp.template_gguf import MOST_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -186,7 +186,7 @@ def _numbers(config: Json) -> Numbers:
     )
     for key, found, most in (
         ("num_hidden_layers", made.layers, MAX_LAYERS),
-        ("vocab_size", made.tokens, MOST_IDS),
+        ("vocab_size", made.tokens, MOST_TOKENS),
     ):
         if found > most:
             raise refusal(f"config.json, {key}", found, f"at most {most}")

@@ -11,6 +11,7 @@ llama.cpp's affair. Knows the file; what the model speaks is found by what is ha
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import gguf
@@ -33,10 +34,10 @@ from trt_responses.prepare.files import (
 )
 from trt_responses.prepare.llamacpp.gguf_file import read_gguf
 from trt_responses.prepare.llamacpp.head import byte_letters
-from trt_responses.prepare.llamacpp.merges import stand_in_merges
+from trt_responses.prepare.llamacpp.merges import both_spellings, stand_in_merges
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
-from trt_responses.tokens.stand_ins import MOST_IDS, is_whole, stand_in
+from trt_responses.tokens.stand_ins import is_whole, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
 
-CONVERTER = 1
+CONVERTER = 2
 """Raised when the same file would give another one; part of every version."""
 HARMONY = "gpt-oss"
 PREFIX = "tokenizer."
@@ -59,6 +60,10 @@ TOKENS, TYPES, MERGES, MODEL_KIND, PRE = (
 BYTE_LEVEL = "gpt2"
 """GGUF's name for byte-level BPE."""
 HEAD_BYTES = 16 << 20
+MOST_TOKENS = 1 << 20
+"""More than any vocabulary has."""
+LETTERS = byte_letters()
+BYTES = {chr(LETTERS.get(byte, byte)): byte for byte in range(256)}
 
 
 class TemplateSource(WeightSource, Protocol):
@@ -136,8 +141,8 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
             raise refusal(f"{path.name}, {key}", "none", "a list")
     tokens = vocabulary[TOKENS]
     assert isinstance(tokens, list)
-    if len(tokens) > MOST_IDS:
-        raise refusal(f"{path.name}, {TOKENS}", f"{len(tokens)} tokens", f"at most {MOST_IDS}")
+    if len(tokens) > MOST_TOKENS:
+        raise refusal(f"{path.name}, {TOKENS}", f"{len(tokens)} tokens", f"at most {MOST_TOKENS}")
     context = keys.get(f"{model}.context_length")
     if not isinstance(context, int) or context < 1:
         raise refusal(f"{path.name}, {model}.context_length", context, "a number of tokens")
@@ -257,27 +262,40 @@ def _renamed(vocabulary: Mapping[str, object]) -> dict[str, object]:
     assert isinstance(tokens, list)
     assert isinstance(types, list)
     assert isinstance(merges, list)
-    raw = raw_tokens(tokens, types)
-    letters = byte_letters()
     whole = [
-        text if is_whole(raw[n]) else stand_in(n).encode().decode("latin-1").translate(letters)
-        for n, text in enumerate(tokens)
+        text if is_whole(raw) else _in_letters(spelled(raw).encode())
+        for text, raw in zip(tokens, raw_tokens(tokens, types), strict=True)
     ]
-    ours = [
-        " ".join(part.decode("latin-1").translate(letters) for part in pair)
-        for pair in stand_in_merges(tuple(raw))
-    ]
-    return {TOKENS: whole, MERGES: [*ours, *merges]}
+    ours = [" ".join(map(_in_letters, pair)) for pair in stand_in_merges()]
+    return {TOKENS: whole, MERGES: [*ours, *chain.from_iterable(map(_both_spellings, merges))]}
+
+
+def _both_spellings(merge: str) -> Iterator[str]:
+    """A merge of the file as it is, and the same in stand-ins where it ends inside a character."""
+    parts = tuple(map(_of_letters, merge.split(" ")))
+    yield merge
+    match parts:
+        case (bytes() as first, bytes() as second):
+            _, *other = both_spellings((first, second))
+            yield from (" ".join(map(_in_letters, pair)) for pair in other)
+
+
+def _in_letters(raw: bytes) -> str:
+    return raw.decode("latin-1").translate(LETTERS)
+
+
+def _of_letters(text: str) -> bytes | None:
+    """None for what is not written in letters of bytes."""
+    try:
+        return bytes(map(BYTES.__getitem__, text))
+    except KeyError:
+        return None
 
 
 def raw_tokens(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
     """Each id's bytes; of a control id, its spelling."""
-    letters = byte_letters()
-    bytes_of = {chr(letters.get(byte, byte)): byte for byte in range(256)}
     raw = []
     for text, kind in zip(tokens, types, strict=True):
-        if kind == gguf.TokenType.NORMAL and all(sign in bytes_of for sign in text):
-            raw.append(bytes(bytes_of[sign] for sign in text))
-        else:
-            raw.append(text.encode())
+        found = _of_letters(text) if kind == gguf.TokenType.NORMAL else None
+        raw.append(text.encode() if found is None else found)
     return raw

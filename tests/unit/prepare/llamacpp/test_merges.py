@@ -5,11 +5,11 @@ Budget: 4 s on one core.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare.llamacpp.merges import merges, stand_in_merges
-from trt_responses.tokens.stand_ins import StandIns, is_whole, stand_in
+from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
+from trt_responses.tokens.stand_ins import StandIns, spelled
 
 if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -29,20 +29,17 @@ def test_merges_lead_to_every_id_and_to_openai_harmonys(vocabulary: Vocabulary) 
 def test_stand_ins_are_merged_to_the_ids_of_the_characters_they_stand_for(
     vocabulary: Vocabulary,
 ) -> None:
-    found = (*stand_in_merges(vocabulary.token_bytes), *merges(vocabulary.token_bytes))
-    order = {pair: n for n, pair in enumerate(found)}
-    names = {
-        (raw if is_whole(raw) else stand_in(n).encode()): n
-        for n, raw in enumerate(vocabulary.token_bytes)
-    }
+    made = chain.from_iterable(map(both_spellings, merges(vocabulary.token_bytes)))
+    order = {pair: n for n, pair in enumerate((*stand_in_merges(), *made))}
+    names = {spelled(raw).encode(): n for n, raw in enumerate(vocabulary.token_bytes)}
     assert len(names) == len(vocabulary.token_bytes)
-    spelled = StandIns(vocabulary)
+    as_in_file = StandIns(vocabulary)
     for character in ("\uff46", "\ua66e", "\U0001f9ff", "\U000e0067", "\u0378", "\U0010fffd"):
-        text = spelled(character)
+        text = as_in_file(character)
         assert text != character
         ids = [names[part] for part in merged(text, order)]
-        assert b"".join(vocabulary.token_bytes[n] for n in ids).decode() == character
-        assert spelled(f"é {character}日") == f"é {text}日"
+        assert ids == vocabulary.encode_plain(character)
+        assert as_in_file(f"é {character}日") == f"é {text}日"
 
 
 def merged(text: str, order: dict[tuple[bytes, bytes], int]) -> list[bytes]:
