@@ -425,6 +425,8 @@ def test_there_are_so_many_items_and_no_more() -> None:
 
 
 CONV = "{conv}"
+LONG_NUMBER = b'{"items": [{"role": "user", "content": "x", "zzz": [1%b]}]}' % (b"0" * 400)
+"""It can be read once, and never again."""
 BAD: list[tuple[str, str, object, int, str | None, str | None]] = [
     ("POST", "", {"items": [USER] * 21}, 400, "invalid_value", "items"),
     ("POST", "", {"items": "x"}, 400, "invalid_value", "items"),
@@ -447,6 +449,7 @@ BAD: list[tuple[str, str, object, int, str | None, str | None]] = [
         "items[0].content",
     ),
     ("POST", "", {"items": [result("call_1")]}, 400, "unknown_call_id", "items[0].call_id"),
+    ("POST", f"/{CONV}/items", LONG_NUMBER, 400, "invalid_value", "items[0]"),
     ("POST", "", {"metadata": "x"}, 400, "invalid_value", "metadata"),
     ("POST", "", {"metadata": {"k": 7}}, 400, "invalid_value", "metadata.k"),
     ("POST", "", {"metadata": {"k" * 65: "x"}}, 400, "invalid_value", None),

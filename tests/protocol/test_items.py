@@ -277,6 +277,20 @@ def test_what_a_text_model_cannot_read_is_refused_at_its_place_or_noted(
     asyncio.run(story())
 
 
+def test_an_item_that_could_not_be_read_again_is_refused() -> None:
+    text = '{"model": "demo", "input": [{"role": "user", "content": "x", "zzz": {"a": -1%s}}]}'
+
+    async def story() -> None:
+        async with served() as s:
+            kept = await s.client.send("POST", "/v1/responses", (text % ("0" * 300)).encode())
+            items = await s.client.get(f"/v1/responses/{kept.json()['id']}/input_items")
+            assert items.json()["data"][0]["zzz"] == {"a": -1e300}
+            refused = await s.client.send("POST", "/v1/responses", (text % ("0" * 400)).encode())
+            assert (refused.status, refused.error["param"]) == (400, "input[0]")
+
+    asyncio.run(story())
+
+
 def test_a_result_without_its_call_is_refused_whatever_its_kind() -> None:
     rows: list[tuple[dict[str, Any], str]] = [
         ({"type": "function_call_output", "call_id": "q", "output": "x"}, "q"),

@@ -114,7 +114,7 @@ async def input_blocks(
         ids = b""
         for message in filter(None, (said.message, said.result)):
             ids += (await renderer.message(message, at_most=at_most)).tobytes()
-        blocks.append(Block(said.kind, _as_json(item), ids, said.call_id, said.callee))
+        blocks.append(Block(said.kind, _as_json(item, place), ids, said.call_id, said.callee))
     return blocks
 
 
@@ -326,12 +326,22 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
             return f"[Here was {UNREAD[part.type]}, which cannot be read.]"
 
 
-def _as_json(item: i.InputItem) -> bytes:
-    """The item as the API gives it back: with an id and a status, whoever left them out."""
+def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
+    """The item as the API gives it back: with an id and a status, whoever left them out. Refuses
+    what could not be read again, such as a number of a thousand digits under an unknown key."""
     filled = {"id": item.id or _item_id(item.type)}
     if "status" in type(item).model_fields:
         filled["status"] = getattr(item, "status", None) or "completed"
-    return item.model_copy(update=filled).model_dump_json(exclude_none=True).encode()
+    text = item.model_copy(update=filled).model_dump_json(exclude_none=True).encode()
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(
+            f"Invalid value for '{place.item}': it cannot be kept as JSON ({error.msg}).",
+            param=place.item,
+            code="invalid_value",
+        ) from None
+    return text
 
 
 def _item_id(kind: str) -> str:
