@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from trt_responses.frozen import dataclass
+from trt_responses.schema.branches import MOST as MOST_BRANCHES
+from trt_responses.schema.branches import most_branches
 from trt_responses.schema.documents import parts
 from trt_responses.schema.follow import Follower
 from trt_responses.schema.judge import Judge
@@ -185,10 +187,12 @@ def _compiled(
 
 
 def _form(normal: Normal, expressions: Expressions, pieces: Pieces | None) -> Form:
+    source = orjson.dumps(normal.guide).decode()
+    if '"anyOf"' in source and most_branches(normal.guide) > MOST_BRANCHES:
+        raise GrammarFault("too many of its alternatives begin alike")
     made = matcher(json_grammar(normal.guide), pieces)
     if not made.may_begin():
         raise GrammarFault("it has too many beginnings")
-    source = orjson.dumps(normal.guide).decode()
     return Form("json_schema", source, made, Judge(normal.judged, expressions), normal.left)
 
 

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from trt_responses.schema.judge import Unreadable, read
+from trt_responses.schema.matching import opens_much
 from trt_responses.schema.refusals import Departure, OutOfSteps, place_of
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Follower:
 
     def _take(self, plain: bytes) -> bool:
         """Byte by byte where it may be slow, until a processor has had enough of it."""
-        if not self._slow:
+        if not self._slow and not (self._is_json and opens_much(plain)):
             return self._matcher.take(plain)
         begun = time.thread_time()
         for n, byte in enumerate(plain):

@@ -227,9 +227,15 @@ class Expressions:
         return isinstance(found, PatternFault) or found.matches(text)
 
 
+def opens_much(piece: bytes) -> bool:
+    """Whether it has several marks, at each of which a matcher may open a thousand readings."""
+    return sum(map(piece.count, b"[{:,")) > 2
+
+
 def _is_plain(piece: bytes) -> bool:
     """Of ASCII alone, without an escape, and without DEL, which may stand as it is or escaped."""
-    return piece.isascii() and b"\\" not in piece and b"\x7f" not in piece
+    plain = piece.isascii() and b"\\" not in piece and b"\x7f" not in piece
+    return plain and not opens_much(piece)
 
 
 def _expression(source: str) -> Matcher:
