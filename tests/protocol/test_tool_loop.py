@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.support.asgi import JSON
 from tests.support.replies import check_streamed, without_ids
 from tests.support.scripted_tool import Gate, ScriptedTool
 from tests.support.served import served
@@ -274,6 +275,22 @@ async def test_usage_counts_each_id_once_and_tells_each_turn() -> None:
     async with served(ANSWER, tools=[ScriptedTool("2")]) as app:
         usage = (await app.client.create(**ASKED)).json()["usage"]
         assert usage["output_tokens_details"].keys() == {"reasoning_tokens"}
+
+
+@story
+async def test_a_turn_behind_a_tool_is_the_same_request_to_the_engine() -> None:
+    """Of the same owner, whose cached tokens nobody shares, in the same trace."""
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    headers = JSON | trace | {"authorization": "Bearer key-a"}
+    async with served(CODE, ANSWER, tools=[ScriptedTool("2")], api_keys="ann:key-a") as app:
+        body = orjson.dumps({"model": "demo", **ASKED})
+        reply = (await app.client.send("POST", "/v1/responses", body, headers)).json()
+        first, second = [request.options for request in app.engine.requests]
+    assert first.cache_salt is not None
+    assert first.trace_headers == trace
+    for name in ("cache_salt", "trace_headers", "request_id", "arrival_ns"):
+        assert getattr(second, name) == getattr(first, name)
+    assert first.request_id == reply["id"]
 
 
 @pytest.mark.parametrize("stream", [True, False])

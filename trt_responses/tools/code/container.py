@@ -89,7 +89,7 @@ class Container:
         except Full as full:
             text = str(full)
         except Ended as ended:
-            text = f"{ended} {LOST}"
+            text = not_found(self.id).message if self.deleted else f"{ended} {LOST}"
         finally:
             if not whole:
                 self.end_process()
@@ -116,8 +116,14 @@ class Container:
             command.kill()
         return finished
 
+    def break_off(self) -> None:
+        """Have whatever runs in it ended: its call hears of it, and returns."""
+        for one in (self.process, self.command):
+            if one is not None:
+                one.kill_group()
+
     def end_process(self) -> None:
-        """End whatever runs in it."""
+        """End whatever runs in it, and forget it. Nobody may wait for its answer any more."""
         process, self.process = self.process, None
         command, self.command = self.command, None
         for one in (process, command):

@@ -165,8 +165,15 @@ class Containers:
             self._held[container.id] = container
 
     async def _remove(self, container: Container) -> None:
+        """When what runs in it has ended, and its call has heard so: the pipes are the loop's until
+        then."""
         self._held.pop(container.id, None)
-        await asyncio.to_thread(container.remove)
+        container.break_off()
+        await asyncio.shield(self._removed(container))
+
+    async def _removed(self, container: Container) -> None:
+        async with container.busy:
+            await asyncio.to_thread(container.remove)
 
     async def _expire(self) -> None:
         while True:

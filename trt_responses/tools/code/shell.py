@@ -116,8 +116,9 @@ class ShellTool:
         return ShellSession(container, self)
 
     async def run(self, container: Container, asked: Asked) -> Finished:
-        """Raises `Ended` and `Full`."""
+        """Raises `Ended`, `Full`, and an `InvalidRequest` of a container that cannot be kept."""
         async with container.busy:
+            await self.containers.keep(container)
             try:
                 return await self._run(container, asked)
             finally:
@@ -150,7 +151,6 @@ class ShellSession:
         if isinstance(asked, str):
             return ToolAnswer(asked, failed=True)
         try:
-            await self._tool.containers.keep(self._container)
             finished = await self._tool.run(self._container, asked)
         except InvalidRequest as full:
             return ToolAnswer(full.message, failed=True)

@@ -102,11 +102,11 @@ class PythonSession:
         if isinstance(code, ToolAnswer):
             return code
         containers, container = self._containers, self._container
-        try:
-            await containers.keep(container)
-        except InvalidRequest as full:
-            return ToolAnswer(full.message, failed=True)
         async with container.busy:
+            try:
+                await containers.keep(container)
+            except InvalidRequest as full:
+                return ToolAnswer(full.message, failed=True)
             try:
                 return await container.run(code, containers.how, containers.bounds)
             finally:
@@ -122,7 +122,7 @@ def code_of(call: ToolCall) -> str | ToolAnswer:
         return call.text
     try:
         wrapped = json.loads(call.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return ToolAnswer(
             f"Error parsing tool arguments as JSON: {error}. Please send the code itself, or an "
             'object {"code": …}, and try again.',

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.asgi import until
-from tests.support.boxed import MIB, interpreter, no_box
+from tests.support.boxed import MIB, interpreter, no_box, processes_in, shell
 from tests.support.story import story
 from trt_responses.errors import InvalidRequest
 from trt_responses.tools.base import Opening, ToolCall
 from trt_responses.tools.code.container import Bounds
 from trt_responses.tools.code.containers import Containers
 from trt_responses.tools.code.directories import ServerDirectory, Usage, remove_tree, usage
+from trt_responses.tools.code.shell import ShellTool
 from trt_responses.tools.code.tool import PythonTool, code_of
 
 if TYPE_CHECKING:
@@ -114,12 +117,16 @@ async def test_a_container_is_its_owners_alone(tmp_path: Path) -> None:
 
 @story
 async def test_an_endless_call_is_ended_at_its_deadline_and_files_are_kept(tmp_path: Path) -> None:
-    tool = PythonTool(containers(tmp_path, deadline_s=1.0))
+    held = containers(tmp_path)
+    tool, patient = PythonTool(held), held.bounds
     await tool.start()
     session = await opened(tool)
-    answer = await session.call(ToolCall("open('kept', 'w').write('1')\nwhile True: pass"))
+    await session.call(ToolCall("open('kept', 'w').write('1')"))
+    held.bounds = replace(patient, deadline_s=0.05)
+    answer = await session.call(ToolCall("while True: pass"))
     assert answer.failed
-    assert "longer than 1 seconds" in answer.text
+    assert "longer than 0.05 seconds" in answer.text
+    held.bounds = patient
     assert (await session.call(ToolCall("open('kept').read()"))).text == "'1'\n"
     await tool.stop()
 
@@ -314,6 +321,46 @@ async def test_a_deleted_container_is_gone_for_a_response_that_goes_on(tmp_path:
     await tool.stop()
 
 
+ENDLESS = {
+    "python": "open('begun', 'w')\nwhile True: pass",
+    "shell": '{"cmd": "echo > begun; while :; do :; done"}',
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+@story
+async def test_a_container_that_is_deleted_ends_the_call_that_runs_in_it(
+    tmp_path: Path, name: str
+) -> None:
+    """At once, and by the loop that reads its pipes; who waits behind it begins nothing."""
+    held = containers(tmp_path)
+    tool: Any = PythonTool(held) if name == "python" else ShellTool(held, shell())
+    await tool.start()
+    facts = await held.create("ann", "mine", None)
+    options: Any = {"container": facts.id, "environment": {"container_id": facts.id}}
+    session = await tool.open(Opening("ann", options=options))
+    calls = [asyncio.create_task(session.call(ToolCall(ENDLESS[name]))) for _ in range(2)]
+    container = held.get("ann", facts.id)
+    await until((container.directory / "begun").exists)
+    readers = pipes_that_are_read()
+    assert readers
+    await held.delete("ann", facts.id)
+    running, waiting = await asyncio.gather(*calls)
+    assert running.failed
+    assert "not found" in running.text or running.text == "[The command was ended.]"
+    assert (waiting.failed, "not found" in waiting.text) == (True, True)
+    assert not pipes_that_are_read() & readers
+    assert processes_in(container.directory) == []
+    assert not container.directory.exists()
+    await tool.stop()
+
+
+def pipes_that_are_read() -> set[int]:
+    """The pipes that this loop watches: one that was closed meanwhile would be another's number."""
+    selector: Any = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+    return {fd for fd in selector.get_map() if stat.S_ISFIFO(os.fstat(fd).st_mode)}
+
+
 def test_what_a_dead_server_left_is_swept_and_a_living_ones_is_not(tmp_path: Path) -> None:
     living, dead = ServerDirectory(tmp_path), ServerDirectory(tmp_path)
     (dead.path / "cntr_1").mkdir()
@@ -347,7 +394,7 @@ def test_a_tree_is_removed_however_deep_and_unreadable(tmp_path: Path) -> None:
 def test_arguments_that_are_json_hold_the_code() -> None:
     assert code_of(ToolCall("1+1")) == "1+1"
     assert code_of(ToolCall('{"code": "1"}', "json")) == "1"
-    for broken in ('{"code"', "[]", "{}"):
+    for broken in ('{"code"', "[]", "{}", "[" * 100_000):
         answer = code_of(ToolCall(broken, "json"))
         assert not isinstance(answer, str)
         assert answer.failed
