@@ -6,6 +6,7 @@ Knows the shelf and the list of adapters; what a kind of engine makes of a file 
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.prepare import shelf, versions
@@ -14,7 +15,7 @@ from trt_responses.prepare.card import read_card
 from trt_responses.prepare.faults import PrepareError, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from trt_responses.prepare.card import Card, Kind
@@ -66,28 +67,23 @@ def add(
             f"engine {card.label}: it is of kind {card.kind}, which takes no adapters; kinds that "
             f"do are {', '.join(kinds)}."
         )
-    with shelf.locked(directory.parent):
+    with _changing(directory, name):
         earlier = adapters_of(directory)
         if any(adapter.name == name for adapter in earlier):
             raise PrepareError(
                 f"adapter {name}: {card.label} has one of that name; remove that first."
             )
-        try:
-            (directory / FOLDER).mkdir(exist_ok=True)
-            made = imported(source, directory, card, name)
-            adapter = Adapter(
-                name=name,
-                source=source.name,
-                rank=made.rank,
-                modules=made.modules,
-                files=made.files,
-                added_at=versions.now(),
-            )
-            write_adapters(directory, [*earlier, adapter])
-        except OSError as error:
-            raise PrepareError(
-                f"{directory / FOLDER} cannot be written ({error.strerror})."
-            ) from None
+        (directory / FOLDER).mkdir(exist_ok=True)
+        made = imported(source, directory, card, name)
+        adapter = Adapter(
+            name=name,
+            source=source.name,
+            rank=made.rank,
+            modules=made.modules,
+            files=made.files,
+            added_at=versions.now(),
+        )
+        write_adapters(directory, [*earlier, adapter])
     return Change(adapter, card)
 
 
@@ -95,7 +91,7 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
     """Remove an adapter from the list, then its files; not while a server has the engine loaded."""
     directory = shelf.find(engines_dir, wanted)
     card = read_card(directory)
-    with shelf.locked(directory.parent):
+    with _changing(directory, name):
         adapters = adapters_of(directory)
         found = next((adapter for adapter in adapters if adapter.name == name), None)
         if found is None:
@@ -103,14 +99,20 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
             raise PrepareError(f"adapter {name}: {card.label} has no such one, but: {known}.")
         if shelf.is_held(directory):
             raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
-        try:
-            write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
-            _delete(directory / FOLDER / found.place)
-        except OSError as error:
-            raise PrepareError(
-                f"{directory / FOLDER} cannot be written ({error.strerror})."
-            ) from None
+        write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
+        _delete(directory / FOLDER / found.place)
     return Change(found, card)
+
+
+@contextmanager
+def _changing(directory: Path, name: str) -> Iterator[None]:
+    """The engine's lock. A file that cannot be read or written is a `PrepareError` in it."""
+    try:
+        with shelf.locked(directory.parent):
+            yield
+    except OSError as error:
+        place = error.filename or directory / FOLDER
+        raise PrepareError(f"adapter {name}: {place}: {error.strerror or error}.") from None
 
 
 def _delete(path: Path) -> None:

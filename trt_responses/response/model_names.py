@@ -71,10 +71,10 @@ class ModelNames:
         """`split`, for a request that was checked, perhaps by another server: in place of a version
         that is gone any other answers, in place of an adapter nothing does."""
         base, adapter = self.split(asked)
-        root = asked.rpartition(":")[0].partition("@")[0]
-        absent = adapter is None and asked not in self.known and root in self.known
-        if absent and not self.answers_any:
-            raise self._unknown(asked)
+        if adapter is None and not self.answers_any and asked not in self.known:
+            behind = (asked.removeprefix(name) for name in self.known if asked.startswith(name))
+            if any(rest[0] in ":@" and ":" in rest for rest in behind):
+                raise self._unknown(asked)
         return base, adapter
 
     def _unknown(self, asked: str) -> NotFound:

@@ -6,6 +6,7 @@ Budget: 3 s on one core.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -193,6 +194,7 @@ def test_a_kind_that_takes_no_adapters_says_so(
         ({"use_dora": True}, "use_dora: found True"),
         ({"bias": "all"}, "bias: found 'all'"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens"),
         ({"rank_pattern": {"q_proj": 3}}, "rank_pattern"),
         ({"r": 3}, "rank 3"),
         ({"r": "2"}, "r: found '2'"),
@@ -217,6 +219,19 @@ def test_what_would_be_applied_otherwise_or_fits_no_matrix_is_refused(
     directory = shelf.find(engines_dir, "mine")
     assert adapters_of(directory) == ()
     assert [*(directory / FOLDER).iterdir()] == []
+
+
+def test_what_cannot_be_read_or_written_is_told_in_a_sentence(
+    engines_dir: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PrepareError, match=r"adapter style: .*pipe. is a named pipe"):
+        add(engines_dir, tmp_path / "pipe")
+    directory = shelf.find(engines_dir, "mine")
+    (directory / FOLDER).rmdir()
+    (directory / FOLDER).write_bytes(b"")
+    with pytest.raises(PrepareError, match=rf"{FOLDER}/{LIST} cannot be read"):
+        add(engines_dir, gguf_file(tmp_path / "a.gguf"))
 
 
 def test_a_pickle_is_never_opened(engines_dir: Path, tmp_path: Path) -> None:

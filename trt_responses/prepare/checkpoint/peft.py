@@ -52,6 +52,8 @@ PLAIN: Mapping[str, tuple[object, ...]] = {
     "alpha_pattern": (None, {}),
     "layer_replication": (None, []),
     "trainable_token_indices": (None, []),
+    "alora_invocation_tokens": (None, []),
+    "use_qalora": (None, False),
 }
 """Fields of a config that change how an adapter is applied, and the values at which they do not."""
 

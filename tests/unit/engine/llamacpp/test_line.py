@@ -6,7 +6,7 @@ Budget: 1 s on one core.
 from __future__ import annotations
 
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide
-from trt_responses.engine.llamacpp.body import words
+from trt_responses.engine.llamacpp.body import resumed, words
 from trt_responses.engine.llamacpp.line import TURN_IDS, Line
 from trt_responses.engine.llamacpp.request import Request
 
@@ -96,4 +96,6 @@ def test_a_body_says_every_adapter_on_or_off() -> None:
         options = GenerateOptions(1, (), adapter=adapter)
         said = words((1,), options, 1, 0, adapters=("a", "b"))["lora"]
         assert said == [{"id": n, "scale": scale} for n, scale in enumerate(scales)]
+        whole = words((1,), options, 9, 0, adapters=("a", "b"))
+        assert resumed(whole, [5])["lora"] == said
     assert "lora" not in words((1,), GenerateOptions(1, ()), 1, 0)
