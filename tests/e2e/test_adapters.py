@@ -104,8 +104,8 @@ async def check_the_server(client: Client) -> None:
 def test_an_adapter_answers_beside_the_model_itself_and_shares_nothing_with_it(
     engines_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the shelf to an answer. Turns end as soon as they may."""
-    monkeypatch.setattr(engines, "Patience", partial(Patience, turn_s=0.0))
+    """From the shelf to an answer. Turns are short."""
+    monkeypatch.setattr(engines, "Patience", partial(Patience, turn_s=0.01))
     settings = Settings(
         engines_dir=engines_dir, store="memory://", context_tokens=2048, slots=1, threads=1
     )
