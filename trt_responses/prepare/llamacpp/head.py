@@ -103,6 +103,8 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
     writer.add_bos_token_id(CONTROL.startoftext)
     writer.add_eos_token_id(CONTROL.return_)
     writer.add_pad_token_id(CONTROL.endoftext)
+    # A guide ends with it; llama.cpp would look for a likely name in no certain order.
+    writer.add_eot_token_id(CONTROL.endoftext)
 
 
 def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:

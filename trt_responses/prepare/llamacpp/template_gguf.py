@@ -57,6 +57,7 @@ PREFIX = "tokenizer."
 TOKENS, TYPES, MERGES, MODEL_KIND, PRE = (
     f"{PREFIX}ggml.{name}" for name in ("tokens", "token_type", "merges", "model", "pre")
 )
+END, TURN_END = f"{PREFIX}ggml.eos_token_id", f"{PREFIX}ggml.eot_token_id"
 BYTE_LEVEL = "gpt2"
 """GGUF's name for byte-level BPE."""
 HEAD_BYTES = 16 << 20
@@ -247,6 +248,10 @@ def write_served(source: TemplateSource, target: Path, advance: Callable[[int], 
     """Write the file with names that llama.cpp streams; all else is as it was."""
     writer = gguf.GGUFWriter(target, source.model)
     source.add_head(writer, _renamed(source.vocabulary))
+    end = source.vocabulary.get(END)
+    if TURN_END not in source.vocabulary and isinstance(end, int):
+        # A guide ends with it; llama.cpp would look for a likely name in no certain order.
+        writer.add_eot_token_id(end)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()

@@ -204,6 +204,7 @@ def test_the_head_has_the_models_numbers_and_control_ids(packed: Packed) -> None
         "gpt-oss.rope.scaling.original_context_length": 4096,
         "tokenizer.ggml.bos_token_id": CONTROL.startoftext,
         "tokenizer.ggml.eos_token_id": CONTROL.return_,
+        "tokenizer.ggml.eot_token_id": CONTROL.endoftext,
         "tokenizer.ggml.padding_token_id": CONTROL.endoftext,
     }
     found = {key: packed.reader.fields[key].contents() for key in expected}

@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.tiny_gguf import write_tiny
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
+from trt_responses.prepare.llamacpp.gguf_file import read_gguf
+from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf, write_served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,3 +34,15 @@ def test_a_whole_file_is_taken_and_damaged_ones_are_refused_in_a_sentence(tmp_pa
         with pytest.raises(PrepareError, match=reason) as refused:
             open_template_gguf(damaged)
         assert "\n" not in str(refused.value)
+
+
+def test_the_served_file_names_the_token_that_ends_a_guide(tmp_path: Path) -> None:
+    """Where none was named llama.cpp took any of a few, by the order in a table of all names."""
+    found = open_template_gguf(write_tiny(tmp_path / "tiny.gguf", "qwen3_5_think", "llama"))
+    assert found is not None
+    write_served(found, tmp_path / "served.gguf", lambda _: None)
+    keys = read_gguf(tmp_path / "served.gguf").keys
+    assert keys["tokenizer.ggml.eot_token_id"] == keys["tokenizer.ggml.eos_token_id"]
+    names = keys["tokenizer.ggml.tokens"]
+    assert isinstance(names, list)
+    assert len(set(names)) == len(names)
