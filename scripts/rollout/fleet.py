@@ -182,8 +182,9 @@ async def fleet(
         "TRT_RESPONSES_SEAL_KEYS": base64.b64encode(os.urandom(32)).decode(),
         "TRT_RESPONSES_DATA_DIR": str(folder),
         "TRT_RESPONSES_LOG_LEVEL": "warning",
-        "TRT_RESPONSES_LEASE_S": "2",
-        # On a busy machine a response takes long, and a drain must not end it.
+        # On a busy machine a heartbeat comes late and a response takes long: neither a lease nor a
+        # drain must end what lives.
+        "TRT_RESPONSES_LEASE_S": "6",
         "TRT_RESPONSES_DRAIN_S": "300",
         "TRT_RESPONSES_THREADS": "1",
     }

@@ -240,5 +240,8 @@ async def asked(server: Server, path: str, body: dict[str, Any], key: str) -> st
             return "no answer"
     if path == "/v1/responses" and reply.status_code == 200:
         return f"200 by {reply.headers['x-trt-engine']}"
-    told = reply.json()
+    try:
+        told = reply.json()
+    except ValueError:
+        return f"{reply.status_code} {reply.text[:60]!r}"
     return f"{reply.status_code} {told['error']['message'] if 'error' in told else told['state']}"
