@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(f"[red]Void:[/] {wrong}")
         return WRONG
     told.load_after = machine.load()
-    path = wanted.json or RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    path = wanted.json or RESULTS / machine.folder() / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     report.write(told, path)
     report.show(told, console, anyway=wanted.anyway)
     console.print(
@@ -173,7 +173,7 @@ async def _in_this_process(
             )
             told.chat = await chat.row(vocabulary, playing, lengths[0], wanted.repeats)
         if "beside" in parts:
-            told.first_delta = await beside.first_delta(vocabulary, playing, LENGTHS[0])
+            told.first_delta = await beside.first_delta(vocabulary, LENGTHS[0])
             told.scrapes = await beside.scrapes(vocabulary, playing, LENGTHS[0], wanted.repeats)
     if "beside" in parts:
         await _prompts(told, wanted, vocabulary)

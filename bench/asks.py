@@ -18,7 +18,7 @@ CHAT_BODY = orjson.dumps(
 )
 """The same question to chat completions."""
 
-TOOLS = [
+TOOLS: list[dict[str, object]] = [
     {
         "type": "function",
         "name": name,
@@ -36,12 +36,19 @@ TOOLS = [
     for name in ("tide", "wind", "traffic", "depth", "visibility")
 ]
 
-BODY_WITH_TOOLS = orjson.dumps(
-    {
-        "model": MODEL,
-        "instructions": "Answer as a harbour master would: short, and with numbers.",
-        "input": [{"role": "user", "content": "What is the weather?"}],
-        "tools": TOOLS,
-        "stream": True,
-    }
-)
+MANY_TOOLS = [
+    tool | {"name": f"{tool['name']}_{harbour}"} for harbour in range(10) for tool in TOOLS
+]
+
+
+def body_with(tools: list[dict[str, object]]) -> bytes:
+    """What an agent asks, with its instructions and its tools."""
+    return orjson.dumps(
+        {
+            "model": MODEL,
+            "instructions": "Answer as a harbour master would: short, and with numbers.",
+            "input": [{"role": "user", "content": "What is the weather?"}],
+            "tools": tools,
+            "stream": True,
+        }
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 from pathlib import Path
 
 PACKAGES = (
@@ -24,6 +25,11 @@ def facts() -> dict[str, object]:
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
     }
+
+
+def folder() -> str:
+    """The processor as the name of a folder: results of one are compared with each other alone."""
+    return re.sub(r"[^a-z0-9]+", "-", _cpu().lower()).strip("-") or "unknown"
 
 
 def cores() -> int:

@@ -15,6 +15,7 @@ from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
+from trt_responses.wire.known_tools import known
 from trt_responses.wire.tools import NamespaceTool, kind_of, run_by_nobody
 
 if TYPE_CHECKING:
@@ -62,8 +63,13 @@ def judge(
     ignored = _judged(request, column)
     ignored += _ignored_includes(request, built_in)
     if request.tools:
-        _judge_tools(request.tools, offered, built_in)
-        ignored += _ignored_keys(request, built_in)
+        tools, run_here = known(request.tools), tuple(built_in)
+
+        def judged() -> list[str]:
+            _judge_tools(tools, offered, built_in)
+            return _ignored_keys(tools, built_in)
+
+        ignored += tools.once(("judged", run_here), judged)
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is read from the store: 'background' needs 'store', which is "
@@ -128,19 +134,19 @@ def _ignored_includes(request: Request, built_in: Collection[str]) -> Iterator[s
         yield "top_logprobs"
 
 
-def _ignored_keys(request: Request, built_in: Collection[str]) -> list[str]:
+def _ignored_keys(tools: Sequence[Tool], built_in: Collection[str]) -> list[str]:
     """Keys of tools that mean nothing here, each named once."""
     sent = {
         f"tools[].{key}"
-        for tool in _told_back(request, built_in)
+        for tool in _told_back(tools, built_in)
         for key in (tool.model_extra or {})
         if tool.model_extra and tool.model_extra[key] not in (None, False)
     }
     return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
 
 
-def _told_back(request: Request, built_in: Collection[str]) -> Iterator[Tool]:
-    for tool in request.tools or ():
+def _told_back(tools: Sequence[Tool], built_in: Collection[str]) -> Iterator[Tool]:
+    for tool in tools:
         if isinstance(tool, NamespaceTool):
             yield tool
             yield from tool.tools

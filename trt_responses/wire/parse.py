@@ -17,6 +17,7 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.wire import chat, messages
 from trt_responses.wire.base import Options, few_keys
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
+from trt_responses.wire.known_tools import KNOWN, MOST_BYTES, key_of
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
@@ -114,10 +115,15 @@ def steps_of(
     sent: Any, size: int, kind: type[R], limits: RequestLimits
 ) -> Generator[None, None, R]:
     """The same for JSON that is loaded, and was of so many bytes; its lists are read in place."""
+    tools = key = None
     if isinstance(sent, dict):
         limits.check(sent)
         if size > SMALL_BYTES:
             yield
+        if issubclass(kind, Request) and "tools" in sent and size <= MOST_BYTES:
+            key = key_of(sent["tools"])
+        if key is not None and (tools := KNOWN.find(key)) is not None:
+            sent = {name: value for name, value in sent.items() if name != "tools"}
         yield from _lists(sent, LISTS.get(kind, RESPONSES))
     try:
         request = kind.model_validate(sent)
@@ -125,7 +131,9 @@ def steps_of(
         raise fault_of(error) from None
     if size > SMALL_BYTES:
         yield
-    return request
+    if key is not None and tools is None:
+        tools = KNOWN.keep(key, sent["tools"])
+    return request if tools is None else request.model_copy(update={"tools": tools})
 
 
 def json_of(body: bytes) -> Any:

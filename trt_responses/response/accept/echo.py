@@ -12,6 +12,7 @@ from trt_responses.wire.choice import (
     McpChoice,
     NamedTool,
 )
+from trt_responses.wire.known_tools import known
 from trt_responses.wire.request import ReasoningOptions, Request, TextOptions
 from trt_responses.wire.response import Response
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.engine.base import GenerateOptions
+    from trt_responses.wire.known_tools import Known
 
 
 NO_REASONING, NO_TEXT = ReasoningOptions(), TextOptions()
@@ -66,7 +68,7 @@ def echo_of(
             )
             else choice or "auto"
         ),
-        tools=tuple(_told(o) for o in tools or () if not t.run_by_nobody(o, built_in)),
+        tools=_told_tools(known(tools or ()), built_in),
         top_logprobs=request.top_logprobs or 0,
         top_p=sampling.top_p,
         truncation=request.truncation or "disabled",
@@ -76,6 +78,15 @@ def echo_of(
 def _told_conversation(request: Request) -> Mapping[str, str] | None:
     asked = request.conversation
     return None if asked is None else {"id": asked if isinstance(asked, str) else asked.id}
+
+
+def _told_tools(tools: Known[t.Tool], built_in: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+    """The tools as the API gives them back."""
+
+    def told() -> tuple[Mapping[str, Any], ...]:
+        return tuple(_told(tool) for tool in tools if not t.run_by_nobody(tool, built_in))
+
+    return tools.once(("told", tuple(built_in)), told)
 
 
 def _told(tool: t.Tool) -> Mapping[str, Any]:

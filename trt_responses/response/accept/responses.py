@@ -27,15 +27,20 @@ from trt_responses.wire.items import (
     ItemPlace,
 )
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
+from trt_responses.wire.known_tools import known
 from trt_responses.wire.request import CompactRequest, Request, SocketRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.response.accept.accepted import Effort
+    from trt_responses.response.accept.accepted import BuiltInTool, Effort, Tool
     from trt_responses.wire.choice import TextFormat
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.items import SentItem
+    from trt_responses.wire.known_tools import Known
+
+    Listed = tuple[str, Known[t.Tool]]
+    """A list of tools, and where it stands."""
 
 FORMAT = "text.format"
 NO_TOOLS: Mapping[str, Sequence[str]] = {}
@@ -47,17 +52,16 @@ def accept(
 ) -> Accepted:
     """What a request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
     `built_in` are the kinds of tools that the server runs, each with the model's names for them."""
-    lists = _lists_of_tools(request)
-    placed = [one for within, tools in lists for one in t.flat(tools, within)]
-    echoed, request = request.tools, _updated(request)
+    echoed, request = known(request.tools or ()), _updated(request)
+    lists = _lists_of_tools(echoed, request)
+    placed, tools = _placed(lists)
     items, trigger = _without_trigger(request.input)
-    run_here = tools_run_here(lists, request.include or (), built_in)
+    run_here = _run_here(lists, request.include or (), built_in)
     over_socket = isinstance(request, SocketRequest)
     ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP, built_in)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
     if dialect is OPEN_RESPONSES:
         _check_sayable(reasoning.effort, request.tools or ())
-    tools = client_tools(placed)
     scored = LOGPROBS in (request.include or ())
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = echo_of(request, echoed, sampling, built_in)
@@ -83,20 +87,50 @@ def accept(
         store=echo.store,
         echo=echo,
         ignored=ignored,
-        unsupported_tools=[o.type for o in request.tools or () if t.run_by_nobody(o, built_in)],
+        unsupported_tools=_unsupported(known(request.tools or ()), built_in),
         generates=not (isinstance(request, SocketRequest) and request.generate is False),
         built_in=run_here,
         max_tool_calls=request.max_tool_calls,
     )
 
 
-def _lists_of_tools(request: Request) -> list[tuple[str, Sequence[t.Tool]]]:
-    """The request's lists of tools and those that its items bring, each with its place."""
-    lists: list[tuple[str, Sequence[t.Tool]]] = [("tools", request.tools or ())]
+def _placed(lists: Sequence[Listed]) -> tuple[Sequence[t.Placed], Known[Tool]]:
+    """The tools that the client runs, with their places, and as the model is told of them."""
+    if len(lists) > 1:
+        placed = [one for within, tools in lists for one in t.flat(tools, within)]
+        return placed, known(client_tools(placed))
+    ((within, tools),) = lists
+    found = tools.once("placed", lambda: tuple(t.flat(tools, within)))
+    return found, tools.once("client's", lambda: known(client_tools(found)))
+
+
+def _run_here(
+    lists: Sequence[Listed], included: Sequence[str], built_in: Mapping[str, Sequence[str]]
+) -> Sequence[BuiltInTool]:
+    """The tools that the server runs."""
+    if len(lists) > 1:
+        return tools_run_here(lists, included, built_in)
+    ((_, tools),) = lists
+    name = ("run here", tuple(included), tuple(built_in))
+    return tools.once(name, lambda: tools_run_here(lists, included, built_in))
+
+
+def _unsupported(tools: Known[t.Tool], built_in: Mapping[str, Sequence[str]]) -> list[str]:
+    """The types of the tools that nobody runs."""
+
+    def unsupported() -> list[str]:
+        return [tool.type for tool in tools if t.run_by_nobody(tool, built_in)]
+
+    return tools.once(("unsupported", tuple(built_in)), unsupported)
+
+
+def _lists_of_tools(tools: Known[t.Tool], request: Request) -> list[Listed]:
+    """The request's own tools and those that its items bring, each list with its place."""
+    lists: list[Listed] = [("tools", tools)]
     items = () if isinstance(request.input, str) else request.input
     for number, item in enumerate(items):
         if isinstance(item, AdditionalTools):
-            lists.append((f"input[{number}].tools", item.tools))
+            lists.append((f"input[{number}].tools", known(item.tools)))
     return lists
 
 

@@ -33,7 +33,7 @@ from trt_responses.response.run.replayed import Replayed, digest_of
 from trt_responses.response.run.run import Run
 from trt_responses.response.run.stop import StopText
 from trt_responses.response.seal.sealed_items import TurnSealer
-from trt_responses.response.steering.tools import callees, shown
+from trt_responses.response.steering.tools import callees, clients_callees, shown
 from trt_responses.response.tools.approvals import (
     Ledger,
     approved_calls,
@@ -120,7 +120,7 @@ class Assembly:
             accepted = summarising(accepted)
             prompt = replace_slots(prompt, ids=await compaction.prompt_ids(prompt))
         steering = await self.steering(accepted, owner)
-        called = callees([tool for tool in accepted.tools if tool.server is None])
+        called = clients_callees(accepted.tools)
         parallel = self._parallel(accepted)
         plan_for = partial(self._plan, accepted, steering, called, parallel)
         kind, plan = self._kind(accepted, compaction), plan_for(len(prompt.ids))

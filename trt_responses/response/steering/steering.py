@@ -24,6 +24,7 @@ from trt_responses.schema.judge import Judge
 from trt_responses.schema.matching import Expressions, Pieces
 from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
+from trt_responses.wire.known_tools import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -161,8 +162,8 @@ class Steering:
             place = f"{asked.place}.schema"
             schema = ANY_OBJECT if asked.schema is None else asked.schema
             answer = compiled(schema, place, strict=asked.strict)
-        calls = {}
-        for tool in accepted.tools:
+        calls = dict(once(accepted.tools, "without forms", partial(_without_forms, accepted.tools)))
+        for tool in _with_forms(accepted):
             form = None
             if is_raw(tool):
                 if "lark" in guides:
@@ -175,8 +176,8 @@ class Steering:
                 form = _as_far(tool, compiled)
             if form is not None and not is_raw(tool):
                 form = self._as_written(form, tool, guides, allowance)
-            what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
-            calls[tool.name] = Choice("call", tool.name, form, what, raw=is_raw(tool))
+            if form is not None:
+                calls[tool.name] = replace(calls[tool.name], form=form)
         return answer, calls
 
     def _promised(self, tool: Tool, compiled: Callable[..., Form]) -> Form:
@@ -230,12 +231,34 @@ class Steering:
     def _unknown_bytes(self, accepted: Accepted) -> int:
         """How much there is to compile, whatever it is worth. An expression may take long, however
         short it is."""
-        if any(tool.promise == "format" for tool in accepted.tools):
+        if any(tool.promise == "format" for tool in _with_forms(accepted)):
             return AT_ONCE_BYTES + 1
         return sum(
             self._forms.unknown_bytes(schema, strict=strict)
             for schema, strict in _schemas(accepted)
         )
+
+
+def _without_forms(tools: Sequence[Tool]) -> dict[str, Choice]:
+    """The calls of all tools, by their names."""
+    calls = {}
+    for tool in tools:
+        what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
+        calls[tool.name] = Choice("call", tool.name, None, what, raw=is_raw(tool))
+    return calls
+
+
+def _with_forms(accepted: Accepted) -> Sequence[Tool]:
+    """The tools whose calls may have a form: those that promise one, and all where one is
+    forced."""
+    tools = accepted.tools
+    if accepted.choice.narrows:
+        return tools
+
+    def found() -> list[Tool]:
+        return [tool for tool in tools if tool.promise or tool.server or is_raw(tool)]
+
+    return once(tools, "with forms", found)
 
 
 def _choices(
@@ -292,7 +315,7 @@ def _helps(tool: Tool, accepted: Accepted) -> bool:
 def _schemas(accepted: Accepted) -> Iterator[tuple[Mapping[str, object], bool]]:
     if accepted.answer is not None and accepted.answer.schema is not None:
         yield accepted.answer.schema, accepted.answer.strict
-    for tool in accepted.tools:
+    for tool in _with_forms(accepted):
         helps = not tool.callee.custom and (tool.server or _helps(tool, accepted))
         if tool.promise is not None or helps:
             with suppress(InvalidRequest):
@@ -303,7 +326,7 @@ def _strict(accepted: Accepted, calls: Mapping[str, Choice]) -> list[Choice]:
     """The calls whose form is promised, whenever the model makes one."""
     return [
         calls[tool.name]
-        for tool in accepted.tools
+        for tool in _with_forms(accepted)
         if (tool.promise or tool.server) and calls[tool.name].form is not None
     ]
 

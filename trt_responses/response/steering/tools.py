@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.language.messages import FunctionTool
+from trt_responses.wire.known_tools import once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,14 +32,12 @@ def wrapped(pattern: str | None = None) -> Mapping[str, object]:
 
 def shown(tools: Sequence[Tool]) -> tuple[FunctionTool, ...]:
     """The tools as the prompt tells of them."""
-    return tuple(
-        FunctionTool(
-            tool.name,
-            "\n".join(filter(None, (tool.description, _language(tool.grammar)))),
-            _arguments(tool),
-        )
-        for tool in tools
-    )
+    return once(tools, "shown", lambda: tuple(map(_shown, tools)))
+
+
+def _shown(tool: Tool) -> FunctionTool:
+    told = "\n".join(filter(None, (tool.description, _language(tool.grammar))))
+    return FunctionTool(tool.name, told, _arguments(tool))
 
 
 def _arguments(tool: Tool) -> Mapping[str, object] | None:
@@ -60,6 +59,15 @@ def _language(grammar: Grammar | None) -> str:
         return ""
     raw = "Write the input as it is, not as JSON. " if grammar.syntax == "lark" else ""
     return f"{raw}The input follows {GRAMMARS[grammar.syntax]}:\n{grammar.definition}"
+
+
+def clients_callees(tools: Sequence[Tool]) -> dict[str, Callee]:
+    """The callees of those that the client runs; the caller may add to them."""
+
+    def found() -> dict[str, Callee]:
+        return callees([tool for tool in tools if tool.server is None])
+
+    return dict(once(tools, "callees", found))
 
 
 def callees(tools: Sequence[Tool]) -> dict[str, Callee]:

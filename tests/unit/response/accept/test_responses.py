@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -98,12 +99,17 @@ def test_the_form_of_an_answer(form: dict[str, object], answer: AnswerFormat | N
 
 def test_the_tools_of_a_choice_are_looked_up_and_not_searched_for() -> None:
     """As many as a request may name take a small part of what the tools themselves take."""
-    tools = [{"type": "function", "name": f"t{n}"} for n in range(1000)]
+    fresh = itertools.count()
+
+    def tools() -> list[dict[str, str]]:
+        """Tools that have not come before."""
+        told = str(next(fresh))
+        return [{"type": "function", "name": f"t{n}", "description": told} for n in range(1000)]
 
     def cpu_s(named: int) -> float:
         names = [{"type": "function", "name": f"t{n}"} for n in range(named)]
         choice = {"type": "allowed_tools", "mode": "auto", "tools": names}
-        return min(_timed({"tools": tools, "tool_choice": choice}) for _ in range(3))
+        return min(_timed({"tools": tools(), "tool_choice": choice}) for _ in range(3))
 
     assert cpu_s(1000) < 3 * cpu_s(1)
 
