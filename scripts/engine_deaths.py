@@ -1,5 +1,6 @@
 """Let an engine of TensorRT-LLM die in each way, with a real one's bounds; print what was seen.
 
+`--grpc` asks it of servers over gRPC instead, which are started again when all streams have heard.
 The package is a stand-in and its ranks are small processes, so a model's load comes on top of what
 stands under "ready". Ends with status 1 when a bound does not hold.
 """
@@ -11,6 +12,8 @@ import signal
 import sys
 
 from tests.support.deaths import DEATHS, STREAMS, Death, Seen, failed_start, seen, stopped
+from tests.support.grpc_deaths import failed_start_over_grpc, seen_over_grpc
+from tests.support.grpc_server import SERVICERS
 
 LIVE_S = 1.0
 """So long may `/health/live` take at every moment."""
@@ -43,6 +46,20 @@ async def deaths() -> bool:
     return all(held)
 
 
+async def deaths_over_grpc() -> bool:
+    """One table for each protocol; whether each bound held."""
+    held = []
+    for protocol in SERVICERS:
+        print(f"{protocol}, {STREAMS} streams each; seconds, and streams lost\n{HEADING}")
+        for death in DEATHS:
+            found = await seen_over_grpc(protocol, death)
+            print(line(death, found), flush=True)
+            held.append(found.told_s <= death.told_s and found.live_s <= LIVE_S)
+        seconds, why = await failed_start_over_grpc(protocol, START_S)
+        print(alone(seconds, 0, f"a rank dies while it loads: {why}"), flush=True)
+    return all(held)
+
+
 def alone(seconds: float, lost: int, name: str) -> str:
     return f"{seconds:7.1f} {'-':>7} {'-':>6} {lost:5}  {name}"
 
@@ -53,4 +70,5 @@ def line(death: Death, found: Seen) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if asyncio.run(deaths()) else 1)
+    asked = deaths_over_grpc if "--grpc" in sys.argv else deaths
+    sys.exit(0 if asyncio.run(asked()) else 1)

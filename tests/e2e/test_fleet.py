@@ -16,6 +16,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.support.double.llm import Double
+from tests.support.double.results import Script
+from tests.support.grpc_server import llm_of, served
+from tests.support.grpc_servicers import Open
 from tests.support.polling import polled, until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import Address, Child, child
@@ -122,6 +126,30 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
             status, _, said = await server.ended()
             assert status == 0, said
             assert not any(map(lives, children))
+
+    asyncio.run(run())
+
+
+def test_front_ends_over_another_servers_engine_need_none_of_this_machine(tmp_path: Path) -> None:
+    arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(tmp_path))
+    double = Double(lambda *_: Script(((7,),) * 16), version="main")
+
+    async def run() -> None:
+        async with served(Open(llm_of(double, max_seq_len=4096, max_num_tokens=4096))) as port:
+            settings = {
+                "TRT_RESPONSES_GRPC": f"127.0.0.1:{port}/tiny",
+                "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",
+                "TRT_RESPONSES_DATA_DIR": str(tmp_path),
+                "TRT_RESPONSES_LINGER_S": "0",
+            }
+            async with child(*arguments, environment=settings) as server:
+                address = await server.ready()
+                assert len(running(server, FRONT_END)) == len(server.children()) == 2
+                status, made = await ask(address, "POST", "/v1/responses", **WISH)
+                assert status == 200, made
+                server.signal(signal.SIGTERM)
+                assert (await server.ended())[0] == 0
+        assert not (tmp_path / "demo").exists()
 
     asyncio.run(run())
 

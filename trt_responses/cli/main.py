@@ -109,10 +109,8 @@ def _serve(options: argparse.Namespace) -> int:
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
     _stop_with_the_terminal()
-    if settings.engine == DEMO_ONNX:
-        prepare_demo_onnx(settings)
-    elif _serves_demo(settings):
-        prepare_demo(settings)
+    if settings.engine_elsewhere() is None:
+        _prepare_what_is_served(settings)
     return serve_fleet(settings) if settings.frontends > 1 else serve(settings)
 
 
@@ -120,6 +118,14 @@ def _stop_with_the_terminal() -> None:
     """A terminal that closes stops the server as Ctrl-C does; under `nohup` it serves on."""
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def _prepare_what_is_served(settings: Settings) -> None:
+    """Prepare a demo that is to be served and is not there yet."""
+    if settings.engine == DEMO_ONNX:
+        prepare_demo_onnx(settings)
+    elif _serves_demo(settings):
+        prepare_demo(settings)
 
 
 def _serves_demo(settings: Settings) -> bool:

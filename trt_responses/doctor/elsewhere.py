@@ -18,19 +18,19 @@ START_S = 5.0
 """Seconds that such an engine has for its first answer: it is not waited for while it loads."""
 
 
-def elsewhere_checks(settings: Settings) -> Iterator[Check]:
+def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[Check]:
     """The engine of the setting `GRPC`, asked a few small questions; nothing where none is set."""
     if settings.grpc is None:
         return
     try:
-        yield Check("engine over gRPC", "ok", asyncio.run(_asked(settings.grpc)))
+        yield Check("engine over gRPC", "ok", asyncio.run(_asked(settings.grpc, start_s)))
     except StartupError as error:
         remedy = "start it with `trtllm-serve MODEL --grpc`, or unset TRT_RESPONSES_GRPC"
         yield Check("engine over gRPC", "fault", str(error), remedy)
 
 
-async def _asked(place: str) -> str:
-    engine = grpc_at(place, start_s=START_S)
+async def _asked(place: str, start_s: float) -> str:
+    engine = grpc_at(place, start_s)
     await engine.start()
     try:
         limits = engine.limits()

@@ -1,0 +1,49 @@
+"""The doctor's look at an engine that another server serves over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.grpc_server import Servicer, echo_llm, served
+from tests.support.grpc_servicers import Open, Own
+from trt_responses.doctor.elsewhere import elsewhere_checks
+from trt_responses.settings import Settings
+
+if TYPE_CHECKING:
+    from trt_responses.doctor.check import Check
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Own, "speaks TensorRT-LLM's own protocol: 512 ids, 2 at once, guides: none; it ignores "),
+        (Open, "speaks OpenEngine: 512 ids, 2 at once, guides: none; it ignores banned_ids"),
+    ],
+)
+def test_an_engine_that_is_there_says_what_it_can_do(kind: type[Servicer], said: str) -> None:
+    async def look() -> list[Check]:
+        async with served(kind(echo_llm())) as port:
+            settings = Settings(grpc=f"127.0.0.1:{port}/demo")
+            return await asyncio.to_thread(lambda: list(elsewhere_checks(settings)))
+
+    (check,) = asyncio.run(look())
+    assert check.state == "ok"
+    assert said in check.found
+
+
+def test_an_engine_that_is_not_there_is_a_fault_with_a_remedy() -> None:
+    (check,) = elsewhere_checks(Settings(grpc="127.0.0.1:9/demo"), start_s=0)
+    assert check.state == "fault"
+    assert "127.0.0.1:9/demo: it took no request within 0 s" in check.found
+    assert "trtllm-serve MODEL --grpc" in check.remedy
+    assert list(elsewhere_checks(Settings())) == []
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    (check,) = elsewhere_checks(Settings(grpc="127.0.0.1:9/demo"))
+    assert "'trt-responses[grpc]'" in check.found
