@@ -34,11 +34,14 @@ if TYPE_CHECKING:
     from tests.support.double.llm import LLM
     from tests.support.double.words import SamplingParams
 
-HASTY = Patience(look_s=0.05, answer_s=1.0, misses=2, silent_s=0.5, token_s=1.0)
+KEEN = Patience(look_s=0.05)
+"""Looks often, and waits as long as a real one: a busy machine takes nobody for dead."""
+HASTY = Patience(look_s=0.05, answer_s=2.0, misses=2)
+HURRIED = Patience(look_s=0.05, silent_s=1.0, token_s=2.0)
 CONTEXT = 100_000
 
 
-def quick(port: int, patience: Patience = HASTY) -> GrpcEngine:
+def quick(port: int, patience: Patience = KEEN) -> GrpcEngine:
     address = Address("127.0.0.1", port, "demo")
     return GrpcEngine(address, patience, find_ignored=nothing_ignored)
 
@@ -62,7 +65,7 @@ def test_a_server_that_is_frozen_and_then_killed_is_told_and_found_again(protoco
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(server_process(protocol))
-            engine = quick(server.port)
+            engine = quick(server.port, HASTY)
             await engine.start()
             stack.push_async_callback(engine.stop, 1)
             told = await streams(engine)
@@ -101,11 +104,11 @@ def rank_llm(error: Exception | None, workers: list[Worker] | None = None) -> LL
 
 @asynccontextmanager
 async def over_a_rank(
-    protocol: str, error: Exception | None
+    protocol: str, error: Exception | None, patience: Patience = KEEN
 ) -> AsyncIterator[tuple[GrpcEngine, Worker]]:
     workers: list[Worker] = []
     async with served(SERVICERS[protocol](rank_llm(error, workers))) as port:
-        engine = quick(port)
+        engine = quick(port, patience)
         await engine.start()
         try:
             yield engine, workers[0]
@@ -139,11 +142,11 @@ def test_a_rank_that_fails_ends_all_streams_with_a_reason(protocol: str, error: 
 @pytest.mark.parametrize("protocol", SERVICERS)
 def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(protocol: str) -> None:
     async def scenario() -> None:
-        async with over_a_rank(protocol, None) as (engine, worker):
+        async with over_a_rank(protocol, None, HURRIED) as (engine, worker):
             told = await streams(engine)
             os.kill(worker._process.pid, signal.SIGSTOP)
             assert await lost(told) == (
-                "The engine is away: it is well and gives no ids (no token within 1 s)."
+                "The engine is away: it is well and gives no ids (no token within 2 s)."
             )
 
     asyncio.run(scenario())
@@ -178,6 +181,10 @@ def test_a_server_whose_rank_dies_in_the_start_is_no_engine(protocol: str) -> No
     asyncio.run(scenario())
 
 
+async def ready(engine: GrpcEngine) -> None:
+    await until_seen(lambda: engine.health().ready)
+
+
 WORDS = ids(ANSWER)
 
 
@@ -204,12 +211,12 @@ def test_a_response_goes_on_over_http_when_the_engine_is_started_again(protocol:
             port = await first.enter_async_context(
                 served(SERVICERS[protocol](llm_of(answering(5), max_seq_len=CONTEXT)))
             )
-            engines = [quick(port, Patience(look_s=0.05)) for _ in range(2)]
+            engines = [quick(port) for _ in range(2)]
             streams = []
             for engine in engines:
                 address = await stack.enter_async_context(listening(engine))
                 client = await stack.enter_async_context(client_of(address))
-                await until_seen(lambda engine=engine: engine.health().ready)
+                await ready(engine)
                 streams.append(
                     await client.responses.create(model="demo", input="Hello.", stream=True)
                 )
