@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 import pytest
-from openai.types.responses import Response, ResponseCompactionItem, ResponseUsage
+from openai.types.responses import ResponseCompactionItem, ResponseUsage
 
-from tests.support import sdk_judge
 from tests.support.asgi import JSON, Call, until
+from tests.support.compaction import judged, sealing
 from tests.support.served import (
     ANSWER,
     CALL,
@@ -23,7 +23,6 @@ from tests.support.served import (
     served,
 )
 from tests.support.sockets import connected
-from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import Die, Script
 
 Json = dict[str, Any]
@@ -61,18 +60,13 @@ async def triggered(s: Served, items: list[Json], **fields: object) -> Json:
     made = await s.client.create(
         input=[*items, TRIGGER], stream=True, store=False, tools=[WEATHER], **fields
     )
-    for event in made.events:
-        sdk_judge.SDK.validate_json(orjson.dumps(event))
-    last = made.events[-1]["response"]
+    last = judged(made)
     assert last["status"] == "completed", last["error"]
-    Response.model_validate(last)
-    done = [e["item"] for e in made.events if e["type"] == "response.output_item.done"]
-    assert done == last["output"]
     assert [event["type"] for event in made.events] == [
         *("response.created", "response.in_progress", "response.output_item.added"),
         *("response.compaction.compacting", "response.output_item.done", "response.completed"),
     ]
-    (item,) = done
+    (item,) = last["output"]
     assert item["type"] == "compaction"
     checked: Json = item
     return checked
@@ -80,7 +74,7 @@ async def triggered(s: Served, items: list[Json], **fields: object) -> Json:
 
 def test_a_trigger_gives_one_item_and_the_prompt_begins_with_the_unchanged_one() -> None:
     async def story() -> None:
-        async with served(ANSWER, *SUMMARY, guides=GUIDES, **KEYED) as s:
+        async with sealing(ANSWER, *SUMMARY) as s:
             await s.client.create(input=HISTORY, tools=[WEATHER], store=False)
             item = await triggered(s, HISTORY, include=["reasoning.encrypted_content"])
             assert item["created_by"] == "summary"
@@ -102,7 +96,7 @@ def test_an_engine_has_read_nearly_all_of_a_long_conversation_that_is_compacted(
             text = f"Question {number}: " + "what is there to say of it, and of the next? " * 8
             long += [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
         long.append({"role": "user", "content": "Go on."})
-        async with served(ANSWER, *SUMMARY, guides=GUIDES, **KEYED) as s:
+        async with sealing(ANSWER, *SUMMARY) as s:
             await s.client.create(input=long, tools=[WEATHER], store=False)
             await s.client.create(input=[*long, TRIGGER], tools=[WEATHER], store=False)
             before, asked = s.prompt(0), s.prompt(1)
@@ -114,7 +108,7 @@ def test_an_engine_has_read_nearly_all_of_a_long_conversation_that_is_compacted(
 
 def test_fed_back_it_is_answered_as_a_continuation_with_the_call_in_progress() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             item = await triggered(s, [*ASIDE, *HISTORY])
             kept = [HISTORY[0], ASIDE[1], HISTORY[1], item]
             made = await s.client.create(input=kept, tools=[WEATHER], store=False)
@@ -132,7 +126,7 @@ def test_fed_back_it_is_answered_as_a_continuation_with_the_call_in_progress() -
 
 def test_what_a_client_left_in_before_it_is_not_shown_again() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             item = await triggered(s, [*ASIDE, *HISTORY])
             pruned = [ASIDE[1], HISTORY[0], HISTORY[1], item]
             await s.client.create(input=[*ASIDE, *HISTORY, item], tools=[WEATHER], store=False)
@@ -145,7 +139,7 @@ def test_what_a_client_left_in_before_it_is_not_shown_again() -> None:
 
 def test_a_call_that_has_no_result_yet_lives_in_the_item() -> None:
     async def story() -> None:
-        async with served(CALL, *SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(CALL, *SUMMARY, ANSWER) as s:
             first = (await s.client.create(input="Weather?", tools=[WEATHER])).json()
             made = await s.client.create(
                 input=[TRIGGER], previous_response_id=first["id"], tools=[WEATHER], store=False
@@ -163,7 +157,7 @@ def test_a_call_that_has_no_result_yet_lives_in_the_item() -> None:
 
 def test_a_stored_one_is_continued_by_its_id() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             made = await s.client.create(input=[*ASIDE, *HISTORY, TRIGGER], tools=[WEATHER])
             again = await s.client.create(
                 input="Go on.", previous_response_id=made.json()["id"], tools=[WEATHER]
@@ -184,7 +178,7 @@ def test_a_stored_one_is_continued_by_its_id() -> None:
 def test_a_second_compaction_stands_for_the_first() -> None:
     async def story() -> None:
         second = TEXT.replace("weather of Bern", "second thing")
-        async with served(*SUMMARY, THOUGHT, second, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, THOUGHT, second, ANSWER) as s:
             item = await triggered(s, HISTORY)
             newer = await triggered(s, [HISTORY[1], item, *ASIDE])
             assert "They want the weather of Bern." in s.prompt_text()
@@ -198,7 +192,7 @@ def test_a_second_compaction_stands_for_the_first() -> None:
 @pytest.mark.parametrize("kind", NO_SUMMARY)
 def test_what_is_no_summary_never_becomes_one(kind: str) -> None:
     async def story() -> None:
-        async with served(THOUGHT, NO_SUMMARY[kind], ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(THOUGHT, NO_SUMMARY[kind], ANSWER) as s:
             item = await triggered(s, [*ASIDE, *HISTORY])
             assert item["created_by"] == "extract"
             await s.client.create(input=[item], store=False)
@@ -214,7 +208,7 @@ def test_what_is_no_summary_never_becomes_one(kind: str) -> None:
 
 def test_a_compaction_whose_engine_dies_fails_and_gives_no_item() -> None:
     async def story() -> None:
-        async with served(Script((Die("burnt"),)), guides=GUIDES, **KEYED) as s:
+        async with sealing(Script((Die("burnt"),))) as s:
             made = await s.client.create(input=[*HISTORY, TRIGGER], stream=True, store=False)
             assert made.events[-1]["type"] == "response.failed"
             assert made.events[-1]["response"]["output"] == []
@@ -226,7 +220,7 @@ def test_a_compaction_whose_engine_dies_fails_and_gives_no_item() -> None:
 @pytest.mark.parametrize("path", ["/v1/responses", PATH])
 def test_a_client_that_leaves_ends_it(path: str) -> None:
     async def story() -> None:
-        async with served(STALLED, **KEYED) as s:
+        async with sealing(STALLED) as s:
             body = {"model": "demo", "input": [*HISTORY, TRIGGER]}
             call = s.client.open("POST", path, orjson.dumps(body))
             await until(lambda: bool(s.engine.requests))
@@ -241,7 +235,7 @@ def test_a_client_that_leaves_ends_it(path: str) -> None:
 def test_over_a_websocket_it_is_the_same() -> None:
     async def story() -> None:
         async with (
-            served(ANSWER, *SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s,
+            sealing(ANSWER, *SUMMARY, ANSWER) as s,
             connected(s.app) as socket,
         ):
             first = (await socket.answer(input=HISTORY, store=False))[-1]["response"]
@@ -264,7 +258,7 @@ def test_over_a_websocket_it_is_the_same() -> None:
 
 def test_the_endpoint_gives_the_users_messages_and_one_item_and_keeps_nothing() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             made = (await compact(s, input=[*ASIDE, *HISTORY], tools=[WEATHER])).json()
             ResponseCompactionItem.model_validate(made["output"][-1], strict=True)
             ResponseUsage.model_validate(made["usage"], strict=True)
@@ -285,7 +279,7 @@ def test_the_endpoint_gives_the_users_messages_and_one_item_and_keeps_nothing() 
 
 def test_a_stored_response_can_be_compacted_by_its_id() -> None:
     async def story() -> None:
-        async with served(ANSWER, *SUMMARY, guides=GUIDES, **KEYED) as s:
+        async with sealing(ANSWER, *SUMMARY) as s:
             first = (await s.client.create(input="Hello")).json()
             made = (await compact(s, previous_response_id=first["id"])).json()
             kinds = [item["type"] for item in made["output"]]
@@ -305,7 +299,7 @@ def test_an_item_opens_for_its_owner_and_model_alone(what: str) -> None:
         keys: Json = {"api_keys": "ann:a-key,bob:b-key"}
         ann, bob = ({"authorization": f"Bearer {key}"} for key in ("a-key", "b-key"))
         body = {"model": "demo", "store": False}
-        async with served(*SUMMARY, guides=GUIDES, **keys, **KEYED) as s:
+        async with sealing(*SUMMARY, **keys) as s:
             asked = orjson.dumps(body | {"input": [*HISTORY, TRIGGER]})
             made = await s.client.send("POST", "/v1/responses", asked, JSON | ann)
             (item,) = made.json()["output"]
@@ -397,7 +391,7 @@ def test_a_bad_request_is_refused_by_name(
     path: str, fields: Json, code: str | None, param: str | None
 ) -> None:
     async def story() -> None:
-        async with served(**KEYED) as s:
+        async with sealing() as s:
             body = orjson.dumps({"model": "demo"} | fields)
             refused = await s.client.send("POST", path, body)
             assert (refused.status, refused.error["code"]) == (400, code), refused.error
@@ -438,7 +432,7 @@ REFUSED: list[tuple[bytes | Json, int, str, str | None]] = [
 
 def test_the_endpoint_refuses_what_is_malformed_with_its_status_code_and_place() -> None:
     async def story() -> None:
-        async with served(**KEYED) as s:
+        async with sealing() as s:
             for fields, status, code, param in REFUSED:
                 whole = {"model": "demo", "input": [HELLO]}
                 body = fields if isinstance(fields, bytes) else orjson.dumps(whole | fields)
@@ -452,7 +446,7 @@ def test_the_endpoint_refuses_what_is_malformed_with_its_status_code_and_place()
 
 def test_a_trigger_is_no_item_of_a_conversation() -> None:
     async def story() -> None:
-        async with served(**KEYED) as s:
+        async with sealing() as s:
             body = orjson.dumps({"items": [HELLO, TRIGGER]})
             refused = await s.client.send("POST", "/v1/conversations", body)
             assert refused.error["param"] == "items[1]"

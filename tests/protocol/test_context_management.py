@@ -7,23 +7,19 @@ from typing import Any
 
 import orjson
 import pytest
-from openai.types.responses import Response
 
-from tests.support import sdk_judge
 from tests.support.asgi import JSON, Call, until
+from tests.support.compaction import judged, sealing
 from tests.support.served import (
     ANSWER,
     CALL,
-    KEYED,
     STALLED,
     WEATHER,
     Served,
     ids,
     result,
-    served,
 )
 from tests.support.sockets import connected
-from tests.support.steering import GUIDES
 from trt_responses.engine.scripted.engine import Die, Script
 
 Json = dict[str, Any]
@@ -44,16 +40,7 @@ OPENED = len(ids("<|start|>assistant"))
 
 async def answered(s: Served, **fields: object) -> Json:
     """The response that a stream gave, judged event by event."""
-    made = await s.client.create(stream=True, context_management=AT, **fields)
-    assert made.status == 200, made.body
-    for event in made.events:
-        sdk_judge.SDK.validate_json(orjson.dumps(event))
-    last: Json = made.events[-1]["response"]
-    Response.model_validate(last)
-    assert [e["sequence_number"] for e in made.events] == list(range(len(made.events)))
-    done = [e["item"] for e in made.events if e["type"] == "response.output_item.done"]
-    assert [item["id"] for item in done] == [item["id"] for item in last["output"]]
-    return last
+    return judged(await s.client.create(stream=True, context_management=AT, **fields))
 
 
 def kinds(response: Json) -> list[str]:
@@ -62,7 +49,7 @@ def kinds(response: Json) -> list[str]:
 
 def test_the_item_comes_first_and_the_answer_goes_on_from_it() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             made = await s.client.create(input=TALK, stream=True, context_management=AT)
             told = [(e["type"], e.get("output_index")) for e in made.events]
             assert told[:8] == [
@@ -91,7 +78,7 @@ def test_the_item_comes_first_and_the_answer_goes_on_from_it() -> None:
 def test_an_engine_has_read_nearly_all_that_the_summary_is_made_of() -> None:
     async def story() -> None:
         long = [dict(item) for _ in range(6) for item in OLD]
-        async with served(ANSWER, *SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(ANSWER, *SUMMARY, ANSWER) as s:
             asked: Json = {"tools": [WEATHER], "store": False}
             await s.client.create(input=[*long, QUESTION], **asked)
             await answered(s, input=[*long, QUESTION], **asked)
@@ -105,7 +92,7 @@ def test_an_engine_has_read_nearly_all_that_the_summary_is_made_of() -> None:
 
 def test_a_stored_one_goes_on_from_its_own_prompt() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             first = await answered(s, input=TALK)
             before = s.prompt()
             again = await s.client.create(
@@ -122,7 +109,7 @@ def test_a_stored_one_goes_on_from_its_own_prompt() -> None:
 
 def test_a_client_may_drop_all_that_stands_before_the_item() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             made = await answered(s, input=TALK, store=False)
             more: list[Json] = [*made["output"], {"role": "user", "content": "Thanks."}]
             await s.client.create(input=[*TALK, *more], store=False)
@@ -151,7 +138,7 @@ def test_what_need_not_be_shortened_or_cannot_be_is_left_as_it_is(
     items: list[Json], managed: object
 ) -> None:
     async def story() -> None:
-        async with served(ANSWER, **KEYED) as s:
+        async with sealing(ANSWER) as s:
             made = await s.client.create(input=items, context_management=managed)
             assert kinds(made.json()) == ["message"]
             assert "x-trt-ignored" not in made.headers
@@ -165,9 +152,7 @@ def test_what_need_not_be_shortened_or_cannot_be_is_left_as_it_is(
 def test_without_a_number_it_is_three_quarters_of_the_context() -> None:
     async def story() -> None:
         for context, shortened in ((1500, True), (4000, False)):
-            async with served(
-                *SUMMARY, ANSWER, guides=GUIDES, context_tokens=context, **KEYED
-            ) as s:
+            async with sealing(*SUMMARY, ANSWER, context_tokens=context) as s:
                 managed = [{"type": "compaction"}]
                 made = await s.client.create(input=TALK, context_management=managed)
                 assert (kinds(made.json())[0] == "compaction") is shortened
@@ -177,7 +162,7 @@ def test_without_a_number_it_is_three_quarters_of_the_context() -> None:
 
 def test_a_call_in_progress_and_its_result_survive_word_for_word() -> None:
     async def story() -> None:
-        async with served(CALL, *SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(CALL, *SUMMARY, ANSWER) as s:
             first = (await s.client.create(input=TALK, tools=[WEATHER])).json()
             call = first["output"][-1]
             made = await answered(
@@ -200,7 +185,7 @@ def test_a_second_one_keeps_what_users_said_before_the_first() -> None:
     async def story() -> None:
         long = f"<|channel|>final<|message|>{LONG}<|return|>"
         second = TEXT.replace("The goal", "The newest goal")
-        async with served(*SUMMARY, long, THOUGHT, second, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, long, THOUGHT, second, ANSWER) as s:
             rules = {"role": "developer", "content": "Speak as a sailor."}
             first = await answered(s, input=[rules, *TALK])
             made = await answered(s, input="And in Thun?", previous_response_id=first["id"])
@@ -220,7 +205,7 @@ def test_the_oldest_that_users_said_gives_way_and_rules_stay() -> None:
         rules = {"role": "developer", "content": "Speak as a sailor."}
         old = {"role": "user", "content": "The oldest. " + "word " * 400}
         new = {"role": "user", "content": "The newer. " + "word " * 300}
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             await answered(s, input=[rules, old, OLD[1], new, OLD[1], QUESTION])
             prompt = s.prompt_text()
             assert "The oldest." not in prompt
@@ -233,7 +218,7 @@ def test_the_oldest_that_users_said_gives_way_and_rules_stay() -> None:
 @pytest.mark.parametrize("written", ["<|return|>", " \n<|return|>"], ids=["empty", "blank"])
 def test_what_is_no_summary_is_an_extract_and_the_answer_comes(written: str) -> None:
     async def story() -> None:
-        async with served(THOUGHT, written, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(THOUGHT, written, ANSWER) as s:
             made = await answered(s, input=TALK)
             assert made["status"] == "completed"
             assert made["output"][0]["created_by"] == "extract"
@@ -244,10 +229,10 @@ def test_what_is_no_summary_is_an_extract_and_the_answer_comes(written: str) -> 
 
 def test_without_room_for_a_summary_nothing_is_asked_and_an_extract_is_used() -> None:
     async def story() -> None:
-        async with served(ANSWER, guides=GUIDES, **KEYED) as probe:
+        async with sealing(ANSWER) as probe:
             await probe.client.create(input=TALK)
             length = len(probe.prompt())
-        async with served(ANSWER, guides=GUIDES, context_tokens=length + 20, **KEYED) as s:
+        async with sealing(ANSWER, context_tokens=length + 20) as s:
             made = await answered(s, input=TALK)
             assert made["output"][0]["created_by"] == "extract"
             assert len(s.engine.requests) == 1
@@ -257,7 +242,7 @@ def test_without_room_for_a_summary_nothing_is_asked_and_an_extract_is_used() ->
 
 def test_usage_counts_both_turns_and_tells_them_apart() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             used = (await answered(s, input=TALK))["usage"]
             into, out = used["input_tokens_details"], used["output_tokens_details"]
             first, last = into["input_tokens_per_turn"]
@@ -273,7 +258,7 @@ def test_usage_counts_both_turns_and_tells_them_apart() -> None:
 
 def test_logprobs_and_tools_of_the_answer_are_as_ever() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             made = await answered(
                 s, input=TALK, include=["message.output_text.logprobs"], top_logprobs=1
             )
@@ -287,7 +272,7 @@ def test_logprobs_and_tools_of_the_answer_are_as_ever() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_engine_that_dies_in_the_summary_fails_the_response(*, stream: bool) -> None:
     async def story() -> None:
-        async with served(Script((Die("burnt"),)), guides=GUIDES, **KEYED) as s:
+        async with sealing(Script((Die("burnt"),))) as s:
             made = await s.client.create(input=TALK, stream=stream, context_management=AT)
             if stream:
                 assert made.events[-1]["type"] == "response.failed"
@@ -304,7 +289,7 @@ def test_an_engine_that_dies_in_the_summary_fails_the_response(*, stream: bool) 
 def test_a_client_that_leaves_ends_it(stage: str, *, stream: bool) -> None:
     async def story() -> None:
         scripts = (STALLED,) if stage == "summary" else (*SUMMARY, STALLED)
-        async with served(*scripts, guides=GUIDES, **KEYED) as s:
+        async with sealing(*scripts) as s:
             body = {"model": "demo", "input": TALK, "stream": stream, "context_management": AT}
             call = s.client.open("POST", "/v1/responses", orjson.dumps(body))
             await until(lambda: len(s.engine.requests) == len(scripts))
@@ -319,7 +304,7 @@ def test_a_client_that_leaves_ends_it(stage: str, *, stream: bool) -> None:
 def test_over_a_websocket_and_in_the_background_it_is_the_same() -> None:
     async def story() -> None:
         async with (
-            served(*SUMMARY, ANSWER, *SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s,
+            sealing(*SUMMARY, ANSWER, *SUMMARY, ANSWER) as s,
             connected(s.app) as socket,
         ):
             frames = await socket.answer(input=TALK, store=False, context_management=AT)
@@ -330,7 +315,7 @@ def test_over_a_websocket_and_in_the_background_it_is_the_same() -> None:
             )
             assert again[-1]["type"] == "response.completed"
             assert "An old answer" not in s.prompt_text()
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             made = await answered(s, input=TALK, background=True)
             assert kinds(made) == ["compaction", "message"]
             assert (await s.client.get(f"/v1/responses/{made['id']}")).json() == made
@@ -340,7 +325,7 @@ def test_over_a_websocket_and_in_the_background_it_is_the_same() -> None:
 
 def test_a_warm_up_reads_the_prompt_and_compacts_nothing() -> None:
     async def story() -> None:
-        async with served(ANSWER, guides=GUIDES, **KEYED) as s, connected(s.app) as socket:
+        async with sealing(ANSWER) as s, connected(s.app) as socket:
             frames = await socket.answer(input=TALK, generate=False, context_management=AT)
             assert frames[-1]["response"]["output"] == []
             assert "An old answer" in s.prompt_text()
@@ -350,7 +335,7 @@ def test_a_warm_up_reads_the_prompt_and_compacts_nothing() -> None:
 
 def test_in_a_conversation_the_item_is_added_and_hides_what_came_before() -> None:
     async def story() -> None:
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER) as s:
             body = orjson.dumps({"items": OLD})
             talk = (await s.client.send("POST", "/v1/conversations", body)).json()["id"]
             await answered(s, input=[QUESTION], conversation=talk)
@@ -367,7 +352,7 @@ def test_in_a_conversation_the_item_is_added_and_hides_what_came_before() -> Non
 def test_the_item_opens_for_its_owner_alone() -> None:
     async def story() -> None:
         keys: Json = {"api_keys": "ann:a-key,bob:b-key"}
-        async with served(*SUMMARY, ANSWER, guides=GUIDES, **keys, **KEYED) as s:
+        async with sealing(*SUMMARY, ANSWER, **keys) as s:
 
             async def ask(key: str, **fields: object) -> Call:
                 body = orjson.dumps({"model": "demo", "store": False} | fields)
@@ -422,7 +407,7 @@ BAD: list[tuple[object, str, str]] = [
 @pytest.mark.parametrize(("managed", "code", "param"), BAD, ids=range(len(BAD)))
 def test_a_bad_shape_is_refused_by_name(managed: object, code: str, param: str) -> None:
     async def story() -> None:
-        async with served(**KEYED) as s, connected(s.app) as socket:
+        async with sealing() as s, connected(s.app) as socket:
             refused = await s.client.create(input=TALK, context_management=managed)
             assert (refused.status, refused.error["code"]) == (400, code)
             assert refused.error["param"] == param
