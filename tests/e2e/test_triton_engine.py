@@ -170,15 +170,41 @@ def test_senders_that_raise_end_their_request_alone(repository: Path) -> None:
                 for parameters in ({"max_tokens": 5}, {"max_tokens": 5}, {"max_tokens": 5, "n": 2})
             )
             broken.sender.raises = True
-            gone = stand_in.ask(rows, {"max_tokens": 400})
-            gone.sender.cancelled = True
             await until(lambda: good.sender.finals == 1)
             await until(lambda: odd.sender.finals == 1)
-            await until(lambda: gone.sender.finals == 1)
             told = await odd.sender.told.get()
             assert told is not None
             assert "unknown parameters: n" in str(told.error_told)
             assert broken.sender.finals == 0
+        finally:
+            await stand_in.unload()
+
+    asyncio.run(scenario())
+
+
+def test_a_request_may_be_cancelled_at_any_time(repository: Path) -> None:
+    """Each is owed its one FINAL, and one whose sender raises keeps nobody else's from it."""
+
+    async def scenario() -> None:
+        stand_in = StandIn(repository / "tiny", "1")
+        await stand_in.load()
+        try:
+            rows, long = {"input_ids": PROMPT}, {"max_tokens": 400}
+            dead, before = stand_in.ask(rows, long), stand_in.ask(rows, long)
+            dead.sender.raises_at_the_end = True
+            dead.sender.cancelled = before.sender.cancelled = True
+            await until(lambda: before.sender.finals == 1)
+            during = stand_in.ask(rows, long)
+            assert await during.sender.told.get() is not None
+            during.sender.cancelled = True
+            await until(lambda: during.sender.finals == 1)
+            assert during.sender.told.qsize() < 398  # it did not write to its end
+            after = stand_in.ask(rows, {"max_tokens": 2})
+            await until(lambda: after.sender.finals == 1)
+            after.sender.cancelled = True
+            last = stand_in.ask(rows, {"max_tokens": 2})
+            await until(lambda: last.sender.finals == 1)
+            assert [one.sender.finals for one in (dead, after)] == [0, 1]
         finally:
             await stand_in.unload()
 

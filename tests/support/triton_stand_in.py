@@ -64,11 +64,11 @@ class Sender:
         self.told: asyncio.Queue[InferenceResponse | None] = asyncio.Queue()
         self.cancelled = False
         self.finals = 0
-        self.raises = False
+        self.raises = self.raises_at_the_end = False
 
     def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
         assert not self.finals, "something was sent after FINAL"
-        if self.raises:
+        if self.raises or (self.raises_at_the_end and response is None):
             raise RuntimeError("the request is gone")
         if response is not None:
             self.loop.call_soon_threadsafe(self.told.put_nowait, response)

@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import json
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +127,8 @@ class _Answer:
         """Stop the engine's work when the client has left. The FINAL flag is owed even so."""
         if not self._ended and self._sender.is_cancelled():
             self._end()
-            self._sender.send(flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            with suppress(Exception):  # as in `_give`; the others are still to be looked at
+                self._sender.send(flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
     def _tensor(self, name: str, value: Any) -> Any:
         row = value if isinstance(value, list) else [value]
