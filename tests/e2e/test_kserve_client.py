@@ -242,6 +242,7 @@ def test_what_triton_has_and_this_server_does_not(with_client: Any) -> None:
             ("register_system_shared_memory", "region", "/key", 64),
             ("unregister_system_shared_memory",),
             ("get_cuda_shared_memory_status",),
+            ("register_cuda_shared_memory", "region", b"AA==", 0, 64),
             ("unregister_cuda_shared_memory",),
         )
         for method, *arguments in calls:

@@ -1,5 +1,5 @@
-"""Open WebUI's requests in their shapes (0.12, `tests/data/open_webui.json`), answered as it reads
-them: it merges `/v1/models` by id, and folds deltas by their names."""
+"""Requests in the shapes that Open WebUI's public sources give them (`tests/data/open_webui.json`,
+written by hand and not recorded), answered as it reads them."""
 
 from __future__ import annotations
 
