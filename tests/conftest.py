@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytest.register_assert_rewrite("tests.support")
+
+# The same examples in each run, however busy the machine is.
+settings.register_profile(
+    "everywhere",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("everywhere")
 
 
 @pytest.fixture(scope="session")

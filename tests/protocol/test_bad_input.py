@@ -398,9 +398,6 @@ def test_no_body_whatever_is_a_fault_of_ours() -> None:
 
         @settings(
             max_examples=400,
-            deadline=None,
-            derandomize=True,
-            database=None,
             suppress_health_check=list(HealthCheck),
         )
         @given(BODIES)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.asgi import Call
     from tests.support.served import Served
 
-CASES = 700
+CASES = 300
 """In each of two parts, so that two workers share them."""
 ACCEPTED = 0.3
 """Of the bodies that name no conversation: none that a body names here exists."""
@@ -84,9 +84,7 @@ def tally() -> Iterator[Tally]:
 
 
 def drawn(count: int) -> settings:
-    return settings(
-        max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
+    return settings(max_examples=count, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.timeout(900)

@@ -188,7 +188,7 @@ def check_call(tool: Json, call: Json, *, forced: bool) -> None:
         assert re.fullmatch(PLATE, call["input"])
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(WISHES, st.integers(0, 1 << 30))
 def test_a_model_that_obeys_its_guides_never_fails_a_client(
     stage: Stage, wish: Json, seed: int
@@ -201,7 +201,7 @@ def test_a_model_that_obeys_its_guides_never_fails_a_client(
         check_completed(wish, call.json())
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(WISHES, st.integers(0, 1 << 30))
 def test_what_departs_is_never_called_completed(stage: Stage, wish: Json, seed: int) -> None:
     call = stage.ask(wish, seed, obeys=False)

@@ -170,7 +170,8 @@ class Admission:
                 if place.state == "waiting":
                     owner.line.remove(place)
                 self._leave_line(place)
-            self._give_places()
+            if self.waiting or self._counts.shared:
+                self._give_places()
         self._look_later()
 
     def _leave_line(self, place: Place) -> None:

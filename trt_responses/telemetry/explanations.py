@@ -30,8 +30,11 @@ class Explanations:
         size_bytes = facts.trace.size_bytes
         if not facts.response.store or size_bytes > self._max_bytes:
             return
-        lean = replace(facts.response, tools=(), instructions=None, metadata={})
-        self._kept[facts.response.id] = replace(facts, response=lean)
+        response = facts.response
+        if response.tools or response.instructions or response.metadata:
+            lean = replace(response, tools=(), instructions=None, metadata={})
+            facts = replace(facts, response=lean)
+        self._kept[response.id] = facts
         self._bytes += size_bytes
         while self._bytes > self._max_bytes:
             _, oldest = self._kept.popitem(last=False)

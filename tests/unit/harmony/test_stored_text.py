@@ -34,7 +34,7 @@ def message(body: Sequence[int], vocabulary: Vocabulary = VOCABULARY) -> bytes:
     return array("I", [*header, *body, CONTROL.end]).tobytes()
 
 
-@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@settings(max_examples=200)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 @example('say "hi"\\\n\t\0\x1f\x7f\u2028')
 @example("灯台守は正午に 👩‍🚀🇳🇴 é e\u0301 \U0010ffff")
@@ -43,7 +43,7 @@ def test_a_texts_ids_say_its_json_letter_for_letter(text: str) -> None:
     assert b'"%b"' % SPELLED(message(body)) == orjson.dumps(text)
 
 
-@settings(max_examples=100, deadline=None, database=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(PARTS) | st.integers(0, FIRST_CONTROL_ID - 1), max_size=8))
 @example([*HALF, LINES])
 def test_any_ids_say_the_json_of_their_text_or_what_is_no_json(body: list[int]) -> None:

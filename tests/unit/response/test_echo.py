@@ -94,7 +94,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 # 1 s on one core.
-@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@settings(max_examples=150)
 @given(FIELDS)
 def test_whatever_is_asked_the_first_snapshot_satisfies_a_strict_client(fields: Json) -> None:
     event = told(body_with(**fields))

@@ -199,7 +199,7 @@ def test_4_the_log_does_not_depend_on_the_size_of_chunks(
 
 
 # 3 s on one core.
-@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_4_nor_on_where_the_chunks_part(
     data: st.DataObject, vocabulary: Vocabulary, tables: Tables

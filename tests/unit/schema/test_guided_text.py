@@ -92,7 +92,7 @@ JSON_VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-unhurried = settings(deadline=None, max_examples=60)
+unhurried = settings(max_examples=60)
 
 
 def is_json(text: bytes | bytearray) -> bool:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.asgi import Client, living, until
@@ -285,7 +285,6 @@ def test_of_too_many_owners_the_one_idle_longest_is_forgotten(tmp_path: Path) ->
         assert there.owner("1").requests.read() == NEVER_USED
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from("abc"), st.integers(0, 5))))
 def test_whatever_comes_and_goes_both_count_the_same(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[int, str, int]]

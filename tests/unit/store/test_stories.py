@@ -238,9 +238,6 @@ def live(make: Callable[[], History], examples: int) -> None:
         settings=settings(
             max_examples=examples,
             stateful_step_count=25,
-            deadline=None,
-            database=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

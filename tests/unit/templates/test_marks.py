@@ -70,7 +70,7 @@ PARTS = st.sampled_from(
 TEXTS = st.lists(PARTS, max_size=4).map("".join)
 
 
-@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@settings(max_examples=150)
 @given(name=st.sampled_from(TEMPLATES), texts=st.fixed_dictionaries(dict.fromkeys(FIELDS, TEXTS)))
 def test_nor_do_parts_of_them_that_come_to_stand_together(name: str, texts: Json) -> None:
     try:
@@ -84,7 +84,7 @@ def test_nor_do_parts_of_them_that_come_to_stand_together(name: str, texts: Json
 SIGNS = Marks(["<think>", "</think>", "<|im_end|>", "<|im_start|>", "[A]", "<a<b>"])
 
 
-@settings(max_examples=500, deadline=None, database=None, derandomize=True)
+@settings(max_examples=500)
 @given(texts=st.lists(st.text([*"<|/>[]Athinkmedsr_ab", *SHIELDS], max_size=12), max_size=5))
 def test_shielded_texts_hold_no_control_string_and_lose_nothing(texts: list[str]) -> None:
     shielded = [SIGNS.shielded(text) for text in texts]

@@ -70,7 +70,7 @@ def changeable(vocabulary: Vocabulary) -> Tokeniser:
 # Equality
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(stretches, around)
 def test_a_dense_stretch_gets_the_ids_of_openai_harmony_whatever_follows(
     vocabulary: Vocabulary, dense: Dense, stretch: str, behind: str
@@ -81,7 +81,7 @@ def test_a_dense_stretch_gets_the_ids_of_openai_harmony_whatever_follows(
         assert ids.tolist() + expected(vocabulary, text[end:]) == expected(vocabulary, text)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.one_of(stretches, around, ascii_text), max_size=8).map("".join))
 def test_texts_that_are_dense_in_part_get_the_ids_of_openai_harmony(
     vocabulary: Vocabulary, changeable: Tokeniser, text: str
@@ -89,7 +89,7 @@ def test_texts_that_are_dense_in_part_get_the_ids_of_openai_harmony(
     assert changeable.encode_now(text).tolist() == expected(vocabulary, text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(ascii_text, st.integers(1, 30))
 def test_any_ascii_repeated_gets_the_ids_of_openai_harmony(
     vocabulary: Vocabulary, changeable: Tokeniser, part: str, times: int

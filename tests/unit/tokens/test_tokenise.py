@@ -97,7 +97,7 @@ def test_random_texts_get_the_ids_of_openai_harmony(
         assert tokeniser.encode_now(text).tolist() == expected(vocabulary, text), ascii(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=40), st.integers(1, 200))
 def test_any_text_repeated_gets_the_ids_of_openai_harmony(
     vocabulary: Vocabulary, tokeniser: Tokeniser, part: str, times: int

@@ -137,7 +137,7 @@ JSON = st.recursive(
 FIELD = st.sampled_from(sorted(Request.model_fields))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(FIELD, JSON, max_size=4))
 def test_any_value_in_any_field_parses_or_is_a_fault_of_that_field(fields: dict[str, Any]) -> None:
     try:

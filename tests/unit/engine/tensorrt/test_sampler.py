@@ -123,7 +123,7 @@ def test_draws_are_distributed_as_a_softmax_over_the_whole_vocabulary(name: str)
     assert distance < chi_square_bound(max(len(parts_found) - 1, 1))
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=300)
 @given(
     seed=st.integers(0, 10_000),
     number=st.floats(0, 0.999999),

@@ -83,7 +83,7 @@ def test_any_chunking_gives_the_same_fragments_kept_ids_and_spans(
         )
 
 
-@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_chunking_does_not_matter_and_nothing_raises_for_any_ids(
     data: st.DataObject, tables: Tables

@@ -331,7 +331,7 @@ def control_ids(ids: Iterable[int]) -> list[int]:
     return [i for i in ids if i >= FIRST_CONTROL_ID]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.builds(
         Message,
@@ -359,7 +359,7 @@ def test_control_ids_of_a_message_stand_where_the_renderer_put_them(
     assert vocabulary.text(body) == message.text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
 def test_control_ids_of_the_first_messages_stand_where_the_renderer_put_them(
     vocabulary: Vocabulary, tokeniser: Tokeniser, a: str, b: str, c: str, d: str, e: str

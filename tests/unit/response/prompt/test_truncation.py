@@ -58,7 +58,7 @@ def test_as_few_turns_leave_as_will_do(letters: str, excess: int, left: str) -> 
     assert "".join(c for place, c in enumerate(letters) if place not in gone) == left
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text("udrpf12", max_size=30), st.integers(1, 40))
 def test_whatever_the_conversation_its_last_turn_and_its_pairs_are_whole(
     letters: str, excess: int

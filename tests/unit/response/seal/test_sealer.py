@@ -44,7 +44,7 @@ def sealer(*keys: bytes) -> Sealer:
     return Sealer(lambda: keys)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(turn=turns, owner=st.text(max_size=8))
 def test_a_turn_comes_back_as_it_was(turn: SealedTurn, owner: str) -> None:
     assert unpacked(packed(turn)) == turn

@@ -32,7 +32,7 @@ CUTS = st.lists(st.integers(0, 400), max_size=40)
 
 
 # 2 s on one core.
-@settings(max_examples=500, deadline=None, derandomize=True, database=None)
+@settings(max_examples=500)
 @given(TEXTS, CUTS, st.booleans(), st.sampled_from([None, 1]))
 def test_a_text_comes_out_as_json_reads_it_wherever_it_is_cut(
     text: str, cuts: list[int], ascii_only: bool, indent: int | None
@@ -42,7 +42,7 @@ def test_a_text_comes_out_as_json_reads_it_wherever_it_is_cut(
     assert unwrapped(wrapped, list(range(len(wrapped)))) == text
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from('{}"\\inputu:D83dE0 \n'), max_size=24), CUTS, st.booleans())
 def test_whatever_is_written_the_cuts_change_nothing(
     text: str, cuts: list[int], whole: bool

@@ -154,7 +154,7 @@ MOVES: st.SearchStrategy[tuple[str, str, list[Block]]] = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None, database=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.lists(MOVES, max_size=30), st.integers(1, 300), st.integers(1, 4))
 def test_whatever_is_done_exactly_the_least_recently_used_have_left(
     moves: Sequence[tuple[str, str, list[Block]]], max_bytes: int, max_records: int

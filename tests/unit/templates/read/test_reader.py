@@ -329,7 +329,7 @@ def turn_of(name: str, thought: str, text: str, calls: list[Any]) -> tuple[list[
 
 
 @pytest.mark.parametrize("name", [Q, X, "nemotron_3_nano", G, D])
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=60)
 @given(thought=TEXTS, text=TEXTS, calls=CALLS)
 def test_a_turn_that_the_template_wrote_is_read_as_it_was(
     name: str, thought: str, text: str, calls: list[dict[str, Any]]
@@ -345,7 +345,7 @@ def test_a_turn_that_the_template_wrote_is_read_as_it_was(
     assert read_calls == calls
 
 
-@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@settings(max_examples=200)
 @given(
     numbers=st.lists(st.integers(0, 300), max_size=12), begins=st.sampled_from(["text", "thought"])
 )
