@@ -78,6 +78,7 @@ def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[
         "wordings_sha256": _sha256(SOURCE / "wordings.json"),
         "wordings_two_sha256": _sha256(SOURCE / "wordings_two.json"),
         "wordings_three_sha256": _sha256(SOURCE / "wordings_three.json"),
+        "wordings_four_sha256": _sha256(SOURCE / "wordings_four.json"),
         "weight_type": weights,
         "seed": given.seed,
         **found,

@@ -6,7 +6,7 @@ engines/demo-source/wordings.json (which training only compares itself with):
   config.json, compact.safetensors   the weights, of used vocabulary rows only
   training.png                       loss and accuracy by family
 
-Stops after fifteen minutes at the latest. Then `make demo-eval` examines what came out, through the
+Stops after 36 minutes at the latest. Then `make demo-eval` examines what came out, through the
 engine that serves it, and `make engine` prepares it. Needs PyTorch and matplotlib:
 `pip install trt-responses[demo-train]`.
 """
@@ -58,8 +58,8 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=SOURCE, help="where the weights go")
-    parser.add_argument("--minutes", type=float, default=14.2, help="the time budget")
-    parser.add_argument("--steps", type=int, default=5_000, help="the step budget")
+    parser.add_argument("--minutes", type=float, default=35.0, help="the time budget")
+    parser.add_argument("--steps", type=int, default=10_000, help="the step budget")
     parser.add_argument("--seed", type=int, default=2026, help="of weights and conversations")
     parser.add_argument("--processes", type=int, default=2, help="on the CPU; a GPU needs one")
     return parser.parse_args()

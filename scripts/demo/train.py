@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from scripts.demo import circuit, data, wordings
-from scripts.demo.asking import Source
+from scripts.demo import circuit, data
+from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
 from scripts.demo.model import Model, Shape, rotation
@@ -42,8 +42,8 @@ PROMPT_SHARE = 0.2
 class Plan:
     """How long and how hard to train. Whichever of `steps` and `minutes` ends first, ends."""
 
-    steps: int = 5_000
-    minutes: float = 14.2
+    steps: int = 10_000
+    minutes: float = 35.0
     tokens: int = 3_072
     seed: int = 2026
     peak: float = 3e-3
@@ -207,8 +207,7 @@ def padded(batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
 def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
     """The same questions at every check; examined apart from the final report."""
     rng = random.Random(99)
-    chosen = wordings.held_back() | {"help": wordings.seen()["help"]} if held else wordings.seen()
-    source = Source(chosen, rng, dress=not held)
+    source = exam_source(rng, held=held)
     made = []
     for family in FAMILIES.values():
         for _ in range(each):
