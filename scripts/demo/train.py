@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from scripts.demo import circuit, data
+from scripts.demo import circuit, compact, data
 from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
@@ -26,6 +26,7 @@ from scripts.demo.team import team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from torch import Tensor
 
@@ -52,6 +53,8 @@ class Plan:
     """On the CPU, each with one thread."""
     decay: float = 0.02
     check_every: int = 500
+    begin: Path | None = None
+    """A compact source to go on from."""
 
 
 @dataclass(slots=True)
@@ -83,9 +86,7 @@ def _trained(
     torch.manual_seed(plan.seed)
     torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    known = data.codec()
-    model = Model(Shape(), len(known.used) + 1)
-    circuit.install(model, knowledge(known))
+    model, known = _begun(plan)
     model.to(device)
     optimizers = _optimizers(model, plan)
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
@@ -118,6 +119,16 @@ def _trained(
         _check(model, checks, turns[0], progress)
         watch(progress, 1.0)
     return model, known, progress
+
+
+def _begun(plan: Plan) -> tuple[Model, Codec]:
+    """The weights that training begins with: those of an earlier run, or those that can copy."""
+    if plan.begin is not None:
+        return compact.read(plan.begin)
+    known = data.codec()
+    model = Model(Shape(), len(known.used) + 1)
+    circuit.install(model, knowledge(known))
+    return model, known
 
 
 def _check(
