@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MIX = {
-    "greet": 3, "who": 3, "capital": 4, "echo": 9, "count": 5, "arithmetic": 36, "name_told": 3,
+    "greet": 3, "who": 3, "capital": 4, "echo": 9, "count": 5, "arithmetic": 60, "name_told": 3,
     "name_two_turns": 2, "name_three_turns": 4, "name_not_told": 3, "weather": 4, "time": 3,
     "choice": 4, "choice_apart": 4, "no_arguments": 3, "not_declared": 7, "after_tool": 10,
     "two_calls": 4, "after_two": 4, "json": 9, "help": 2, "unknown": 8, "strange_word": 4,
