@@ -132,8 +132,8 @@ def _forced(reply: Rows, known: Codec) -> list[int]:
 
 
 def _names(reply: Rows, known: Codec) -> list[int]:
-    """Places of an object's names, which the server's guide writes. What opens a value is learnt: the
-    guide leaves `":` and `":"` to choose from, and a list that is empty."""
+    """Places of an object's names, which the server's guide writes. What opens a value is learnt:
+    the guide leaves `":` and `":"` to choose from, and a list that is empty."""
     texts = [encoding().decode([known.used[row]]) if row != known.unknown else "" for row in reply]
     starts = [0, *itertools.accumulate(map(len, texts))]
     spans = [match.span() for match in NAME.finditer("".join(texts))]
