@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tests.support import served
 from tests.support.bodies import reported, schemas, stretched
 from tests.support.hold import slowness, watched
-from tests.support.steering import GUIDES
+from tests.support.played import hosted, stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,7 +39,6 @@ MOST_REFUSED_MS = 20.0
 MOST_REFUSED_MIB = 64.0
 TRIES = 3
 """The least hold of so many counts: what else runs on the machine lengthens one."""
-PIECE = 64 * 1024
 MEMORY_BYTES = 8 << 30
 AT_MOST_S = 60.0
 WORST = 40
@@ -129,17 +128,14 @@ def _play(file: str, url: str) -> Row:
 
 
 async def _played(url: str, data: bytes) -> Row:
-    async with served.served(guides=GUIDES) as s:
-        parts = [data[n : n + PIECE] for n in range(0, len(data), PIECE)]
+    async with hosted() as s, stage(s, url) as play:
         before = peak_mib(reset=True)
         async with watched() as hold:
-            call = await s.client.send("POST", url, parts)
+            reply = await play(data)
         memory = peak_mib() - before
         scale = 1e3 / slowness()
-        answer = str(call.status)
-        if call.status != 200 and isinstance(error := call.json()["error"], dict):
-            answer += f" {error.get('code') or error['type']}"
-        return call.status, answer, hold.longest_s * scale, hold.spent_s * scale, memory
+        answer = f"{reply.status} {reply.code}".strip()
+        return reply.status, answer, hold.longest_s * scale, hold.spent_s * scale, memory
 
 
 def peak_mib(*, reset: bool = False) -> float:

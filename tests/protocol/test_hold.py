@@ -14,42 +14,40 @@ import pytest
 
 from tests.support.bodies import BYTES, VALUES, Body, reported, stretched
 from tests.support.hold import slowness, watched
+from tests.support.played import stage
 from tests.support.served import served
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
-    from tests.support.asgi import Call
+    from tests.support.played import Reply
     from tests.support.served import Served
 
 GOAL_S = 0.05
 REFUSED_S = 0.02
 """What is refused may hold the others for less."""
 TRIES = 5
-PIECE = 64 * 1024
-"""What a server's socket gives at once."""
 
 
-async def played(s: Served, data: bytes, path: str) -> tuple[Call, float]:
-    parts = [data[n : n + PIECE] for n in range(0, len(data), PIECE)]
-    async with watched() as hold:
-        call = await s.client.send("POST", path, parts)
-    return call, hold.longest_s / slowness()
+async def played(s: Served, data: bytes, path: str) -> tuple[Reply, float]:
+    async with stage(s, path) as play, watched() as hold:
+        reply = await play(data)
+    return reply, hold.longest_s / slowness()
 
 
-async def least_hold(s: Served, body: Body) -> tuple[Call, float]:
+async def least_hold(s: Served, body: Body) -> tuple[Reply, float]:
     """The shortest of a few tries; one that is short enough is enough."""
     least = float("inf")
     data = body.make()
     for _ in range(TRIES):
-        call, hold = await played(s, data, body.path)
+        reply, hold = await played(s, data, body.path)
         least = min(least, hold)
-        if least < goal(call):
+        if least < goal(reply):
             break
-    return call, least
+    return reply, least
 
 
-def goal(call: Call) -> float:
-    return GOAL_S if call.status == 200 else REFUSED_S
+def goal(reply: Reply) -> float:
+    return GOAL_S if reply.status == 200 else REFUSED_S
 
 
 def test_the_bodies_are_at_the_bounds_that_are_the_defaults() -> None:
@@ -62,9 +60,9 @@ def test_a_body_that_once_held_the_server_for_seconds_holds_nobody(body: Body) -
 
     async def story() -> None:
         async with served() as s:
-            call, hold = await least_hold(s, body)
-            assert call.status in (400, 413)
-            assert hold < goal(call), f"{hold * 1e3:.0f} ms"
+            reply, hold = await least_hold(s, body)
+            assert reply.status in (400, 413)
+            assert hold < goal(reply), f"{hold * 1e3:.0f} ms"
 
     asyncio.run(story())
 
@@ -91,9 +89,9 @@ def test_no_field_at_its_bounds_holds_the_others() -> None:
             for number, body in enumerate(stretched()):
                 if number % EVERY and not body.name.startswith(WORST):
                     continue
-                call, hold = await least_hold(s, body)
-                assert call.status in (200, 400, 404, 413), (body.name, call.body[:300])
-                assert hold < goal(call), f"{body.name}: {hold * 1e3:.0f} ms"
+                reply, hold = await least_hold(s, body)
+                assert reply.status in (200, 400, 404, 413), (body.name, reply.said[:300])
+                assert hold < goal(reply), f"{body.name}: {hold * 1e3:.0f} ms"
 
     asyncio.run(story())
 

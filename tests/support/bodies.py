@@ -24,6 +24,7 @@ MARGIN = 2048
 """Bytes and values that the rest of a body takes."""
 
 BASE: Json = {"model": "demo", "input": "Hello"}
+FRAME: Json = {"type": "response.create"} | BASE
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 FUNCTION = {"type": "function", "name": "f", "description": "x", "parameters": SCHEMA}
 GRAMMAR = {"type": "grammar", "syntax": "regex", "definition": "a+"}
@@ -109,6 +110,8 @@ INPUTS: tuple[str | list[Json], ...] = (
     [PATCH, {"type": "apply_patch_call_output", "call_id": "c", "output": "x"}],
 )
 """An input of each kind."""
+FEW = (*INPUTS[:5], INPUTS[6], INPUTS[11])
+"""What is played where inputs are read as in a response: texts, messages, calls and seals."""
 
 CHAT: Json = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
 CHAT_TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
@@ -167,6 +170,12 @@ CONVERSATION: Json = {
 }
 
 GENERATE: Json = {"text_input": "Hello", "parameters": {"max_tokens": 5, "stop_words": ["x"]}}
+CONTAINER: Json = {
+    "name": "mine",
+    "expires_after": {"anchor": "last_active_at", "minutes": 5},
+    "file_ids": [],
+    "memory_limit": "1g",
+}
 INFER: Json = {
     "inputs": [{"name": "text_input", "shape": [1, 1], "datatype": "BYTES", "data": ["Hello"]}]
 }
@@ -181,6 +190,14 @@ SCRIPTS = {
     "quotes": '\\"[,{',
 }
 """What long texts are made of."""
+
+
+COUNT = "/v1/responses/input_tokens"
+CONVERSATION_ID = "CONVERSATION"
+"""In a path: the id of a conversation that is made before."""
+ITEMS = f"/v1/conversations/{CONVERSATION_ID}/items"
+SOCKET = "websocket"
+"""In the place of a path: a frame of a WebSocket at `/v1/responses`."""
 
 
 class Body(NamedTuple):
@@ -220,7 +237,18 @@ def stretched() -> Iterator[Body]:
         yield from _each_place("chat", chat, CHAT, "/v1/chat/completions")
     for message in MESSAGES:
         yield from _each_place("messages", message, MESSAGE, "/v1/messages")
+    for given in FEW:
+        kind = _kind(given)
+        yield from _each_place(f"count {kind}", {"input": given}, BASE, COUNT)
+        yield from _each_place(f"frame {kind}", {"input": given}, FRAME, SOCKET)
+        items = {"items": given if isinstance(given, list) else []}
+        yield from _each_place(f"items {kind}", items, {}, ITEMS)
+    for option in ({"tools": [FUNCTION | {"strict": True}]}, {"metadata": {"key": "value"}}):
+        kind = next(iter(option))
+        yield from _each_place(f"count {kind}", option, BASE, COUNT)
+        yield from _each_place(f"frame {kind}", option, FRAME, SOCKET)
     yield from _each_place("conversation", CONVERSATION, {}, "/v1/conversations")
+    yield from _each_place("container", CONTAINER, {}, "/v1/containers")
     yield from _each_place(
         "compact",
         {"input": [{"type": "message", "role": "user", "content": [PART]}]},
