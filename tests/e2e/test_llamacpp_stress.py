@@ -507,10 +507,11 @@ def guided(bench: Bench, guide: Guide) -> Gather:
 def test_ids_that_are_no_whole_characters_come_through(
     bench: Bench, vocabulary: Vocabulary
 ) -> None:
-    """llama.cpp keeps back ids while its text ends inside a character."""
+    """llama.cpp keeps back ids while its text ends inside a character. There, each byte of an id
+    that is no whole character has a character of its own."""
     told = guided(bench, Guide("regex", r"[\x{DF000}-\x{10FFFF}]{5}"))
     assert told.end.finish == "stop"
-    assert len(told.token_ids) == 6
+    assert sum(len(vocabulary.token_bytes[token_id]) for token_id in told.token_ids[:-1]) == 5
     for token_id in told.token_ids[:-1]:
         with pytest.raises(UnicodeDecodeError):
             vocabulary.token_bytes[token_id].decode()

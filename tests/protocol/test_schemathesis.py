@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.asgi import Call
     from tests.support.served import Served
 
-CASES = 300
+CASES = 700
 """In each of two parts, so that two workers share them."""
 ACCEPTED = 0.3
 """Of the bodies that name no conversation: none that a body names here exists."""

@@ -50,6 +50,9 @@ def test_what_is_made_of_known_tools_is_what_is_made_of_unknown_ones() -> None:
     here = accept(parse(body), built_in={"web_search": ("browser",)})
     assert (list(here.unsupported_tools), len(here.echo.tools)) == ([], 3)
     assert [tool.kind for tool in here.built_in] == ["web_search"]
+    for recipients in (("browser",), ("search", "look")):
+        (run_here,) = accept(parse(body), built_in={"web_search": recipients}).built_in
+        assert run_here.recipients == recipients
 
 
 @pytest.mark.parametrize("fault", [{"name": 5}, {"name": None}, {"parameters": "none"}])

@@ -111,7 +111,8 @@ def _run_here(
     if len(lists) > 1:
         return tools_run_here(lists, included, built_in)
     ((_, tools),) = lists
-    name = ("run here", tuple(included), tuple(built_in))
+    names_here = tuple((kind, tuple(names)) for kind, names in built_in.items())
+    name = ("run here", tuple(included), names_here)
     return tools.once(name, lambda: tools_run_here(lists, included, built_in))
 
 
