@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -36,7 +37,8 @@ def test_a_rank_that_dies_ends_all_streams_with_a_reason_and_the_engine_comes_ba
 ) -> None:
     reason = REASONS[death.name]
     patience = HASTY if "no sign of life" in reason else PATIENT
-    found = asyncio.run(seen(death, patience, LIVELY))
+    liveness = LIVELY if "no token" in reason else replace(LIVELY, probe_timeout_s=30.0)
+    found = asyncio.run(seen(death, patience, liveness))
     assert found.lost_streams == STREAMS
     assert len(found.reasons) == 1
     assert reason in found.reasons.pop()
