@@ -50,6 +50,9 @@ def test_what_is_made_of_known_tools_is_what_is_made_of_unknown_ones() -> None:
     here = accept(parse(body), built_in={"web_search": ("browser",)})
     assert (list(here.unsupported_tools), len(here.echo.tools)) == ([], 3)
     assert [tool.kind for tool in here.built_in] == ["web_search"]
+    others = (parse(asked(WEATHER, space, odd, include=[f"x{n}"])) for n in range(3))
+    kept = [accept(other, built_in={"web_search": ("browser",)}).built_in for other in others]
+    assert all(one is here.built_in for one in kept), "a client's words make what is kept grow"
     for recipients in (("browser",), ("search", "look")):
         (run_here,) = accept(parse(body), built_in={"web_search": recipients}).built_in
         assert run_here.recipients == recipients

@@ -15,7 +15,7 @@ from trt_responses.response.accept.accepted import Accepted, AnswerFormat
 from trt_responses.response.accept.echo import NO_REASONING, NO_TEXT, echo_of
 from trt_responses.response.accept.sampling import sampling_of, thought_of
 from trt_responses.response.accept.tool_choice import choice_among
-from trt_responses.response.accept.tools import client_tools, tools_run_here
+from trt_responses.response.accept.tools import OUTPUTS, client_tools, tools_run_here
 from trt_responses.response.included import INCLUDED
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import JsonObject, JsonSchema
@@ -111,9 +111,11 @@ def _run_here(
     if len(lists) > 1:
         return tools_run_here(lists, included, built_in)
     ((_, tools),) = lists
+    # Of what a client includes, only what is known here is a part of the name, which is kept.
+    shown = tuple(value for value in OUTPUTS.values() if value in included)
     names_here = tuple((kind, tuple(names)) for kind, names in built_in.items())
-    name = ("run here", tuple(included), names_here)
-    return tools.once(name, lambda: tools_run_here(lists, included, built_in))
+    name = ("run here", shown, names_here)
+    return tools.once(name, lambda: tools_run_here(lists, shown, built_in))
 
 
 def _unsupported(tools: Known[t.Tool], built_in: Mapping[str, Sequence[str]]) -> list[str]:
