@@ -60,8 +60,9 @@ docs-check: $(DEV) ## Run the commands of README and docs as a reader would type
 views: $(DEV) ## One script through every API: the same ids, texts, calls and usage
 	$(BIN)/python -m scripts.views
 
-bench: $(ENV) ## Time the server against the floor, as ratios of one run
-	$(BIN)/python -m bench
+bench: $(ENV) ## Time the server against the floor, as ratios of one run, with pictures: [PEERS=gptoss,vllm,trtllm]
+	$(PIP) --group bench
+	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS))
 
 fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas and 400 of numbers through a model
 	$(BIN)/python -m scripts.fuzz_reader
@@ -79,7 +80,7 @@ rollout: $(DEV) ## Replace servers, and versions of the engine, behind HAProxy a
 aiperf: $(DEV) ## NVIDIA's aiperf against the server, one request in ten cut off: AIPERF=program, from an environment of its own
 	$(BIN)/python -m scripts.load_judge $(if $(AIPERF),--aiperf $(AIPERF))
 
-demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 15 minutes)
+demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 35 minutes)
 	$(PIP) --editable '.[demo-train]'
 	$(BIN)/python -m scripts.train_demo
 

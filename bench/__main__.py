@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ from rich.console import Console
 from bench import (
     beside,
     chat,
+    embedded,
+    fleet,
     inprocess,
     machine,
     memory,
+    peers,
     prepare,
     report,
     segments,
@@ -27,6 +31,7 @@ from bench import (
 )
 from bench.asgi import living
 from bench.check import Wrong
+from bench.goals import draw
 from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
 from trt_responses.cli.engine import prepare_demo
@@ -40,7 +45,10 @@ if TYPE_CHECKING:
 
     from trt_responses.tokens.vocabulary import Vocabulary
 
-PARTS = ("inprocess", "wire", "beside", "stores", "segments", "prepare", "tensorrt")
+PARTS = (
+    *("inprocess", "wire", "beside", "frontends", "embedded"),
+    *("peers", "stores", "segments", "prepare", "tensorrt"),
+)
 STREAMS = (1, 64, 256)
 RESULTS = Path(__file__).parent / "results"
 
@@ -56,6 +64,9 @@ before any time is shown each contender's text is compared with the script, lett
               of a chat completion beside one of a response
   wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
   beside      request to first delta, scrapes, long prompts, hostile texts, stored responses
+  frontends   two front ends beside one over an engine process, and the engine in the web process
+  embedded    the demo's tokens a second through the server, by those of its engine itself
+  peers       other servers' code over the same script, in process: --peers names them
   stores      what each kind of store adds to a response's end, and how many it takes a second
   segments    what one more engine request costs inside a response, free and guided, on the demo
   prepare     seconds for the demo, memory for a 20b-shaped checkpoint (3.3 GB in TMPDIR meanwhile)
@@ -93,6 +104,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "action": "store_true",
         "help": "run on a busy machine too, and print noisy ratios, marked as such",
     },
+    "--peers": {
+        "type": lambda given: tuple(filter(None, given.split(","))),
+        "default": (),
+        "metavar": "NAMES",
+        "help": f"of {', '.join(peers.PEERS)}: put beside ours what can be imported",
+    },
     "--json": {"type": Path, "metavar": "PATH", "help": "where to write the results"},
 }
 
@@ -128,6 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = wanted.json or RESULTS / machine.folder() / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     report.write(told, path)
     report.show(told, console, anyway=wanted.anyway)
+    draw(told, path, console)
     console.print(
         f"Load average {told.load_before:.1f} before, {told.load_after:.1f} after; {path}"
     )
@@ -146,6 +164,14 @@ def _measure(told: report.Report, wanted: argparse.Namespace, console: Console) 
     if "beside" in parts and not wanted.quick:
         with console.status("measuring memory"):
             told.stored_mib = memory.measured()
+    if "frontends" in parts and not wanted.quick:
+        engines_dir = _prepared()
+        with console.status("measuring front ends"):
+            told.fleet = fleet.rows(vocabulary, LENGTHS[0], engines_dir, wanted.repeats)
+    if "embedded" in parts and not wanted.quick:
+        engines_dir = _prepared()
+        with console.status("measuring the embedded engine"):
+            told.embedded = embedded.rows(engines_dir, wanted.repeats)
     if "stores" in parts and not wanted.quick:
         with console.status("measuring stores"), asyncio.Runner() as runner:
             told.stores = runner.run(stores.measured_rows())
@@ -161,6 +187,13 @@ def _measure(told: report.Report, wanted: argparse.Namespace, console: Console) 
             told.prepared |= tensorrt_layer.measured()
 
 
+def _prepared() -> Path:
+    """The directory of engines, with the demo in it."""
+    settings = Settings.from_environment()
+    prepare_demo(settings)
+    return settings.engines_dir
+
+
 async def _in_this_process(
     told: report.Report, parts: Sequence[str], wanted: argparse.Namespace, vocabulary: Vocabulary
 ) -> None:
@@ -172,6 +205,11 @@ async def _in_this_process(
                 vocabulary, playing, lengths, chunks, wanted.repeats
             )
             told.chat = await chat.row(vocabulary, playing, lengths[0], wanted.repeats)
+        if "peers" in parts and wanted.peers:
+            ours = partial(playing.play, chunk=1)
+            told.peers = await peers.rows(
+                vocabulary, ours, (LENGTHS[0], LENGTHS[-1]), wanted.peers, wanted.repeats
+            )
         if "beside" in parts:
             told.first_delta = await beside.first_delta(vocabulary, LENGTHS[0])
             told.scrapes = await beside.scrapes(vocabulary, playing, LENGTHS[0], wanted.repeats)

@@ -28,5 +28,7 @@ class Playing:
         )
         self.app: FastAPI = create_app(SETTINGS, engine=self.engine, store=store)
 
-    def play(self, script: Script, chunk: int) -> None:
+    def play(self, script: Script, chunk: int) -> FastAPI:
+        """Play such a script from now on; the app, which is the same one each time."""
         self.on = engine.Script(script.steps(chunk))
+        return self.app

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.checkpoints import GPT_OSS_20B, Recipe, write_checkpoint
+from scripts.gguf_model import convert, planned_bytes
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import demo_checkpoint
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.llamacpp.build import prepare
-from trt_responses.prepare.llamacpp.gguf import convert, planned_bytes
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.prepare.shelf import SOURCE
+from trt_responses.prepare.shelf.shelf import SOURCE
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:

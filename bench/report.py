@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from rich.table import Table
 
-from bench import prepare, stores
+from bench import embedded, fleet, peers, prepare, stores
 from bench.machine import MOST_SPREAD
 from bench.timing import ratio
 
@@ -53,6 +53,9 @@ class Report:
     next_turn: NextTurn | None = None
     traps: list[Trap] = field(default_factory=list)
     stored_mib: float | None = None
+    fleet: list[fleet.Row] = field(default_factory=list)
+    embedded: list[embedded.Row] = field(default_factory=list)
+    peers: list[peers.Row] = field(default_factory=list)
     stores: list[stores.Row] = field(default_factory=list)
     segments: segments.Figures | None = None
     prepared: dict[str, prepare.Figures] = field(default_factory=dict)
@@ -81,6 +84,12 @@ def show(report: Report, console: Console, *, anyway: bool) -> None:
     beside = _beside(report)
     if beside.row_count:
         console.print(beside)
+    if report.fleet:
+        console.print(*fleet.tables(report.fleet))
+    if report.embedded:
+        console.print(embedded.table(report.embedded))
+    if report.peers:
+        console.print(peers.table(report.peers))
     if report.stores:
         console.print(stores.table(report.stores))
     if report.segments:

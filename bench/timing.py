@@ -49,9 +49,14 @@ def cpu_ns_of(pid: int, *, alone: bool = False) -> int:
     return total
 
 
+def children_of(pid: int) -> list[int]:
+    """The process ids of its children."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
 def _tree(pid: int) -> list[Path]:
     found = [Path(f"/proc/{pid}/task")]
-    for task in list(found[0].glob("*/children")):
-        for child in task.read_text().split():
-            found += _tree(int(child))
+    for child in children_of(pid):
+        found += _tree(child)
     return found

@@ -20,10 +20,11 @@ from rich.console import Console
 from scripts.demo import evaluate, unused
 from scripts.demo.table import markdown
 from scripts.demo.wordings import SOURCE
+from scripts.gguf_model import convert
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import COMPACT, expand
-from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, convert
+from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
 from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[
         "wordings_sha256": _sha256(SOURCE / "wordings.json"),
         "wordings_two_sha256": _sha256(SOURCE / "wordings_two.json"),
         "wordings_three_sha256": _sha256(SOURCE / "wordings_three.json"),
+        "wordings_four_sha256": _sha256(SOURCE / "wordings_four.json"),
         "weight_type": weights,
         "seed": given.seed,
         **found,

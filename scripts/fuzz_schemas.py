@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
+from scripts.gguf_model import convert
 from tests.support import random_schemas
 from tests.support.asgi import Client, living
 from tests.support.steering_bench import (
@@ -33,7 +34,6 @@ from tests.support.steering_bench import (
 from trt_responses.app import create_app
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.llamacpp.gguf import convert
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.stand_ins import StandIns

@@ -18,9 +18,9 @@ from trt_responses.engine.tensorrt.cuda import Cuda
 from trt_responses.engine.tensorrt.plan import reasons
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.prepare import demo
-from trt_responses.prepare.card import architecture_of, chain_of
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.shelf import SOURCE
+from trt_responses.prepare.shelf.card import architecture_of, chain_of
+from trt_responses.prepare.shelf.shelf import SOURCE
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.targets import TARGETS
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from trt_responses.engine.tensorrt.executor import Executor
-    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.shelf.chain import Format
 
 Figures = dict[str, object]
 
@@ -177,7 +177,7 @@ def weights(here: Here) -> Figures:
 def attention(here: Here) -> Figures:
     """One sliding layer and one whole one, in float32: sinks, windows, ragged rows, slot views."""
     found = both(here, checkpoint_of(here, "f32", 2), "f32", steps=16)
-    _judge(found, "f32", found)
+    judge(found, "f32", found)
     return found
 
 
@@ -186,7 +186,7 @@ def models(here: Here) -> Figures:
     found: Figures = {}
     for kind in here.formats():
         found[kind] = figures = both(here, checkpoint_of(here, "mxfp4"), kind, steps=64)
-        _judge(figures, kind, found)
+        judge(figures, kind, found)
     return found
 
 
@@ -312,7 +312,7 @@ def both(here: Here, source: Path, kind: Format, steps: int) -> Figures:
         ours.close()
 
 
-def _judge(figures: Figures, kind: str, found: Figures) -> None:
+def judge(figures: Figures, kind: str, found: Figures) -> None:
     largest = figures["largest logit difference"]
     assert isinstance(largest, float)
     if not largest <= CLOSE[kind]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scripts.gpu_steps import Here
-    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.graph.onnx_file import Element
+    from trt_responses.prepare.shelf.chain import Format
 
 ONNX_TYPE: dict[Element, int] = {
     "float32": TensorProto.FLOAT,

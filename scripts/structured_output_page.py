@@ -37,6 +37,11 @@ The schemas that Zod, pydantic and other tools write, as they are:
 - Plain JSON Schema of any draft: `nullable`, tuples as `items: [...]`, `exclusiveMinimum: true`,
   references to anchors and ids of the schema itself. Unknown keywords are annotations.
 
+Of the schemas that ten such tools printed a test takes all but those that look ahead, that say
+`not`, or whose type is none. Of MaskBench's 11,306 files each eighth was tried, in the order of
+names (`python -m scripts.schema_acceptance`): of 1,414, 91.7 % are taken with `strict: true` and
+99.2 % without.
+
 ## `strict`
 
 | | `strict: true` | `strict` false or left out |

@@ -6,7 +6,7 @@ engines/demo-source/wordings.json (which training only compares itself with):
   config.json, compact.safetensors   the weights, of used vocabulary rows only
   training.png                       loss and accuracy by family
 
-Stops after fifteen minutes at the latest. Then `make demo-eval` examines what came out, through the
+Stops after 36 minutes at the latest. Then `make demo-eval` examines what came out, through the
 engine that serves it, and `make engine` prepares it. Needs PyTorch and matplotlib:
 `pip install trt-responses[demo-train]`.
 """
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from scripts.demo import train
 
 
+WARMUP = 80
+
+
 def main() -> int:
     given = _arguments()
     try:
@@ -37,7 +40,15 @@ def main() -> int:
         print(f"{error.name} is missing: pip install torch==2.13.0 matplotlib", file=sys.stderr)
         return 1
     console = Console()
-    plan = train.Plan(given.steps, given.minutes, seed=given.seed, processes=given.processes)
+    plan = train.Plan(
+        given.steps,
+        given.minutes,
+        seed=given.seed,
+        processes=given.processes,
+        peak=given.peak,
+        begin=given.begin,
+        warmup=WARMUP if given.begin is None else WARMUP // 4,
+    )
     began, cpu = time.monotonic(), time.process_time()
     with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task("making conversations", total=1.0)
@@ -58,10 +69,12 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=SOURCE, help="where the weights go")
-    parser.add_argument("--minutes", type=float, default=14.2, help="the time budget")
-    parser.add_argument("--steps", type=int, default=5_000, help="the step budget")
+    parser.add_argument("--minutes", type=float, default=35.0, help="the time budget")
+    parser.add_argument("--steps", type=int, default=10_000, help="the step budget")
     parser.add_argument("--seed", type=int, default=2026, help="of weights and conversations")
     parser.add_argument("--processes", type=int, default=2, help="on the CPU; a GPU needs one")
+    parser.add_argument("--begin", type=Path, help="a compact source to go on from")
+    parser.add_argument("--peak", type=float, default=3e-3, help="the highest rate of learning")
     return parser.parse_args()
 
 

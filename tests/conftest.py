@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import HealthCheck, settings
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytest.register_assert_rewrite("tests.support")
@@ -28,3 +31,12 @@ settings.load_profile("everywhere")
 @pytest.fixture(scope="session")
 def vocabulary() -> Vocabulary:
     return vocabularies.load()
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """A client may set the level of the log, which is the process's: the next test has its own."""
+    log = logging.getLogger("trt_responses")
+    before = log.level
+    yield
+    log.setLevel(before)

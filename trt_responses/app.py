@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from trt_responses.access.counts import Counts
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
-    from trt_responses.prepare.shelf import Selection
+    from trt_responses.prepare.shelf.shelf import Selection
     from trt_responses.response.versions.builds import Builds
-    from trt_responses.response.versions.versions import Loaded
+    from trt_responses.response.versions.loaded import Loaded
     from trt_responses.setup.parts import ServerParts
     from trt_responses.store.base import Store
     from trt_responses.tools.base import Tool
@@ -87,7 +87,7 @@ def create_app(
 
 def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     drain_s = server.settings.drain_s
-    lives: list[Callable[[], AbstractAsyncContextManager[None]]] = [
+    lives: list[Callable[[], AbstractAsyncContextManager[object]]] = [
         *([server.watched.life] if server.watched else []),
         server.keep_alive.life,
         server.repeats.life,

@@ -24,7 +24,5 @@ else:
     def replace(value, /, **changes):
         """A copy with other values. For those without slots, and without `__post_init__`."""
         fresh = object.__new__(type(value))
-        held = fresh.__dict__
-        held.update(value.__dict__)
-        held.update(changes)
+        fresh.__dict__ = value.__dict__ | changes
         return fresh

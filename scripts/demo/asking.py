@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scripts.demo.conversation import Dialogue, Exchange
-from scripts.demo.wordings import Wordings, cased, dressed, pick, values
+from scripts.demo.wordings import Wordings, cased, dressed, pick, seen_fields, values
 
 if TYPE_CHECKING:
     import random
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 class Source:
     """Where wordings and chance come from.
 
-    `dress`: vary them, as in training. `strange`: by kind, what the model has no row for.
+    `dress`: vary them, as in training. `strange`: by kind, what the model has no row for. `fields`:
+    names for the properties of schemas.
     """
 
     wordings: Wordings
     rng: random.Random
     dress: bool = True
     strange: Mapping[str, Sequence[str]] = field(default_factory=lambda: values().strange)
+    fields: Sequence[str] = field(default_factory=seen_fields)
 
     def say(self, kind: str, **slots: object) -> str:
         text = pick(self.wordings[kind], self.rng)

@@ -5,7 +5,8 @@ Knows the model's tensors; knows no data but what a row stands for.
 Layer 0 writes, beside each token, a rotated picture of the token before it. Layer 1 looks for the
 place whose previous token is the current one, and writes that place's token through another
 rotation, in which the output rows read it. Other heads of the full layers carry tokens in the same
-way, but are left to learn where to look.
+way, but are left to learn where to look. One looks for the place whose previous token is the
+previous one here: behind a name in JSON, that is the value that the question has for it.
 
 Behind a function's name its declared parameter is found in the same way: two more heads of layer 0
 write, beside each token, a picture of the function that was named last, and one of layer 1 looks
@@ -31,6 +32,10 @@ PERIODS = (2, 5, 10, 20, 45)
 FAST_PAIRS = 8
 SLOW_PAIR = 14
 """From this pair on, a rotation over some hundred tokens hardly matters."""
+GAP_PLACE = 30
+"""Of the slow pairs, the one by which layer 0 knows what to pass over."""
+MARKED = (1.0, 1.0, 1.0, 2.0)
+"""The size of each mark beside what else tells a word: functions, parameters, gaps, signs."""
 NEAR_PAIRS = slice(5, 11)
 """These together are the less alike the farther apart two tokens are, up to some thirty tokens."""
 
@@ -43,11 +48,12 @@ def install(model: Model, rows: Rows) -> None:
 def _install(model: Model, rows: Rows) -> None:
     shape = model.shape
     generator = torch.Generator().manual_seed(7)
-    marks = torch.linalg.qr(torch.randn(shape.hidden, 2, generator=generator))[0].T
-    words = _words(shape.hidden, rows, marks, generator)
+    marks = torch.linalg.qr(torch.randn(shape.hidden, 4, generator=generator))[0].T
+    function, parameter, gap, sign = marks
+    words, spelled = _words(shape.hidden, rows, marks, generator)
     before, onward, named = (_orthogonal(shape.hidden, generator) for _ in range(3))
     model.embed_tokens.weight.copy_(words)
-    model.lm_head.weight.copy_(0.25 * words @ onward.T)
+    model.lm_head.weight.copy_(0.25 * spelled @ onward.T)
     for layer in model.layers:
         linear = layer.self_attn.qkv_proj
         torch.nn.init.normal_(linear.weight, std=0.6 * shape.hidden**-0.5, generator=generator)
@@ -56,19 +62,23 @@ def _install(model: Model, rows: Rows) -> None:
         torch.nn.init.zeros_(layer.self_attn.o_proj.bias)
         torch.nn.init.normal_(layer.mlp.router.weight, std=0.05, generator=generator)
         torch.nn.init.zeros_(layer.mlp.router.bias)
-    _previous_token(model, before)
+    _previous_token(model, before, gap)
     _carriers(model, onward)
-    _induction(model, before)
-    _last_function(model, named, marks[0])
-    _parameter_of(model, before, named, marks[1])
+    _induction(model, before, marks)
+    _value_of(model, before, _without(sign[None], before @ marks.T)[0])
+    _last_function(model, named, function)
+    _parameter_of(model, before, named, parameter)
     _shun_unused(model, generator)
 
 
-def _words(hidden: int, rows: Rows, marks: Tensor, generator: torch.Generator) -> Tensor:
+def _words(
+    hidden: int, rows: Rows, marks: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """What each row is made of, with its marks and without."""
     own, shared = torch.randn(2, max(len(rows.kin), max(rows.kin) + 1), hidden, generator=generator)
     common = torch.randn(1 + max(kind or 0 for kind in rows.kinds), hidden, generator=generator)
     circles = torch.randn(len(PERIODS), 2, hidden, generator=generator)
-    words = own[: len(rows.kin)] * 0.55 + shared[list(rows.kin)] * 0.75
+    words = own[: len(rows.kin)] * 0.45 + shared[list(rows.kin)] * 0.8
     for row, kind in enumerate(rows.kinds):
         if kind is not None:
             words[row] += 0.5 * common[kind]
@@ -76,9 +86,16 @@ def _words(hidden: int, rows: Rows, marks: Tensor, generator: torch.Generator) -
         for period, (across, up) in zip(PERIODS, circles, strict=True):
             angle = 2 * math.pi * number / period
             words[row] += 0.4 * (math.cos(angle) * across + math.sin(angle) * up)
-    for members, mark in zip((rows.functions, rows.parameters), marks, strict=True):
-        words[list(members)] += mark * hidden**0.5
-    return words * words.pow(2).mean(1, keepdim=True).rsqrt()
+    words -= words @ marks.T @ marks
+    spelled = _even(words)
+    marked = (rows.functions, rows.parameters, rows.gaps, rows.signs)
+    for members, mark, size in zip(marked, marks, MARKED, strict=True):
+        words[list(members)] += mark * size * hidden**0.5
+    return _even(words), spelled
+
+
+def _even(rows: Tensor) -> Tensor:
+    return rows * rows.pow(2).mean(1, keepdim=True).rsqrt()
 
 
 def _carriers(model: Model, onward: Tensor) -> None:
@@ -108,8 +125,9 @@ def _orthogonal(size: int, generator: torch.Generator) -> Tensor:
     return torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
 
 
-def _previous_token(model: Model, before: Tensor) -> None:
-    """Heads 0 and 2, one of each key-value pair, together carry the whole token."""
+def _previous_token(model: Model, before: Tensor, gap: Tensor) -> None:
+    """Heads 0 and 2, one of each key-value pair, together carry the whole token. What stands
+    between a name and its value is passed over, so that the value has the name before it."""
     shape, attention = model.shape, model.layers[0].self_attn
     half = shape.hidden // 2
     turn = rotation(shape, 2, truncate=False)
@@ -122,23 +140,46 @@ def _previous_token(model: Model, before: Tensor) -> None:
         k[:FAST_PAIRS] = 5.0
         q[:FAST_PAIRS] = 5.0 * cos[:FAST_PAIRS]
         q[shape.head_dim // 2 :][:FAST_PAIRS] = -5.0 * sin[:FAST_PAIRS]
+        wk[GAP_PLACE], q[GAP_PLACE] = 4.0 * gap, -4.0
         carried = torch.eye(shape.hidden)[kv * half : (kv + 1) * half]
         wv.copy_(carried[: shape.head_dim])
         attention.o_proj.weight[:, _head(shape, head)] = 0.9 * (before @ carried.T)
 
 
-def _induction(model: Model, before: Tensor) -> None:
-    """Head 0 of layer 1: matches in the slow pairs, where distance does not turn them."""
+def _induction(model: Model, before: Tensor, marks: Tensor) -> None:
+    """Head 0 of layer 1: matches in the slow pairs, where distance does not turn them. The marks of
+    the token itself are none of what is matched."""
     shape, attention = model.shape, model.layers[1].self_attn
     half = shape.head_dim // 2
-    places = [*range(SLOW_PAIR, half), *range(half + SLOW_PAIR, shape.head_dim)]
-    match = _orthogonal(shape.hidden, torch.Generator().manual_seed(11))[: len(places)] * 2.4
+    places = [*range(SLOW_PAIR, half - 1), *range(half + SLOW_PAIR, shape.head_dim - 1)]
+    match = _orthogonal(shape.hidden, torch.Generator().manual_seed(11))[: len(places)]
+    match = _without(match, before.T @ marks.T) * 2.4
     q, k = torch.zeros(2, shape.head_dim, shape.hidden)
     q[places], k[places] = match, match @ before.T
     (wq, wk, _), _ = attention.parts(0)
     wq.copy_(q)
     wk.copy_(k)
     attention.o_proj.weight[:, _head(shape, 0)] *= 2.0
+
+
+def _value_of(model: Model, before: Tensor, sign: Tensor) -> None:
+    """Head 1 of layer 1, behind a name, looks at what stands behind that name elsewhere: it asks
+    for the token before, where head 0 asks for the token itself."""
+    shape, attention = model.shape, model.layers[1].self_attn
+    mark = shape.head_dim // 2 - 1
+    (asked, _, _), _ = attention.parts(0)
+    (wq, wk, _), (q, _, _) = attention.parts(1)
+    wq.copy_(asked @ before.T)
+    wk[mark], q[mark] = 2.0 * sign, -8.0
+    attention.sinks[1] = 5.0
+    weight = attention.o_proj.weight
+    weight[:, _head(shape, 1)] = weight[:, _head(shape, 0)]
+
+
+def _without(rows: Tensor, directions: Tensor) -> Tensor:
+    """The rows without what they have in any of the directions, which are columns."""
+    basis = torch.linalg.qr(directions)[0]
+    return rows - rows @ basis @ basis.T
 
 
 def _last_function(model: Model, named: Tensor, function: Tensor) -> None:

@@ -11,18 +11,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
-from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, write_tensors
+from scripts.demo.model import Model, Shape
+from scripts.demo.rows import Codec
+from trt_responses.prepare.checkpoint.safetensors import (
+    Tensor,
+    narrow,
+    read_tensors,
+    widen,
+    write_tensors,
+)
 from trt_responses.prepare.demo import COMPACT, USED_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import torch
-
-    from scripts.demo.model import Attention, Experts, Layer, Model
-    from scripts.demo.rows import Codec
+    from scripts.demo.model import Attention, Experts, Layer
     from trt_responses.prepare.checkpoint.safetensors import Array
 
 
@@ -42,6 +48,24 @@ def write(model: Model, known: Codec, source: Path) -> None:
     tensors = [Tensor(name, "BF16", tuple(t.shape), _Held(_bits(t))) for name, t in _named(model)]
     tensors.append(Tensor(USED_IDS, "I32", used.shape, _Held(used)))
     write_tensors(source / COMPACT, tensors)
+
+
+def read(source: Path) -> tuple[Model, Codec]:
+    """A model with the weights of a compact source, and the ids that its rows belong to."""
+    tensors = read_tensors(source / COMPACT)
+    known = Codec.of(tensors[USED_IDS].read().tolist())
+    model = Model(Shape(), len(known.used) + 1)
+    with torch.no_grad():
+        for name, target in _named(model):
+            target.copy_(torch.from_numpy(widen(tensors[name].read()).copy()))
+        for number, layer in enumerate(model.layers):
+            both = f"model.layers.{number}.mlp.experts.gate_up_proj"
+            for start, linear in enumerate((layer.mlp.gate_proj, layer.mlp.up_proj)):
+                weight, bias = (widen(tensors[n].read()) for n in (both, f"{both}_bias"))
+                own = weight[..., start::2].swapaxes(1, 2).reshape(linear.weight.shape)
+                linear.weight.copy_(torch.from_numpy(own.copy()))
+                linear.bias.copy_(torch.from_numpy(bias[:, start::2].reshape(-1).copy()))
+    return model, known
 
 
 def _bits(tensor: torch.Tensor) -> Array:

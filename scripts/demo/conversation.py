@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import openai_harmony as harmony
 
 from trt_responses.tokens import vocabulary
+from trt_responses.tools.code.tool import DESCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,8 @@ CUTOFF = "2024-06"
 CHANNELS = (
     "# Valid channels: analysis, commentary, final. Channel must be included for every message."
 )
+THOUGHT = "<|channel|>analysis<|message|>"
+PYTHON_HEADER = "<|channel|>analysis to=python code<|message|>"
 FUNCTION_LINE = "\nCalls to these tools must go to the commentary channel: 'functions'."
 CALL_HEADER = "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
 STORED_CALL_HEADER = " to=functions.{name}<|channel|>commentary <|constrain|>json<|message|>"
@@ -59,15 +62,21 @@ class Setting:
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
     format: Format | None = None
+    python: int | None = None
+    """The seconds that a call of `python` may take, where the server has that tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function call; `stored` spells it as openai-harmony does, else as models generate it."""
+    """A function call; `stored` spells it as openai-harmony does, else as models generate it.
+
+    A call of the server's own `python` has code in the place of arguments.
+    """
 
     name: str
     arguments: str
     stored: bool = False
+    python: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +145,7 @@ def reply_text(turn: Turn, effort: Effort) -> str:
 
 
 def _thought(turn: Turn, effort: Effort) -> str:
-    return f"<|channel|>analysis<|message|>{turn.thoughts[effort]}<|end|>"
+    return f"{THOUGHT}{turn.thoughts[effort]}<|end|>"
 
 
 def answer_text(turn: Turn) -> str:
@@ -166,11 +175,15 @@ def _step(step: Step, effort: Effort | None) -> str:
 
 
 def _call(call: Call) -> str:
+    if call.python:
+        return f"{PYTHON_HEADER}{call.arguments}<|call|>"
     header = STORED_CALL_HEADER if call.stored else CALL_HEADER
     return f"{header.format(name=call.name)}{call.arguments}<|call|>"
 
 
 def _told(call: Call, answer: str) -> str:
+    if call.python:
+        return f"<|start|>python to=assistant<|channel|>analysis<|message|>{answer}<|end|>"
     author = f"<|start|>functions.{call.name} to=assistant"
     return f"{author}<|channel|>commentary<|message|>{answer}<|end|>"
 
@@ -180,7 +193,11 @@ def _system(setting: Setting) -> str:
         return ""
     head = f"{IDENTITY}\nKnowledge cutoff: {CUTOFF}\nCurrent date: {setting.date}"
     functions = FUNCTION_LINE if setting.tools else ""
-    return message("system", f"{head}\n\nReasoning: {setting.effort}\n\n{CHANNELS}{functions}")
+    own = ""
+    if setting.python is not None:
+        own = f"# Tools\n\n## python\n\n{DESCRIPTION.format(deadline_s=setting.python)}\n\n"
+    told = f"{head}\n\nReasoning: {setting.effort}\n\n{own}{CHANNELS}{functions}"
+    return message("system", told)
 
 
 def _developer(setting: Setting) -> str:

@@ -15,17 +15,19 @@ from scripts.demo.asking import Source
 from scripts.demo.conversation import EFFORTS, Dialogue, Exchange, prompt_text, reply_text
 from scripts.demo.families import FAMILIES, TOOLLESS
 from scripts.demo.rows import Codec, Example, encode, example
+from scripts.demo.schemas import titled
+from scripts.demo.sums import SECONDS
 from scripts.demo.talk import SMALL_TALK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MIX = {
-    "greet": 3, "who": 3, "capital": 4, "echo": 9, "count": 5, "arithmetic": 30, "name_told": 3,
+    "greet": 3, "who": 3, "capital": 4, "echo": 9, "count": 5, "arithmetic": 60, "name_told": 3,
     "name_two_turns": 2, "name_three_turns": 4, "name_not_told": 3, "weather": 4, "time": 3,
     "choice": 4, "choice_apart": 4, "no_arguments": 3, "not_declared": 7, "after_tool": 10,
     "two_calls": 4, "after_two": 4, "json": 9, "help": 2, "unknown": 8, "strange_word": 4,
-    "strange_place": 2,
+    "strange_place": 2, "schema": 90, "agent": 24, "python": 34,
 }  # fmt: skip
 """How often training draws each family. A single call is asked for often enough by the others."""
 BARE = {"arithmetic": 0.75}
@@ -54,6 +56,10 @@ def codec(seed: int = 0, dialogues: int = 20_000) -> Codec:
             ids.update(encode(reply_text(one.exchanges[-1].turn, effort)))
     for value in wordings.every_value():
         ids.update(encode(f" {value}") + encode(value))
+    for value in (*wordings.values().fields, *wordings.held_fields()):
+        ids.update(encode(titled(value)))
+    for number in range(1_000):
+        ids.update(token for width in (1, 2, 3) for token in encode(f"{number:0{width}}"))
     for lines in wordings.seen().values():
         for line in lines:
             ids.update(encode(line))
@@ -76,12 +82,12 @@ def settled(
     `bare`: how often there is no system message, which makes shorter rows to learn from.
     """
     rng = source.rng
-    setting = replace(
-        dialogue.setting,
-        effort=rng.choices(EFFORTS, EFFORT_SHARES if bare else None)[0],
-        date=f"20{rng.randint(24, 29)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
-    )
-    if rng.random() < bare:
+    date = f"20{rng.randint(24, 29)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+    effort = rng.choices(EFFORTS, EFFORT_SHARES if bare else None)[0]
+    setting = replace(dialogue.setting, effort=effort, date=date)
+    if rng.random() < 0.04 and dialogue.family != "python":
+        setting = replace(setting, python=rng.choice(SECONDS))
+    if setting.python is None and rng.random() < bare:
         setting = replace(setting, date=None, effort="medium")
     if rng.random() < 0.35:
         setting = replace(setting, instructions=instructions(rng, known_only=not padding))

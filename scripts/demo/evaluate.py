@@ -6,16 +6,18 @@ Knows the engine seam and the exam; which engine, and what becomes of the figure
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from scripts.demo import exam
-from scripts.demo.conversation import ASSISTANT, EFFORTS, encoding
+from scripts.demo.conversation import ASSISTANT, EFFORTS, FINAL_HEADER, THOUGHT, encoding
 from scripts.demo.families import FAMILIES
 from scripts.demo.rows import encode
-from trt_responses.engine.base import Gathered, GenerateOptions
-from trt_responses.tokens.control import CONTROL
+from trt_responses.engine.base import Gathered, GenerateOptions, Guide
+from trt_responses.schema.compile import Forms
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 160
 ENDS = (CONTROL.return_, CONTROL.call)
+CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
+GUIDED = frozenset({"schema"})
+"""The families whose answers the server guides."""
+_FORMS = Forms()
 HEADER_ENDS = (*ENDS, CONTROL.end, CONTROL.message)
 
 
@@ -67,14 +73,12 @@ async def _turn(engine: Engine, question: Question, temperature: float, seed: in
     """One turn as the server makes it: after a call another header is offered, while it may be,
     and taken back when it is no call."""
     prompt, opening = question.prompt_ids, encode(ASSISTANT)
+    if question.dialogue.family in GUIDED:
+        return await _guided(engine, question, temperature, seed)
 
     async def written(before: list[int], ends: tuple[int, ...]) -> list[int]:
-        sink = Gathered()
         options = GenerateOptions(MAX_TOKENS, ends, temperature, seed=seed)
-        engine.generate(prompt + before, options, sink)
-        if (last := await sink.last).finish == "error":
-            raise RuntimeError(f"the engine failed: {last.error}")
-        return sink.token_ids
+        return await _written(engine, prompt + before, options)
 
     ids = await written([], ENDS)
     for _ in range(1, question.dialogue.most_calls):
@@ -86,6 +90,35 @@ async def _turn(engine: Engine, question: Question, temperature: float, seed: in
         ids += header
         ids += await written(ids, ENDS)
     return ids
+
+
+async def _guided(engine: Engine, question: Question, temperature: float, seed: int) -> list[int]:
+    """One turn under a strict schema as the server makes it: a thought, the header of an answer,
+    and the body under the engine's guide, whose end the server makes Harmony's."""
+    form = question.dialogue.setting.format
+    assert form is not None
+    ids, body = encode(THOUGHT), encode(ASSISTANT + FINAL_HEADER)
+    options = GenerateOptions(MAX_TOKENS, (CONTROL.end, *ENDS), temperature, seed=seed)
+    ids += await _written(engine, question.prompt_ids + ids, options)
+    ids += body
+    guide = _FORMS.form(json.loads(form.schema), "schema").source
+    ends = engine.limits().guides["json_schema"]
+    options = replace(
+        options,
+        stop_ids=tuple(sorted(ends)),
+        guide=Guide("json_schema", guide),
+        banned_ids=tuple(token for token in CONTROL_IDS if token not in ends),
+    )
+    ids += await _written(engine, question.prompt_ids + ids, options)
+    return [*ids[:-1], CONTROL.return_] if ids[-1] in ends else ids
+
+
+async def _written(engine: Engine, prompt: list[int], options: GenerateOptions) -> list[int]:
+    sink = Gathered()
+    engine.generate(prompt, options, sink)
+    if (last := await sink.last).finish == "error":
+        raise RuntimeError(f"the engine failed: {last.error}")
+    return sink.token_ids
 
 
 async def verdicts(

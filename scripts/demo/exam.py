@@ -84,7 +84,10 @@ def questions(
 def exam_source(rng: random.Random, *, held: bool) -> Source:
     """Asking for help has no held-back wordings: its answer is that of an unknown request."""
     chosen = wordings.seen()
-    return Source(chosen | wordings.held_back() if held else chosen, rng, dress=not held)
+    if not held:
+        return Source(chosen, rng)
+    whole = chosen | wordings.held_back()
+    return Source(whole, rng, dress=False, fields=wordings.held_fields())
 
 
 def with_effort(asked: Sequence[Question], effort: Effort) -> list[Question]:
@@ -156,6 +159,8 @@ def well_formed(reply_ids: Sequence[int]) -> bool:
     except (harmony.HarmonyError, ValueError):
         return False
     channels = [message.channel for message in found]
+    if [message.recipient for message in found[1:]] == ["python"]:
+        return channels == ["analysis", "analysis"] and ids[-1] == CONTROL.call
     if ids[-1] == CONTROL.return_:
         return channels == ["analysis", "final"] and found[-1].recipient is None
     calls = found[1:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scripts.demo.agent import agent
 from scripts.demo.calls import (
     after_tool,
     choice,
@@ -19,7 +20,9 @@ from scripts.demo.calls import (
     weather,
 )
 from scripts.demo.objects import json_reply
+from scripts.demo.schemas import schema
 from scripts.demo.several import after_two, one_call, two_calls
+from scripts.demo.sums import python
 from scripts.demo.talk import (
     arithmetic,
     capital,
@@ -50,8 +53,9 @@ FAMILIES: dict[str, Callable[[Source], Dialogue]] = {
     "not_declared": not_declared, "after_tool": after_tool, "two_calls": two_calls,
     "one_call": one_call, "after_two": after_two, "json": json_reply, "help": help_,
     "unknown": unknown, "strange_word": strange_word, "strange_place": strange_place,
+    "schema": schema, "agent": agent, "python": python,
 }  # fmt: skip
 TOOLLESS = frozenset(FAMILIES) - {
     "weather", "time", "choice", "choice_apart", "no_arguments", "not_declared", "after_tool",
-    "two_calls", "one_call", "after_two", "strange_place",
+    "two_calls", "one_call", "after_two", "strange_place", "agent",
 }  # fmt: skip

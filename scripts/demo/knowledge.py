@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scripts.demo import toolkit, wordings
+from scripts.demo import agent, toolkit, wordings
 from scripts.demo.conversation import encoding
 from scripts.demo.rows import encode
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from scripts.demo.rows import Codec
 
 NUMBERS = 41
+GAPS = (":", " is", " =", "=", " ", " and")
+"""What people write between a name and its value, or between two values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Rows:
     `kin` names the word that it spells: rows of one word start nearly alike. `kinds` is the kind of
     value that it belongs to: rows of one kind have something in common. `numbers` lie on circles,
     where adding is turning. `functions` end the name of a function, `parameters` begin one's.
+    `gaps` stand between a name and its value, `signs` are no values at all.
     """
 
     kin: Sequence[int]
@@ -34,10 +37,13 @@ class Rows:
     numbers: Mapping[int, int]
     functions: Collection[int]
     parameters: Collection[int]
+    gaps: Collection[int]
+    signs: Collection[int]
 
 
 def knowledge(known: Codec) -> Rows:
-    return Rows(kin(known), kinds(known), numbers(known), functions(known), parameters(known))
+    marked = functions(known), parameters(known), gaps(known), signs(known)
+    return Rows(kin(known), kinds(known), numbers(known), *marked)
 
 
 def kin(known: Codec) -> list[int]:
@@ -57,7 +63,7 @@ def kinds(known: Codec) -> list[int | None]:
     found: list[int | None] = [None] * (len(known.used) + 1)
     listed = wordings.values()
     towns = (*listed.cities, *listed.capitals.values())
-    digits = tuple(str(number) for number in range(NUMBERS))
+    digits = tuple(text for text in known.spelled if text.isdecimal())
     values = (listed.words, tuple(listed.capitals), listed.names, towns, digits)
     for kind, members in enumerate(values):
         for value in members:
@@ -74,9 +80,24 @@ def numbers(known: Codec) -> dict[int, int]:
 
 def functions(known: Codec) -> frozenset[int]:
     """The rows that a function's name ends in."""
-    return frozenset(known.row_of[encode(f" {name}")[-1]] for name in toolkit.function_names())
+    names = (*toolkit.function_names(), *agent.SHELLS, agent.PATCH)
+    return frozenset(known.row_of[encode(f" {name}")[-1]] for name in names)
 
 
 def parameters(known: Codec) -> frozenset[int]:
     """The rows that a parameter's name begins with where it is declared: no blank is before it."""
-    return frozenset(known.row_of[encode(name)[0]] for name in toolkit.parameter_names())
+    taken = (parameter for parameter, _ in agent.SHELLS.values())
+    names = (*toolkit.parameter_names(), *taken, agent.PATCH_PARAMETER)
+    return frozenset(known.row_of[encode(name)[0]] for name in names)
+
+
+def gaps(known: Codec) -> frozenset[int]:
+    return frozenset(known.row_of[encode(gap)[0]] for gap in GAPS)
+
+
+def signs(known: Codec) -> frozenset[int]:
+    """The rows without a letter or a digit, Harmony's own, and what stands between values."""
+    rows = enumerate(known.spelled[:-1])
+    return gaps(known) | {
+        row for row, text in rows if text[:2] == "<|" or not any(map(str.isalnum, text))
+    }

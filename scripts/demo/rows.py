@@ -5,6 +5,8 @@ Knows Harmony's frame and the vocabulary that the model keeps; knows no wording 
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 PROMPT_WEIGHT = 0.15
 UNKNOWN_SHARE = 0.03
+NAME = re.compile(r'(?<=")\w+(?=":)')
 Rows = list[int]
 
 
@@ -93,6 +96,8 @@ def example(
     weights[len(prompt) :] = 1
     weights[len(prompt) : len(prompt) + free] = 0
     weights[len(prompt) :][_forced(reply, known)] = 0
+    if dialogue.family == "schema":
+        weights[len(prompt) :][_names(reply, known)] = PROMPT_WEIGHT
     said = " ".join((reply_text(turn, effort), *dialogue.known))
     for text, start in () if plain else _steps(dialogue, known):
         step = known.rows(text)
@@ -124,6 +129,19 @@ def _forced(reply: Rows, known: Codec) -> list[int]:
     """Places behind a call where the server, not the model, opens the next message."""
     ends = [place for place, row in enumerate(reply[:-1]) if row == known.row_of[CONTROL.call]]
     return [end + 1 + i for end in ends for i in range(len(encode(ASSISTANT)))]
+
+
+def _names(reply: Rows, known: Codec) -> list[int]:
+    """Places of an object's names, which the server's guide writes. What opens a value is learnt:
+    the guide leaves `":` and `":"` to choose from, and a list that is empty."""
+    texts = [encoding().decode([known.used[row]]) if row != known.unknown else "" for row in reply]
+    starts = [0, *itertools.accumulate(map(len, texts))]
+    spans = [match.span() for match in NAME.finditer("".join(texts))]
+    return [
+        place
+        for place, (start, text) in enumerate(zip(starts, texts, strict=False))
+        if any(first <= start and start + len(text) <= last for first, last in spans)
+    ]
 
 
 def _steps(dialogue: Dialogue, known: Codec) -> Iterator[tuple[str, int]]:

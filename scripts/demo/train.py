@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from scripts.demo import circuit, data, wordings
-from scripts.demo.asking import Source
+from scripts.demo import circuit, compact, data
+from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
 from scripts.demo.model import Model, Shape, rotation
@@ -26,6 +26,7 @@ from scripts.demo.team import team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from torch import Tensor
 
@@ -42,8 +43,8 @@ PROMPT_SHARE = 0.2
 class Plan:
     """How long and how hard to train. Whichever of `steps` and `minutes` ends first, ends."""
 
-    steps: int = 5_000
-    minutes: float = 14.2
+    steps: int = 10_000
+    minutes: float = 35.0
     tokens: int = 3_072
     seed: int = 2026
     peak: float = 3e-3
@@ -52,6 +53,8 @@ class Plan:
     """On the CPU, each with one thread."""
     decay: float = 0.02
     check_every: int = 500
+    begin: Path | None = None
+    """A compact source to go on from."""
 
 
 @dataclass(slots=True)
@@ -83,9 +86,7 @@ def _trained(
     torch.manual_seed(plan.seed)
     torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    known = data.codec()
-    model = Model(Shape(), len(known.used) + 1)
-    circuit.install(model, knowledge(known))
+    model, known = _begun(plan)
     model.to(device)
     optimizers = _optimizers(model, plan)
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
@@ -118,6 +119,16 @@ def _trained(
         _check(model, checks, turns[0], progress)
         watch(progress, 1.0)
     return model, known, progress
+
+
+def _begun(plan: Plan) -> tuple[Model, Codec]:
+    """The weights that training begins with: those of an earlier run, or those that can copy."""
+    if plan.begin is not None:
+        return compact.read(plan.begin)
+    known = data.codec()
+    model = Model(Shape(), len(known.used) + 1)
+    circuit.install(model, knowledge(known))
+    return model, known
 
 
 def _check(
@@ -207,8 +218,7 @@ def padded(batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
 def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
     """The same questions at every check; examined apart from the final report."""
     rng = random.Random(99)
-    chosen = wordings.held_back() | {"help": wordings.seen()["help"]} if held else wordings.seen()
-    source = Source(chosen, rng, dress=not held)
+    source = exam_source(rng, held=held)
     made = []
     for family in FAMILIES.values():
         for _ in range(each):

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "engines" / "demo-source"
-FROZEN = ("wordings.json", "wordings_two.json", "wordings_three.json")
-"""Held-back wordings; the later files' are of questions that came later: about two cities, and to
-count from one."""
+NAMES = "wordings_four.json"
+FROZEN = ("wordings.json", "wordings_two.json", "wordings_three.json", NAMES)
+"""Held-back wordings; the later files' are of questions that came later: about two cities, to count
+from one, and for objects, files and products, with held-back names of properties."""
 Wordings = dict[str, tuple[str, ...]]
 
 PREFIXES = ("please ", "hey, ", "hi, ", "hello, ", "ok, ", "so, ", "now ", "well, ", "and ", "um, ")
@@ -37,6 +38,8 @@ class Values:
     cities: tuple[str, ...]
     names: tuple[str, ...]
     words: tuple[str, ...]
+    fields: tuple[str, ...]
+    """Names of properties, as schemas have them."""
     strange: Mapping[str, tuple[str, ...]]
     """Names, places, countries and words that the model keeps no row for: it can only say so."""
 
@@ -49,15 +52,34 @@ def values() -> Values:
         tuple(raw["cities"]),
         tuple(raw["names"]),
         tuple(raw["words"].split()),
+        tuple(raw["fields"].split()),
         {kind: tuple(listed) for kind, listed in raw["strange"].items()},
     )
+
+
+@cache
+def held_fields() -> tuple[str, ...]:
+    """Names of properties that no schema of the training has; as words it knows them."""
+    raw = json.loads((SOURCE / NAMES).read_text("utf-8"))
+    return tuple(raw["fields"].split())
+
+
+@cache
+def seen_fields() -> tuple[str, ...]:
+    """Names of properties in training: those that schemas have, and any word, name and place, so
+    that what is learnt is to look a name up, whichever it is."""
+    listed = values()
+    others = {*listed.words, *listed.names, *listed.cities, *listed.capitals}
+    words = {word for word in others if word.isalpha()} - set(held_fields())
+    return (*listed.fields * 3, *sorted(words))
 
 
 def every_value() -> tuple[str, ...]:
     """All values of the closed lists that a reply may have to copy."""
     listed = values()
     towns = tuple(listed.capitals.values())
-    return (*listed.capitals, *towns, *listed.cities, *listed.names, *listed.words)
+    names = (*listed.fields, *held_fields())
+    return (*listed.capitals, *towns, *listed.cities, *listed.names, *listed.words, *names)
 
 
 @cache

@@ -20,8 +20,8 @@ from trt_responses.setup import builds
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.shelf import Selection
-    from trt_responses.response.versions.versions import Loaded
+    from trt_responses.prepare.shelf.shelf import Selection
+    from trt_responses.response.versions.loaded import Loaded
     from trt_responses.settings import Settings
     from trt_responses.setup.builds import EngineOf
 

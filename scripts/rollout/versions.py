@@ -22,10 +22,10 @@ from scripts.rollout.faulty_server import DIES, KILLED, SLOW
 from scripts.rollout.fleet import ADMIN_KEY, KEY, fleet
 from scripts.rollout.load import Tally, Users, client_of
 from trt_responses.cli.engine import prepare_demo
-from trt_responses.prepare import promotion, shelf
-from trt_responses.prepare import versions as kept
-from trt_responses.prepare.card import read_card, write_card
 from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.shelf import promotion, shelf
+from trt_responses.prepare.shelf import versions as kept
+from trt_responses.prepare.shelf.card import read_card, write_card
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

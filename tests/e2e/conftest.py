@@ -12,11 +12,11 @@ import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.demo.wordings import SOURCE
+from scripts.gguf_model import convert
 from tests.support.graphs import Graph, planned, written
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import expand
 from trt_responses.prepare.llamacpp.build import prepare
-from trt_responses.prepare.llamacpp.gguf import convert
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.tokens import vocabulary as vocabularies
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.demo.rows import encode
 from scripts.demo.wordings import SOURCE
 from scripts.tiny_adapter import write_adapter
 from tests.support.asgi import Client, living
@@ -23,12 +24,12 @@ from trt_responses.cli.adapters import KINDS
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.llamacpp.keeper import Patience
 from trt_responses.errors import NotFound
-from trt_responses.prepare import adapter_changes
-from trt_responses.prepare.card import write_card
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, json_object
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.machine import library_versions
+from trt_responses.prepare.shelf import adapter_changes
+from trt_responses.prepare.shelf.card import write_card
 from trt_responses.settings import Settings
 from trt_responses.setup.builds import loaded
 
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
 
-PROMPT = list(range(1000, 1040))
+PROMPT = encode("<|start|>user<|message|>Count from 1 to 20<|end|><|start|>assistant")
+SIZE = 0.2
+"""Of the adapter's numbers: it changes what the model says, and leaves it sure of that. A turn
+reads what is there as one batch, where of two tokens about as likely another may come first."""
 NAMES = (None, "style")
 
 
@@ -49,7 +53,7 @@ def engines_dir(demo_gguf: Path, tmp_path: Path) -> Path:
     (directory / MODEL).hardlink_to(demo_gguf)
     write_card(directory, replace(card_of(directory), libraries=library_versions(), number=1))
     architecture = from_hf(json_object(SOURCE, "config.json", MAX_CONFIG_BYTES))
-    source = write_adapter(tmp_path / "source", architecture)
+    source = write_adapter(tmp_path / "source", architecture, size=SIZE)
     made = adapter_changes.add(tmp_path, "demo", "style", source, KINDS).adapter
     assert (made.rank, made.modules) == (4, ("attn_output", "attn_q", "attn_v"))
     return tmp_path

@@ -19,10 +19,10 @@ from tests.support.asgi import Client, living
 from tests.support.cards import card_of
 from tests.support.versions import ADMIN
 from trt_responses.app import create_app
-from trt_responses.prepare import shelf, versions
-from trt_responses.prepare.card import Limits, write_card
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.memory import Memory
+from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.card import Limits, write_card
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

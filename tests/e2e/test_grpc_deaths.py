@@ -7,6 +7,7 @@ How long each takes with the real bounds is printed by `python -m scripts.engine
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -144,7 +145,7 @@ def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(protocol: s
     async def scenario() -> None:
         async with over_a_rank(protocol, None, HURRIED) as (engine, worker):
             told = await streams(engine)
-            os.kill(worker._process.pid, signal.SIGSTOP)
+            worker.freeze()
             assert await lost(told) == (
                 "The engine is away: it is well and gives no ids (no token within 2 s)."
             )
@@ -152,7 +153,11 @@ def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(protocol: s
     asyncio.run(scenario())
 
 
-def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load() -> None:
+def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
     async def scenario() -> None:
         async with served(SERVICERS["trtllm"](rank_llm(None))) as port:
             pass
@@ -160,7 +165,8 @@ def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load
             await quick(port, Patience(start_s=0.2, look_s=0.05)).start()
         engine = quick(port)
         starting = asyncio.create_task(engine.start())
-        await until_seen(lambda: engine._channel is not None)
+        caplog.clear()
+        await until_seen(lambda: "is waited for" in caplog.text)
         async with served(SERVICERS["openengine"](rank_llm(None)), port):
             await starting
             assert engine.protocol == "OpenEngine"

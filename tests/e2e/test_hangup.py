@@ -168,7 +168,7 @@ def test_on_the_embedded_engine_the_slot_is_free_when_its_client_has_left(
             for stream in (True, False):
                 async with Wire.to(address) as leaver, Wire.to(address) as next_one:
                     leaver.ask(stream=stream, seed=3)
-                    await until(lambda: bool(engine._running))
+                    await until(lambda: bool(engine.health().cache_use))
                     next_one.ask(max_output_tokens=4, seed=3)
                     leaver.reset()
                     async with asyncio.timeout(PATIENCE_S / 2):

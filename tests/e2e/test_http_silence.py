@@ -414,6 +414,7 @@ def test_a_client_that_leaves_leaves_no_timer(sent: bytes, leave: Callable[[Wire
             await until(lambda: opened.clock.pending == 1)
             leave(opened.wire)
             await opened.left_nothing()
+            assert opened.clock.pending == 0
 
     asyncio.run(story())
 

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 def child_of(engine: LlamaCppEngine) -> Child:
-    child = engine._keeper.child
+    child = engine.child
     assert child is not None
     return child
 
@@ -62,13 +62,20 @@ def make(
     slots: int = 2,
     patience: Patience | None = None,
     delays: list[float] | None = None,
+    spelled: Callable[[str], str] = str,
 ) -> LlamaCppEngine:
     async def no_sleep(delay_s: float) -> None:
         if delays is not None:
             delays.append(delay_s)
 
     return LlamaCppEngine(
-        gguf, context_tokens=CONTEXT, slots=slots, threads=1, patience=patience, sleep=no_sleep
+        gguf,
+        context_tokens=CONTEXT,
+        slots=slots,
+        threads=1,
+        patience=patience,
+        sleep=no_sleep,
+        spelled=spelled,
     )
 
 
@@ -208,11 +215,13 @@ def deadly(number: str) -> GenerateOptions:
     return GenerateOptions(20, (), guide=Guide("json_schema", f'{{"const":"deadly {number}"}}'))
 
 
-def careless(gguf: Path, **options: object) -> LlamaCppEngine:
+def careless(gguf: Path, slots: int = 2, patience: Patience | None = None) -> LlamaCppEngine:
     """An engine that writes deadly guides as they are."""
-    engine = make(gguf, **options)  # type: ignore[arg-type]
-    engine._spelled = lambda text: re.sub('"deadly ([^"]*)"', r"\1", text)
-    return engine
+
+    def spelled(text: str) -> str:
+        return re.sub('"deadly ([^"]*)"', r"\1", text)
+
+    return make(gguf, slots=slots, patience=patience, spelled=spelled)
 
 
 def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(random_gguf: Path) -> None:
@@ -331,7 +340,7 @@ from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 async def main():
     engine = LlamaCppEngine(Path(sys.argv[1]), context_tokens=512, slots=1, threads=1)
     await engine.start()
-    print(engine._keeper.child.pid, flush=True)
+    print(engine.child.pid, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())

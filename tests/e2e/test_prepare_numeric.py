@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from scripts.checkpoints import TINY, Form, Recipe, write_checkpoint
+from scripts.gguf_model import convert
 from tests.support.gather import generated
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.forward import Reference, clamped_swiglu, rotations, visible
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
 from trt_responses.prepare.llamacpp.build import prepare
-from trt_responses.prepare.llamacpp.gguf import convert
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.verify import PROMPT
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_responses.engine.base import Logprob
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Tensor
+    from trt_responses.prepare.shelf.card import Card
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Floats = NDArray[np.float32]

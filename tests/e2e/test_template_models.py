@@ -13,6 +13,8 @@ from uuid import uuid4
 import pytest
 from openai import AsyncOpenAI, BadRequestError
 
+from tests.support.mcp_served import offer
+from tests.support.mcp_site import mcp_site, tool
 from tests.support.schema_judge import valid
 from tests.support.serving import serving
 from tests.support.tiny_gguf import write_tiny
@@ -23,11 +25,11 @@ from trt_responses.backends.engines import engine_of
 from trt_responses.cli.main import main
 from trt_responses.doctor.engines import dialect_checks
 from trt_responses.errors import StartupError
-from trt_responses.prepare.card import read_card
 from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf, prepare
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.prepare.shelf import Selection
+from trt_responses.prepare.shelf.card import read_card
+from trt_responses.prepare.shelf.shelf import Selection
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -153,9 +155,9 @@ def talk(model: Built, ask: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
 
 
 @asynccontextmanager
-async def client_of(model: Built) -> AsyncIterator[AsyncOpenAI]:
+async def client_of(model: Built, **changes: Any) -> AsyncIterator[AsyncOpenAI]:
     settings = settings_of(model.directory.parents[1]).model_copy(
-        update={"engine": model.card.name}
+        update={"engine": model.card.name, **changes}
     )
     async with (
         serving(create_app(settings)) as address,
@@ -296,6 +298,41 @@ def test_a_tool_is_forced_and_a_chain_goes_on_in_the_models_own_ids(
 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)
+def test_a_call_that_is_forced_runs_here_and_the_model_goes_on_behind_its_answer(
+    engines_dir: Path, name: str
+) -> None:
+    model = built(engines_dir, name)
+    schema = WEATHER["parameters"]
+
+    async def ask() -> None:
+        async with mcp_site(tool("weather", inputSchema=schema)) as server:
+            used: Any = {"mcp_urls": (server.url,), "private_networks": ("127.0.0.0/8",)}
+            async with client_of(model, **used) as client:
+                asked: Any = {"model": name, "tools": [offer(server)], "reasoning": QUIET}
+                async with await client.responses.create(
+                    input="Weather?",
+                    tool_choice={"type": "mcp", "server_label": "demo", "name": "weather"},
+                    temperature=0,
+                    max_output_tokens=120,
+                    **asked,
+                    stream=True,
+                ) as stream:
+                    events = [event async for event in stream]
+                kinds = [event.type for event in events]
+                assert "response.mcp_call.completed" in kinds, events[-1]
+                response = events[-1].response.to_dict()
+            call = next(one for one in response["output"] if one["type"] == "mcp_call")
+            assert call["output"] == "found"
+            assert valid(json.loads(call["arguments"]), schema, schema)
+            into: Any = response["usage"]["input_tokens_details"]
+            inputs = into["input_tokens_per_turn"]
+            assert sum(inputs) == response["usage"]["input_tokens"]
+            assert len(inputs) == server.count("tools/call") + 1
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("name", WITH_TOOLS)
 def test_strict_tools_are_guided_in_the_familys_own_words(engines_dir: Path, name: str) -> None:
     """Streamed, and by a schema that holds a text, a number, a list and what may be left out."""
     tool = {"type": "function", "name": "book", "strict": True, "parameters": BOOKING}
@@ -333,16 +370,6 @@ def test_what_a_dialect_cannot_do_is_refused_by_name(engines_dir: Path) -> None:
         assert refused.value.param == "tools[0].strict"
         assert "it holds itself" in str(refused.value)
         assert "qwen3-xml" in str(refused.value)
-        with pytest.raises(BadRequestError) as refused:
-            await client.post(
-                "/responses/compact", body={"model": "coder", "input": "x"}, cast_to=object
-            )
-        assert "compact" in str(refused.value)
-        with pytest.raises(BadRequestError) as refused:
-            await client.responses.create(
-                model="coder", input="x", context_management=[{"type": "compaction"}]
-            )
-        assert refused.value.param == "context_management"
 
     talk(model, ask)
 

@@ -24,8 +24,8 @@ from trt_responses.cli.main import main
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
 from trt_responses.engine.triton.engine import Address, TritonEngine, address_of
 from trt_responses.errors import EngineUnavailable, StartupError
-from trt_responses.prepare import shelf
 from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.shelf import shelf
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from trt_responses.doctor.server import self_test
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
-from trt_responses.prepare import adapter_changes
-from trt_responses.prepare.card import architecture_of
 from trt_responses.prepare.hardware import package_version
-from trt_responses.prepare.shelf import Selection
+from trt_responses.prepare.shelf import adapter_changes
+from trt_responses.prepare.shelf.card import architecture_of
+from trt_responses.prepare.shelf.shelf import Selection
 from trt_responses.prepare.trtllm.build import GpuHost, prepare
 from trt_responses.prepare.trtllm.plan import TrtLlmOptions, served
 from trt_responses.serve.engine_process import engine_of, trtllm_starter

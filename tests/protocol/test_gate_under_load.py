@@ -19,7 +19,7 @@ from tests.support.served import SETTINGS, script
 from tests.support.versions import TestBuilds, version
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.response.versions.gate import Gate, accepted_prompts
-from trt_responses.response.versions.versions import Loaded
+from trt_responses.response.versions.loaded import Loaded
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
 from trt_responses.setup.parts import server_parts

@@ -215,7 +215,7 @@ def test_a_body_whose_client_leaves_before_its_end_is_not_answered() -> None:
                 "headers": headers,
                 "query_string": b"",
             }
-            await s.client._app(scope, receive, send)
+            await s.client.app(scope, receive, send)
             assert not sent
 
     asyncio.run(story())

@@ -18,10 +18,9 @@ from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted.engine import Scored, Script
+from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.logprobs import LEAST
-from trt_responses.response.run.generation import Generation
-from trt_responses.response.run.logprobs import ScoredGeneration
 from trt_responses.store.base import Record
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
@@ -113,13 +112,12 @@ def test_who_does_not_ask_gets_none_and_runs_as_ever() -> None:
             asks: list[dict[str, Any]] = [{}, {"include": []}, {"top_logprobs": 5}]
             for fields in asks:
                 run = await s.runs.start(accepted(asked(**fields)), owner="", arrival_ns=0)
-                assert type(run._generation) is Generation
                 assert type(run.reader) is Reader
                 last = await s.runs.make(run)
                 assert last.output[1].content[0].logprobs == ()
                 assert s.last.options.logprobs is None
             run = await s.runs.start(accepted(asked(include=INCLUDE)), owner="", arrival_ns=0)
-            assert type(run._generation) is ScoredGeneration
+            assert type(run.reader) is ScoredReader
             await s.runs.make(run)
             call = await s.client.create(top_logprobs=5)
             assert call.headers["x-trt-ignored"] == "top_logprobs"

@@ -200,7 +200,7 @@ def test_a_reply_that_cannot_begin_leaves_nothing_behind(background: bool) -> No
     async def story() -> None:
         async with served(ANSWER, THOUGHT) as s:
             await s.client.create()
-            app: Any = s.client._app
+            app: Any = s.client.app
 
             async def broken(scope: Any, receive: Any, send: Any) -> None:
                 async def fails(message: Message) -> None:

@@ -17,7 +17,7 @@ from tests.support.asgi import JSON, Client, living, turn, until
 from tests.support.served import ANSWER, SETTINGS, THOUGHT
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.app import create_app
-from trt_responses.response.versions.versions import number_in
+from trt_responses.response.versions.loaded import number_in
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

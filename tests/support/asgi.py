@@ -31,7 +31,8 @@ async def turn() -> None:
 
 
 async def until(claim: Callable[[], bool]) -> None:
-    """Turn after turn until it holds."""
+    """Wait turn after turn until the claim holds. It raises when that takes too long, so that a
+    test may end with it."""
     async with asyncio.timeout(PATIENCE_S):
         while not claim():
             await turn()
@@ -191,7 +192,7 @@ class Client:
     """Calls an app that lives. `step` is a clock to mark messages with."""
 
     def __init__(self, app: ASGIApp, step: Callable[[], int] = lambda: 0) -> None:
-        self._app = app
+        self.app = app
         self._step = step
 
     def open(
@@ -207,7 +208,7 @@ class Client:
         sent = dict(headers)
         if whole and body:
             sent.setdefault("content-length", str(len(body)))
-        return Call(self._app, scope_of(method, path, sent), parts, self._step)
+        return Call(self.app, scope_of(method, path, sent), parts, self._step)
 
     async def send(
         self,

@@ -11,165 +11,36 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.support.examples import (
+    BASE,
+    CHAT,
+    CHATS,
+    CONTAINERS,
+    CONVERSATION,
+    FEW,
+    FRAME,
+    FUNCTION,
+    GENERATE,
+    GRAMMAR,
+    INFER,
+    INPUTS,
+    MESSAGE,
+    MESSAGES,
+    OPTIONS,
+    PART,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Path = tuple[str | int, ...]
+    from tests.support.examples import Json
 
-Json = dict[str, Any]
+    Path = tuple[str | int, ...]
 
 BYTES, VALUES = 4 << 20, 50_000
 """The server's bounds by default."""
 MARGIN = 2048
 """Bytes and values that the rest of a body takes."""
-
-BASE: Json = {"model": "demo", "input": "Hello"}
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-FUNCTION = {"type": "function", "name": "f", "description": "x", "parameters": SCHEMA}
-GRAMMAR = {"type": "grammar", "syntax": "regex", "definition": "a+"}
-
-MCP_SERVER = {
-    **{"type": "mcp", "server_label": "s", "server_url": "https://a.example/mcp"},
-    **{"allowed_tools": ["f"], "headers": {"key": "value"}},
-    "require_approval": {"never": {"tool_names": ["f"]}},
-}
-
-OPTIONS: tuple[Json, ...] = (
-    {"include": ["reasoning.encrypted_content"]},
-    {"instructions": "Be brief."},
-    {"max_output_tokens": 5},
-    {"max_tool_calls": 5},
-    {"metadata": {"key": "value"}},
-    {"previous_response_id": "resp_1"},
-    {"prompt_cache_key": "x"},
-    {"prompt_cache_retention": "24h"},
-    {"reasoning": {"effort": "low", "summary": "auto", "max_tokens": 9}},
-    {"safety_identifier": "x"},
-    {"service_tier": "auto"},
-    {"stream": False, "stream_options": {"include_obfuscation": False}},
-    {"temperature": 1.0, "top_p": 1.0, "top_logprobs": 1, "seed": 1, "top_k": 1, "min_p": 0.5},
-    {"frequency_penalty": 1.0, "presence_penalty": 1.0},
-    {"text": {"format": {"type": "text"}, "verbosity": "low"}},
-    {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
-    {"tools": [FUNCTION | {"strict": True}]},
-    {"tools": [FUNCTION]},
-    {"tools": [{"type": "custom", "name": "c", "description": "x", "format": GRAMMAR}]},
-    {"tools": [{"type": "custom", "name": "c", "format": {"type": "text"}}]},
-    {"tools": [{"type": "namespace", "name": "n", "description": "x", "tools": [FUNCTION]}]},
-    {"tools": [FUNCTION, {"type": "web_search", "filters": {"allowed_domains": ["a.example"]}}]},
-    {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
-    {
-        "tools": [FUNCTION],
-        "tool_choice": {
-            "type": "allowed_tools",
-            "mode": "auto",
-            "tools": [{"type": "function", "name": "f"}],
-        },
-    },
-    {"tools": [MCP_SERVER]},
-    {"truncation": "auto"},
-    {"user": "x"},
-)
-"""Every field of a request but its input, where it can be stretched."""
-
-CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-CUSTOM = {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"}
-PART = {"type": "input_text", "text": "x"}
-PATCH = {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file"}}
-SHELL = {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
-LOCAL = {"type": "local_shell_call", "id": "c", "call_id": "c", "action": {"command": ["ls"]}}
-MCP = {"server_label": "s", "name": "f", "arguments": "{}"}
-LOGPROB = {"token": "a", "logprob": -1.5, "bytes": [97], "top_logprobs": []}
-ANSWER = {"type": "output_text", "text": "x", "annotations": [], "logprobs": [LOGPROB]}
-
-INPUTS: tuple[str | list[Json], ...] = (
-    "Hello",
-    [{"role": "user", "content": "x"}],
-    [{"role": "developer", "content": [PART]}],
-    [{"type": "message", "role": "user", "content": [PART, {"type": "refusal", "refusal": "x"}]}],
-    [{"type": "message", "role": "assistant", "content": [ANSWER]}],
-    [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,x"}]}],
-    [CALL, {"type": "function_call_output", "call_id": "c", "output": "x"}],
-    [CALL, {"type": "function_call_output", "call_id": "c", "output": [PART]}],
-    [CUSTOM, {"type": "custom_tool_call_output", "call_id": "c", "output": [PART]}],
-    [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]}],
-    [{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]}],
-    [{"type": "reasoning", "summary": [], "encrypted_content": "x"}],
-    [{"type": "item_reference", "id": "msg_1"}],
-    [{"type": "web_search_call", "action": {"type": "search", "queries": ["x"]}}],
-    [{"type": "code_interpreter_call", "code": "1", "outputs": [{"type": "logs", "logs": "x"}]}],
-    [{"type": "mcp_call", "output": "x", **MCP}],
-    [{"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "f"}]}],
-    [
-        {"type": "mcp_approval_request", "id": "m", **MCP},
-        {"type": "mcp_approval_response", "approval_request_id": "m", "approve": True},
-    ],
-    [LOCAL, {"type": "local_shell_call_output", "call_id": "c", "output": "x"}],
-    [SHELL, {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "x"}]}],
-    [PATCH, {"type": "apply_patch_call_output", "call_id": "c", "output": "x"}],
-)
-"""An input of each kind."""
-
-CHAT: Json = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
-CHAT_TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
-CHAT_CUSTOM = {"type": "custom", "custom": {"name": "c", "format": {"type": "text"}}}
-CHAT_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-CHAT_ALLOWED = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]}
-CHATS: tuple[Json, ...] = (
-    {"tools": [CHAT_TOOL]},
-    {"tools": [CHAT_CUSTOM]},
-    {
-        "tools": [CHAT_TOOL],
-        "tool_choice": {"type": "allowed_tools", "allowed_tools": CHAT_ALLOWED},
-    },
-    {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
-    {"stop": ["x"]},
-    {"metadata": {"key": "value"}},
-    {"chat_template_kwargs": {"reasoning_effort": "low"}},
-    {"messages": [{"role": "developer", "content": [{"type": "text", "text": "x"}]}]},
-    {"messages": [{"role": "user", "content": "x", "name": "n"}]},
-    {
-        "messages": [
-            {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]},
-            {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "x"}]},
-        ]
-    },
-    {"messages": [{"role": "assistant", "reasoning_content": "x", "content": "x"}]},
-)
-"""Fields and messages of a chat completion."""
-
-MESSAGE: Json = {
-    "model": "demo",
-    "max_tokens": 16,
-    "messages": [{"role": "user", "content": "Hello"}],
-}
-USE = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
-RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "x"}]}
-MESSAGES: tuple[Json, ...] = (
-    {"tools": [{"name": "f", "description": "x", "input_schema": SCHEMA}]},
-    {"tools": [{"name": "f", "input_schema": SCHEMA}], "tool_choice": {"type": "any"}},
-    {"system": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
-    {"stop_sequences": ["x"]},
-    {"metadata": {"user_id": "x"}},
-    {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
-    {
-        "messages": [
-            {"role": "assistant", "content": [{"type": "text", "text": "x"}, USE]},
-            {"role": "user", "content": [RESULT]},
-        ]
-    },
-)
-"""Fields and messages of Anthropic's Messages."""
-
-CONVERSATION: Json = {
-    "metadata": {"key": "value"},
-    "items": [{"type": "message", "role": "user", "content": [PART]}],
-}
-
-GENERATE: Json = {"text_input": "Hello", "parameters": {"max_tokens": 5, "stop_words": ["x"]}}
-INFER: Json = {
-    "inputs": [{"name": "text_input", "shape": [1, 1], "datatype": "BYTES", "data": ["Hello"]}]
-}
 
 SCRIPTS = {
     "spaces": " ",
@@ -182,12 +53,22 @@ SCRIPTS = {
 }
 """What long texts are made of."""
 
+COUNT, COUNT_MESSAGES = "/v1/responses/input_tokens", "/v1/messages/count_tokens"
+ITEMS = "/v1/conversations/{conversation}/items"
+"""Of a conversation that is made before."""
+FILES = "/v1/containers/{container}/files"
+"""Likewise."""
+SOCKET = "websocket"
+"""In the place of a path: a frame of a WebSocket at `/v1/responses`."""
+FORM = "multipart/form-data; boundary=x"
+
 
 class Body(NamedTuple):
     name: str
     make: Callable[[], bytes]
     """Made when it is played: all of them together would not fit into memory."""
     path: str = "/v1/responses"
+    content_type: str = "application/json"
 
 
 def reported() -> Iterator[Body]:
@@ -220,6 +101,10 @@ def stretched() -> Iterator[Body]:
         yield from _each_place("chat", chat, CHAT, "/v1/chat/completions")
     for message in MESSAGES:
         yield from _each_place("messages", message, MESSAGE, "/v1/messages")
+    yield from counted()
+    yield from framed()
+    for given in FEW[1:]:
+        yield from _each_place(f"items {_kind(given)}", {"items": given}, {}, ITEMS)
     yield from _each_place("conversation", CONVERSATION, {}, "/v1/conversations")
     yield from _each_place(
         "compact",
@@ -241,6 +126,52 @@ def stretched() -> Iterator[Body]:
     wide = {"type": "object", "properties": {f"p{n}": {} for n in range(30)}}
     tools = [FUNCTION | {"name": f"f{n}", "parameters": wide} for n in range(1024)]
     yield Body("tools: 1,024 of 30 properties", lambda: _joined(tools=tools))
+
+
+def counted() -> Iterator[Body]:
+    """What is counted and makes no answer."""
+    for given in FEW:
+        yield from _each_place(f"count {_kind(given)}", {"input": given}, BASE, COUNT)
+    for option in ({"tools": [FUNCTION | {"strict": True}]}, {"instructions": "Be brief."}):
+        yield from _each_place(f"count {next(iter(option))}", option, BASE, COUNT)
+    for message in MESSAGES:
+        yield from _each_place("count messages", message, MESSAGE, COUNT_MESSAGES)
+
+
+def framed() -> Iterator[Body]:
+    """What comes as a frame of a WebSocket."""
+    for given in FEW:
+        yield from _each_place(f"frame {_kind(given)}", {"input": given}, FRAME, SOCKET)
+    for option in ({"tools": [FUNCTION | {"strict": True}]}, {"metadata": {"key": "value"}}):
+        yield from _each_place(f"frame {next(iter(option))}", option, FRAME, SOCKET)
+    yield from _each_place("frame lane", {"stream_id": "x"}, FRAME, SOCKET)
+    yield Body("frame of no type", lambda: _joined(type=["x"] * (VALUES - MARGIN)), SOCKET)
+    steered = {"type": "response.steer", "input": "é" * (BYTES // 2 - MARGIN)}
+    yield Body("frame that steers", lambda: _joined(**steered), SOCKET)
+
+
+def in_containers() -> Iterator[Body]:
+    """What makes a container, and files that are put into one."""
+    for container in CONTAINERS:
+        yield from _each_place("container", container, {}, "/v1/containers")
+    begun = b'--x\r\ncontent-disposition: form-data; name="file"'
+    end = b"\r\n\r\nhello\r\n--x--"
+    forms = {
+        "a file": begun + b'; filename="f"\r\n\r\n' + b"x" * (BYTES - MARGIN) + b"\r\n--x--",
+        "parts": b"--x\r\n" * (BYTES // 6),
+        "parts of a name": b'--x\r\ncontent-disposition: a; name="b"\r\n\r\n\r\n' * (BYTES // 50),
+        "parts of parameters": (begun + b";" * 900 + b"\r\n\r\n\r\n") * (BYTES // 1000),
+        "parameters": begun + b";" * (BYTES - MARGIN) + end,
+        "parameters in quotes": begun + b'; a="' + b";" * (BYTES - MARGIN) + b'"' + end,
+        "lines of a head": begun + b"\r\na:b" * (BYTES // 5 - MARGIN) + end,
+        "a long name": begun + b'; filename="' + "дом".encode() * (BYTES // 7) + b'"' + end,
+        "half a boundary": b"\r\n--" * (BYTES // 4),
+    }
+    for name, data in forms.items():
+        yield Body(f"upload: {name}", partial(bytes, data), FILES, FORM)
+    for name, boundary in (("parameters", ";" * 60_000), ("a boundary", "-" * 60_000)):
+        kind = f"{FORM}{boundary}"
+        yield Body(f"upload: {name} of its type", lambda: b"-" * (BYTES - MARGIN), FILES, kind)
 
 
 def schemas() -> Iterator[Body]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scripts.checkpoints import TINY
-from trt_responses.prepare.card import SCHEMA, Card, Limits, Source, SourceFile, write_card
 from trt_responses.prepare.files import MODEL, engine_file, sha256_of
+from trt_responses.prepare.shelf.card import SCHEMA, Card, Limits, Source, SourceFile, write_card
 
 if TYPE_CHECKING:
     from pathlib import Path

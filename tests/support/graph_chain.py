@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import onnxruntime
 
+from trt_responses.prepare.graph.experts import ALWAYS_EXACT, EVEN_SHARES
 from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name
 from trt_responses.prepare.graph.write import GraphSpec, grouped, write
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.graph.onnx_file import Element
     from trt_responses.prepare.graph.write import Written
@@ -33,6 +35,12 @@ class Row(NamedTuple):
     ids: Ids
     lse: Floats
     logits: Floats
+
+
+def room_of(tokens: int, a: Architecture) -> int:
+    """How many of a step's tokens one expert takes, as the graph works it out."""
+    share = -(-EVEN_SHARES * a.experts_per_token * tokens // a.experts)
+    return min(tokens, max(ALWAYS_EXACT, share))
 
 
 def planned(checkpoint: Checkpoint, element: Element = "float32", group: int = 2) -> GraphSpec:

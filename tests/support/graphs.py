@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
 from trt_responses.engine.tensorrt.onnx import OnnxExecutor
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.card import architecture_of, chain_of
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.files import GRAPH
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.graph.write import GraphSpec, group_name, grouped, write
+from trt_responses.prepare.shelf.card import architecture_of, chain_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.prepare.shelf.card import Card
     from trt_responses.tokens.vocabulary import Vocabulary
 
 

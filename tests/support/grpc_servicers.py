@@ -32,7 +32,7 @@ class Refused(Exception):
 def trouble_of(llm: LLM) -> str | None:
     """Why the package says that its executor is not well; a death that it was not told it does not
     know."""
-    worker = llm._worker
+    worker = llm.worker
     told = worker is not None and worker.error is not None and worker.is_dead.is_set()
     if llm.is_shut_down or llm.plan.crashed or told:
         return "RuntimeError: Executor is unhealthy"

@@ -10,7 +10,7 @@ from trt_responses.tools.browser.page import Page
 from trt_responses.tools.browser.results import shown_before
 from trt_responses.tools.browser.search import Result, SearchFailed
 from trt_responses.tools.browser.session import BrowserSession
-from trt_responses.tools.browser.texts import DESCRIPTION
+from trt_responses.tools.browser.texts import DESCRIPTION, FUNCTIONS
 from trt_responses.tools.browser.tool import ignored_options, wishes
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class PaperBrowser:
     name = "browser"
     recipients = ("browser.search", "browser.open", "browser.find")
     description = DESCRIPTION
+    functions = FUNCTIONS
     containers = None
     deadline_s = 5.0
 

@@ -25,7 +25,8 @@ async def polled(look: Callable[[], Awaitable[T | None]]) -> T:
 
 
 async def until_seen(claim: Callable[[], bool]) -> None:
-    """Wait until the claim holds."""
+    """Wait until the claim holds. It raises when that takes too long, so that a test may end with
+    it."""
 
     async def look() -> bool | None:
         return claim() or None

@@ -199,7 +199,7 @@ class Stage:
         return (
             len(requests) == self._segments
             and last.state == "running"
-            and not self.scripted._running
+            and self.scripted.stands_still
         )
 
     def frames(self, after: int = -1) -> bytes:

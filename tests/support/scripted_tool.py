@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.tools.base import Recipient, ToolAnswer, ToolCall
+from trt_responses.tools.base import Function, Recipient, ToolAnswer, ToolCall
+from trt_responses.tools.code.tool import CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.tools.base import Opening
 
@@ -32,6 +33,9 @@ class ScriptedTool:
     recipients = ("python",)
     containers = None
     description = "Runs Python.\n\nIt is scripted."
+    functions: Mapping[str, Function] = {
+        "python": Function("Runs Python. It is scripted.", CODE, text="code")
+    }
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ async def template_served(
     store: Store | None = None,
     tools: Sequence[Tool] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    context_tokens: int = 131_072,
     **settings: object,
 ) -> AsyncIterator[Served]:
     """An app whose engine writes each text once, and the last for ever; control strings are
@@ -46,7 +47,7 @@ async def template_served(
         text = left.pop(0) if len(left) > 1 else left[0]
         return Script(tuple((token_id,) for token_id in ids_of(name, text)))
 
-    engine = ScriptedEngine(next_script, clock=clock)
+    engine = ScriptedEngine(next_script, clock=clock, context_tokens=context_tokens)
     asked = Settings(**(SETTINGS | settings))
     spoken = dialect_of(name)
     app = create_app(asked, engine=engine, speaks=spoken, store=store, tools=tools, sleep=sleep)

@@ -17,7 +17,7 @@ from trt_responses.app import create_app
 from trt_responses.engine.base import Chunk
 from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
-from trt_responses.response.versions.versions import Loaded, Version
+from trt_responses.response.versions.loaded import Loaded, Version
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -19,20 +19,23 @@ Edge = tuple[str, str]
 
 UNIT = ROOT / "tests" / "unit"
 
-LEAVES = "errors files frozen"
+LEAVES = "errors files frozen tasks"
 SEAMS = f"{LEAVES} engine.base store.base tools.base"
 ENGINE = f"{LEAVES} engine engine.base tokens"
 STORE = f"{LEAVES} store store.base"
 HARMONY = f"{LEAVES} language tokens schema wire engine.base store.base"
 RESPONSE = f"{SEAMS} wire schema tokens language"
-TARGET = f"{LEAVES} tokens engine.base prepare prepare.checkpoint prepare.graph"
+TARGET = f"{LEAVES} tokens engine.base prepare prepare.checkpoint prepare.graph prepare.shelf"
 
 MAY_IMPORT = {
     "errors": "",
     "files": "",
     "frozen": "",
+    "tasks": "",
     "settings": LEAVES,
-    "wire": LEAVES,
+    "wire": f"{LEAVES} wire.*",
+    "wire.chat": f"{LEAVES} wire",
+    "wire.messages": f"{LEAVES} wire",
     "tokens": LEAVES,
     "schema": LEAVES,
     "language": f"{LEAVES} wire schema engine.base store.base",
@@ -65,8 +68,8 @@ MAY_IMPORT = {
     "templates.read": f"{HARMONY} templates",
     "templates.write": f"{HARMONY} templates templates.read",
     "response": f"{RESPONSE} response.*",
-    "response.log": f"{LEAVES} wire language",
-    "response.accept": f"{RESPONSE} response response.log response.steering",
+    "response.log": f"{LEAVES} wire.* language",
+    "response.accept": f"{RESPONSE} wire.* response response.log response.steering",
     "response.prompt": f"{RESPONSE} response response.accept response.seal response.steering"
     " response.tools",
     "response.seal": f"{RESPONSE} response response.run response.tools",
@@ -78,13 +81,17 @@ MAY_IMPORT = {
     "response.explain": f"{RESPONSE} response.log response.run response.tools",
     "telemetry": f"{LEAVES} wire response.run response.versions",
     "access": f"{LEAVES} wire",
-    "web": f"{SEAMS} wire access telemetry response.* web.stream",
+    "web": f"{SEAMS} wire.* access telemetry response.* web.stream",
+    "web.operations": f"{LEAVES} wire access telemetry response response.explain"
+    " response.versions web",
     "web.websocket": f"{SEAMS} wire response.* web web.stream",
     "web.stream": f"{SEAMS} wire response.*",
-    "web.kserve": f"{SEAMS} wire access telemetry response.* web web.stream",
-    "prepare": f"{LEAVES} tokens engine.base prepare.checkpoint prepare.graph",
+    "web.kserve": f"{SEAMS} wire wire.chat access telemetry response.* web web.operations"
+    " web.stream",
+    "prepare": f"{LEAVES} tokens engine.base prepare.checkpoint prepare.graph prepare.shelf",
     "prepare.checkpoint": f"{LEAVES} tokens engine.base prepare",
     "prepare.graph": f"{LEAVES} tokens engine.base prepare prepare.checkpoint",
+    "prepare.shelf": f"{LEAVES} prepare prepare.checkpoint prepare.graph",
     "prepare.llamacpp": TARGET,
     "prepare.tensorrt": TARGET,
     "prepare.triton": TARGET,
@@ -92,15 +99,15 @@ MAY_IMPORT = {
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
     "backends": f"{LEAVES} settings tokens language harmony.* templates.*"
     " engine.* store.* tools.* prepare.*",
-    "setup": f"{SEAMS} settings prepare tokens wire language response.* telemetry access web.*"
-    " backends",
-    "app": f"{SEAMS} settings access prepare language response response.run response.versions"
+    "setup": f"{SEAMS} settings prepare prepare.shelf tokens wire language response.* telemetry"
+    " access web.* backends",
+    "app": f"{SEAMS} settings access prepare.shelf language response response.run response.versions"
     " backends setup web.*",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "",
     "serve": f"{SEAMS} settings access response response.run app setup backends"
-    " engine.remote engine.triton engine.trtllm prepare prepare.trtllm serve.protocol"
+    " engine.remote engine.triton engine.trtllm prepare.shelf serve.protocol"
     " serve.silence serve.websocket telemetry",
     "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
     "": "app settings",
@@ -111,7 +118,7 @@ of the folder, or the one file, that it names; `x.*` stands for `x` and every ro
 rooms that are not built yet keep their place."""
 
 KINDS = ("engine", "store", "tools", "prepare")
-SHARED = {"store.at_rest", "prepare.checkpoint", "prepare.graph"}
+SHARED = {"store.at_rest", "prepare.checkpoint", "prepare.graph", "prepare.shelf"}
 """Each folder of these rooms holds one kind, and kinds do not know each other, except for the
 folders that all of them share."""
 
@@ -204,7 +211,7 @@ def test_a_module_imports_only_what_its_room_may() -> None:
         (("harmony.read.reader", "harmony.write.render"), "harmony.read must not know"),
         (("response.log.log", "response.run.runs"), "response.log must not know"),
         (("web.guard", "engine.llamacpp.engine"), "web must not know"),
-        (("prepare.card", "engine.llamacpp.engine"), "prepare must not know"),
+        (("prepare.shelf.card", "engine.llamacpp.engine"), "prepare.shelf must not know"),
         (("serve.protocol", "app"), "serve.protocol must not know"),
         (("engine.slots", "engine.trtllm.api"), "engine must not know"),
         (("engine.tensorrt.batch", "engine.llamacpp.events"), "one kind of engine"),

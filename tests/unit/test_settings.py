@@ -108,6 +108,7 @@ def test_a_server_that_others_can_reach_needs_keys_or_an_operator_who_insists(ho
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_the_loopback_needs_no_keys(host: str) -> None:
+    """What is exposed without a key raises, as above."""
     Settings(host=host).check_exposure()
 
 

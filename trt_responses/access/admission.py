@@ -80,7 +80,8 @@ class Admission:
                 held.counts = counts.owner(owner)
             held.set_limits(limits, self._clock_s)
             self._check_owner(held)
-            if counts.waiting >= self._bounds.waiting + max(0, self._free()):
+            full = counts.waiting >= self._bounds.waiting
+            if full and counts.waiting >= self._bounds.waiting + max(0, self._free()):
                 raise ServerBusy(
                     f"{counts.running} responses are being made and {counts.waiting} wait, which "
                     "is all this server takes: try again."
@@ -131,21 +132,23 @@ class Admission:
         return min(able, key=lambda owner: owner.rank, default=None)
 
     def _grant(self, place: Place) -> None:
-        owner = place.owner
-        self._leave_line(place)
-        owner.counts.add(running=1)
-        self._count(running=1)
-        owner.counts.take_turn()
+        place.owner.counts.add(running=1, waiting=-1)
+        self._count(running=1, waiting=-1, waiting_tokens=-place.tokens)
+        place.owner.counts.take_turn()
         place.granted()
 
     def line_up(self, place: Place) -> None:
         """Put a place in line. Raises when too many tokens would wait."""
         with self._counts.locked():
             owner, others = place.owner, self._counts.waiting_tokens
-            owner.line.append(place)
-            place.since_s = self._clock_s()
             self._count(waiting_tokens=place.tokens)
-            self._give_places()
+            alone = self.waiting == 1 and not self._counts.shared
+            if alone and owner.may_run and self._free() > 0:
+                self._grant(place)
+            else:
+                owner.line.append(place)
+                place.since_s = self._clock_s()
+                self._give_places()
             waits = place.state == "waiting" and others > 0
             if waits and others + place.tokens > self._bounds.waiting_tokens:
                 raise ServerBusy(
@@ -167,16 +170,15 @@ class Admission:
                 owner.counts.add(running=-1)
                 self._count(running=-1)
             else:
+                tokens = 0
                 if place.state == "waiting":
                     owner.line.remove(place)
-                self._leave_line(place)
+                    tokens = place.tokens
+                owner.counts.add(waiting=-1)
+                self._count(waiting=-1, waiting_tokens=-tokens)
             if self.waiting or self._counts.shared:
                 self._give_places()
         self._look_later()
-
-    def _leave_line(self, place: Place) -> None:
-        place.owner.counts.add(waiting=-1)
-        self._count(waiting=-1, waiting_tokens=-place.tokens if place.state == "waiting" else 0)
 
     def count_background(self, owner: str, more: int) -> int:
         """Count so many more background responses of an owner, or less, and return how many there

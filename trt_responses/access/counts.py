@@ -20,6 +20,8 @@ last turn was, and since when it waits."""
 
 NEVER_USED = (0.0, -math.inf)
 """The level and time of a bucket that has had all the time there is to fill."""
+NOBODY_ELSE = nullcontext()
+"""The lock of what one process counts alone."""
 
 
 class Level(Protocol):
@@ -146,7 +148,7 @@ class LocalCounts:
         self._owners: dict[str, LocalOwner] = {}
 
     def locked(self) -> AbstractContextManager[None]:
-        return nullcontext()
+        return NOBODY_ELSE
 
     def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
         self.running += running

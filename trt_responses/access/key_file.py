@@ -10,14 +10,16 @@ import asyncio
 import fcntl
 import logging
 import os
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.access.keys import KeyFault, read_keys, write_keys
+from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from trt_responses.access.audit import Audit
     from trt_responses.access.keys import Key, KeyRing
@@ -72,15 +74,9 @@ class WatchedKeys:
             logger.error("%s cannot be used, and the keys stay as they were: %s", self._path, fault)
             self._tell("keys.refused", reason=str(fault))
 
-    @asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
+    def life(self) -> AbstractAsyncContextManager[object]:
         """Look at the file now and then, for as long as the context lasts."""
-        watching = asyncio.create_task(self._watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
+        return beside(self._watch())
 
     async def _watch(self) -> None:
         while True:

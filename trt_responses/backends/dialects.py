@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
 from trt_responses.harmony.dialect import harmony
-from trt_responses.prepare.card import DialectFacts
 from trt_responses.prepare.files import DIALECT
+from trt_responses.prepare.shelf.card import DialectFacts
 from trt_responses.prepare.verify import Question
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.language.base import Dialect
-    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.shelf.card import Card
     from trt_responses.store.base import Spell
     from trt_responses.templates.dialect import TemplateDialect
     from trt_responses.tokens.vocabulary import Vocabulary

@@ -19,13 +19,13 @@ from trt_responses.engine.tensorrt.onnx import OnnxExecutor
 from trt_responses.engine.tensorrt.rtx import RtxExecutor
 from trt_responses.engine.triton.engine import TritonEngine, address_of
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.prepare import shelf
-from trt_responses.prepare.adapters import FOLDER, adapters_of
-from trt_responses.prepare.card import architecture_of, chain_of, read_card
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
 from trt_responses.prepare.graph import expert_file
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.shelf import shelf
+from trt_responses.prepare.shelf.adapters import FOLDER, adapters_of
+from trt_responses.prepare.shelf.card import architecture_of, chain_of, read_card
 from trt_responses.prepare.trtllm.lora import lora_arguments
 from trt_responses.prepare.trtllm.plan import served
 from trt_responses.tokens.stand_ins import StandIns
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.engine.tensorrt.executor import Executor
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.prepare.shelf.card import Card
     from trt_responses.settings import Settings
     from trt_responses.templates.dialect import TemplateDialect
 

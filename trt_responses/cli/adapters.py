@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from trt_responses.prepare import adapter_changes, shelf
-from trt_responses.prepare.adapters import adapters_of
-from trt_responses.prepare.card import read_card
 from trt_responses.prepare.llamacpp.lora import import_adapter as import_llamacpp
 from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.shelf import adapter_changes, shelf
+from trt_responses.prepare.shelf.adapters import adapters_of
+from trt_responses.prepare.shelf.card import read_card
 from trt_responses.prepare.trtllm.lora import import_adapter as import_trtllm
 from trt_responses.settings import Settings
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
-    from trt_responses.prepare.adapter_changes import Import
-    from trt_responses.prepare.card import Kind
+    from trt_responses.prepare.shelf.adapter_changes import Import
+    from trt_responses.prepare.shelf.card import Kind
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 

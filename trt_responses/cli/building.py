@@ -6,10 +6,10 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare import versions
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import megabytes, shown_on
-from trt_responses.prepare.shelf import Selection
+from trt_responses.prepare.shelf import versions
+from trt_responses.prepare.shelf.shelf import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

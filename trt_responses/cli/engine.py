@@ -18,8 +18,7 @@ from trt_responses.cli.adapters import add_adapters
 from trt_responses.cli.building import build_tools, tell, to_stderr
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.versions import add_versions
-from trt_responses.prepare import card as cards
-from trt_responses.prepare import demo, shelf, versions
+from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GGUF
@@ -32,7 +31,9 @@ from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
 from trt_responses.prepare.llamacpp.template_gguf import prepare as prepare_template
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.progress import megabytes
-from trt_responses.prepare.promotion import promote
+from trt_responses.prepare.shelf import card as cards
+from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.promotion import promote
 from trt_responses.prepare.tensorrt.targets import FORMATS
 from trt_responses.prepare.trtllm.build import GpuHost
 from trt_responses.prepare.trtllm.build import prepare as prepare_trtllm
@@ -45,10 +46,10 @@ from trt_responses.settings import PREFIX, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.prepare.card import Kind
     from trt_responses.prepare.llamacpp.gguf import WeightType
     from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
     from trt_responses.prepare.pipeline import Built
+    from trt_responses.prepare.shelf.card import Kind
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-from trt_responses.prepare import shelf
+from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.triton.repository import write_repository
 from trt_responses.serve.triton_model import INPUTS, OUTPUTS
 from trt_responses.settings import Settings

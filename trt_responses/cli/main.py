@@ -22,9 +22,10 @@ from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.numeric import NAME, deep_check
 from trt_responses.errors import StartupError
-from trt_responses.prepare import demo, shelf
+from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.shelf import shelf
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

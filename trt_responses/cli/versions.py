@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from trt_responses.cli.load import add_load
-from trt_responses.prepare import promotion, shelf, versions
 from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.shelf import promotion, shelf, versions
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
-from trt_responses.prepare import shelf
-from trt_responses.prepare.card import read_card
 from trt_responses.prepare.files import DIALECT
+from trt_responses.prepare.shelf import shelf
+from trt_responses.prepare.shelf.card import read_card
 from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.doctor.check import State
-    from trt_responses.prepare.card import DialectFacts
     from trt_responses.prepare.machine import ServingMachine
-    from trt_responses.prepare.shelf import Verdict
+    from trt_responses.prepare.shelf.card import DialectFacts
+    from trt_responses.prepare.shelf.shelf import Verdict
 
 
 def vocabulary_check(load: Callable[[], object] = vocabulary.load) -> Check:
@@ -47,7 +47,7 @@ def engine_checks(engines_dir: Path, machine: ServingMachine) -> Iterator[Check]
 def dialect_checks(
     engines_dir: Path, probe: Callable[[Path, str], DialectFacts]
 ) -> Iterator[Check]:
-    """For each model that does not speak Harmony, whether its template does what its card says."""
+    """Whether the template of each model that does not speak Harmony does what its card says."""
     for entry in shelf.entries(engines_dir):
         if entry.status not in ("built", "verified"):
             continue

@@ -143,7 +143,7 @@ def writable_checks(
 
 
 def model_checks(memory_bytes: int | None = None, free_bytes: int | None = None) -> Iterator[Check]:
-    """For each model whether the embedded engine could serve it here, by size alone."""
+    """Whether the embedded engine could serve each model here, by size alone."""
     usable = memory().total_bytes if memory_bytes is None else memory_bytes
     disk = free_disk_bytes(Path()) if free_bytes is None else free_bytes
     for model in MODELS:

@@ -35,7 +35,7 @@ class Spelled:
         try:
             words.frombytes(ids)
             body = words[words.index(CONTROL.message) + 1 : -1]
-            return b"".join([pieces[token_id] for token_id in body])
+            return b"".join(map(pieces.__getitem__, body))
         except (ValueError, IndexError):
             return b""
 

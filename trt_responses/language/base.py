@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from trt_responses.schema.compile import Form
     from trt_responses.store.base import Block, Kind
 
+    Place = tuple[Kind, int, int]
+    """A part of a block's ids: from and to which byte."""
     Entries = Callable[[Sequence[Block]], list["Entry"]]
     """What blocks say, read from their items: for who writes a conversation anew."""
 
@@ -47,6 +49,21 @@ class Takes(NamedTuple):
     """Whether a call's text can be written as it is, and not as JSON, as a Lark grammar asks."""
     prompt_ids: bool = True
     """Whether a prompt may be given as ids."""
+    namespaces: bool = True
+    """Whether tools that run here are described in words, as namespaces; else they are shown as
+    functions among the others."""
+
+
+class Answered(NamedTuple):
+    """A tool's answer within a run, as ids."""
+
+    ids: array[int]
+    """What stands behind the call, up to where the model goes on."""
+    held: Sequence[int] = ()
+    """The answer alone, as the block of its call holds it; nothing where `ids` are that."""
+    prompt: array[int] | None = None
+    """The whole prompt, where what follows cannot stand behind the ids that are there: the model
+    goes on from it, and `ids` only counts."""
 
 
 class Lexicon(Protocol):
@@ -71,30 +88,47 @@ class Lexicon(Protocol):
 
 
 class Continuation(Protocol):
-    """What goes on with ids that are there already, within one response: tools that the server runs
-    and compactions need it."""
+    """What goes on with a prompt that is there already, within one response: tools that the server
+    runs and compactions need it."""
 
-    async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
-        """A tool's answer within a run, from behind its call on."""
+    async def answer(
+        self, message: Message, reader: Reader, at_most: int | None = None
+    ) -> Answered:
+        """A tool's answer within a run, behind the call that the reader has read last. Raises
+        `InvalidRequest` when it is longer than `at_most`; then a shorter one may be tried."""
         ...
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
         """A prompt with one message more."""
         ...
 
-    def at_call(self, prompt: array[int]) -> array[int]:
+    async def at_call(self, prompt: array[int]) -> array[int]:
         """A prompt whose last message is a call, up to where the answer of that begins."""
         ...
+
+
+def uncompacted(kinds: Sequence[Kind]) -> list[bool]:
+    """Which messages the newest compaction does not stand for: those behind it, and what was said
+    before it, unless it holds that too."""
+    short = ("summary", "context")
+    at = max((place for place, kind in enumerate(kinds) if kind in short), default=0)
+    beside = ("user", "developer") if "summary" in kinds[at : at + 1] else ()
+    return [place >= at or kind in beside for place, kind in enumerate(kinds)]
 
 
 class Renderer(Protocol):
     """Writes messages as ids. No text of a message, a name or a schema ever becomes a control
     id."""
 
-    @property
-    def continuation(self) -> Continuation | None:
-        """What goes on within a response; None where each prompt is rendered whole: then what needs
-        it is refused."""
+    def continuation(
+        self,
+        prompt: array[int],
+        system: System,
+        developer: Developer,
+        blocks: Sequence[Block],
+        entries: Entries,
+    ) -> Continuation:
+        """What goes on behind the prompt that was made of the others, within one response."""
         ...
 
     async def pause(self) -> None:
@@ -122,13 +156,17 @@ class Renderer(Protocol):
         ...
 
     def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
-        """Which messages of a conversation are handed in: some are known to stand in no prompt any
-        more."""
+        """The messages of a conversation that are handed in: some are known to stand in no prompt
+        any more."""
         ...
 
     def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
         """A message's ids as they stand in later prompts, and those of its answer, if it has
         one."""
+        ...
+
+    def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
+        """What several blocks hold, as one block holds it, and where in it each of them stands."""
         ...
 
 

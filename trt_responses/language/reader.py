@@ -34,7 +34,7 @@ AS_USUAL = ReaderOptions()
 
 
 class Span(NamedTuple):
-    """Where a closed message's own ids stand in `Reader.kept`.
+    """The place of a closed message's own ids in `Reader.kept`.
 
     They begin with the mark that opens it, or behind that mark where the prompt wrote it.
     """
@@ -49,6 +49,8 @@ class Span(NamedTuple):
     terminator: int | None
     answer_end: int = 0
     """Where a tool's answer to this call ends, which follows the call in the same generation."""
+    held: Sequence[int] = ()
+    """That answer as the block of the call holds it; nothing where it holds its ids."""
 
     @property
     def answer_tokens(self) -> int:
@@ -105,9 +107,9 @@ class Reader(Protocol):
         """Forget a header that was begun as a trial."""
         ...
 
-    def answer(self, token_ids: Sequence[int]) -> None:
+    def answer(self, token_ids: Sequence[int], held: Sequence[int] = ()) -> None:
         """Take a tool's answer to the call that ended the turn: its ids count too, and another turn
-        begins behind them."""
+        begins behind them. `held` is what its block keeps of it."""
         ...
 
     def finish(self, *, stopped: bool) -> list[Fragment]:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trt_responses.files import write_whole
-from trt_responses.prepare.card import Source, SourceFile
 from trt_responses.prepare.files import json_or_nothing, sha256_of
+from trt_responses.prepare.shelf.card import Source, SourceFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,9 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
-from trt_responses.prepare import card as cards
-from trt_responses.prepare import versions
-from trt_responses.prepare.card import Card, Limits
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import FINISHED
@@ -32,7 +29,10 @@ from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.phases import Phases, rounded
 from trt_responses.prepare.progress import Silent, megabytes
-from trt_responses.prepare.shelf import checked_name, locked
+from trt_responses.prepare.shelf import card as cards
+from trt_responses.prepare.shelf import versions
+from trt_responses.prepare.shelf.card import Card, Limits
+from trt_responses.prepare.shelf.shelf import checked_name, locked
 from trt_responses.prepare.verify import answered, harmony_question
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import DialectFacts, Kind, Source, Status, StoredWeights
-    from trt_responses.prepare.chain import Chain
     from trt_responses.prepare.checkpoint.open import WeightSource
     from trt_responses.prepare.files import EngineFile
     from trt_responses.prepare.progress import Progress
+    from trt_responses.prepare.shelf.card import DialectFacts, Kind, Source, Status, StoredWeights
+    from trt_responses.prepare.shelf.chain import Chain
     from trt_responses.prepare.verify import Question
     from trt_responses.tokens.vocabulary import Vocabulary
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -110,9 +109,8 @@ class Compaction:
 
     async def prompt_ids(self, prompt: Prompt) -> array[int]:
         """The conversation's prompt, and behind it what is asked."""
-        continuation = self.renderer.continuation
-        assert continuation is not None  # without one, compactions are refused
-        return await continuation.behind(prompt.ids, Message("user", ASKED))
+        assert prompt.continuation is not None, "a client's own ids are not compacted"
+        return await prompt.continuation.behind(prompt.ids, Message("user", ASKED))
 
     async def sealed(self, summary: str | None) -> str:
         """The sealed content; without a summary, of an extract."""
@@ -123,10 +121,8 @@ class Compaction:
         calls = {block.call_id: block.callee for block in tail if block.call_id and block.callee}
         own: tuple[Kind, bytes] = ("summary", told)
         parts = [*self._said, own, *((block.kind, block.ids) for block in tail)]
-        ends = accumulate(len(ids) for _, ids in parts)
-        places = [(kind, end - len(ids), end) for (kind, ids), end in zip(parts, ends, strict=True)]
+        self._ids, places = self.renderer.joined(parts)
         said = [place for place in places if place[0] in SPOKEN]
-        self._ids = b"".join(ids for _, ids in parts)
         sealed = SealedCompaction(self.date, calls, self._ids, said if alone else None)
         return self.sealer.seal_compaction(sealed, self.owner, self.model, self.vocabulary)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import IN_PROGRESS_S, ApiError, InvalidRequest
+from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from trt_responses.store.base import Lock, Store
 
@@ -36,7 +37,7 @@ class HeldLock:
         await self.renew()
 
     async def renew(self) -> None:
-        """For one more lease, if it is still this server's."""
+        """Renew the lock for one more lease, if it is still this server's."""
         try:
             still = await self._locks.store.renew_lock(self.lock, self.lease_s)
         except ApiError as fault:  # away for now: within the lease it may come back
@@ -74,15 +75,9 @@ class Locks:
         self.held: set[HeldLock] = set()
         self._sleep = sleep
 
-    @asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
+    def life(self) -> AbstractAsyncContextManager[object]:
         """While it lasts, locks are renewed."""
-        renewing = asyncio.create_task(self._renew())
-        try:
-            yield
-        finally:
-            renewing.cancel()
-            await asyncio.wait((renewing,))
+        return beside(self._renew())
 
     async def take(self, lock: Lock) -> HeldLock:
         """The lock, or `conversation_locked`."""

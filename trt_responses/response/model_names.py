@@ -13,7 +13,7 @@ from trt_responses.frozen import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.response.versions.versions import Loaded
+    from trt_responses.response.versions.loaded import Loaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,8 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             else await _rendered(item, span, renderer)
         )
         if isinstance(item, o.OutputHostedCall) and not _lawful(item, span):
-            ids += answer_ids(reader.kept, span)
+            told = answer_ids(reader.kept, span).tobytes()
+            ids = array("I", renderer.joined((("call", ids.tobytes()), ("result", told)))[0])
         call_id = item.call_id if isinstance(item, CALLS) else None
         if isinstance(item, o.OutputMcpApprovalRequest):
             call_id = item.id
@@ -94,7 +95,7 @@ def _lawful(item: o.OutputItem, span: Span) -> bool:
 
 def answer_ids(kept: Sequence[int], span: Span) -> array[int]:
     """The ids of a tool's answer to a call, which stay with the call."""
-    return array("I", kept[span.end : span.end + span.answer_tokens])
+    return array("I", span.held or kept[span.end : span.end + span.answer_tokens])
 
 
 def _kind(item: WrittenItem, span: Span) -> Kind:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.engine.base import Engine
-    from trt_responses.language.base import Continuation, Dialect, Renderer
+    from trt_responses.language.base import Dialect, Renderer
     from trt_responses.response.admission import Admission
     from trt_responses.response.included import Inclusion
     from trt_responses.response.log.machine import Mint
@@ -68,10 +68,3 @@ class Parts:
     def renderer(self) -> Renderer:
         """The dialect's renderer."""
         return self.dialect.renderer
-
-    @property
-    def continuation(self) -> Continuation:
-        """The dialect's continuation; what needs one is refused where it has none
-        (`response/tools/taken.py`)."""
-        assert self.renderer.continuation is not None
-        return self.renderer.continuation

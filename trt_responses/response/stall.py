@@ -7,15 +7,15 @@ beyond help. Knows the engine's seam, the line before it and a clock; knows no H
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
+from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from trt_responses.engine.base import Engine
     from trt_responses.response.admission import Admission
@@ -98,15 +98,9 @@ class StallWatch:
         if self._failures >= MAX_FAILURES:
             self._lifecycle.fail(f"{why}, {self._failures} times in a row")
 
-    @asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
+    def life(self) -> AbstractAsyncContextManager[object]:
         """Look at the engine now and then, for as long as the context lasts."""
-        watching = asyncio.create_task(self._watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
+        return beside(self._watch())
 
     async def _watch(self) -> None:
         while True:

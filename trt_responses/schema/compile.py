@@ -225,7 +225,7 @@ def _cut(schema: Any, depth: int) -> Any:
 
 
 def _culprit(normal: Normal, place: str) -> str:
-    """Where the smallest part stands that cannot be compiled by itself."""
+    """The place of the smallest part that cannot be compiled by itself."""
     schema, tried = normal.guide, 0
     definitions = {"$defs": normal.guide.get("$defs", {})}
     while True:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.shelf import Selection
+    from trt_responses.prepare.shelf.shelf import Selection
 
     Arguments = Mapping[str, object]
     Variables = Mapping[str, str]

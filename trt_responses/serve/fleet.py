@@ -27,8 +27,12 @@ from trt_responses.serve.systemd import Notifier
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trt_responses.engine.remote.process import EngineProcess
     from trt_responses.settings import Settings
+
+    WithEngine = Callable[[Settings], tuple[Settings, EngineProcess | None]]
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +42,9 @@ CLOSING_S = 15.0
 FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.2, 30.0
 
 
-def serve_fleet(settings: Settings) -> int:
-    """Serve until told to stop, and return the exit status."""
+def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> int:
+    """Serve until told to stop, and return the exit status. `with_engine` finds the engine's
+    process, and the settings by which all front ends serve it; else the settings name it."""
     settings = lasting(settings)
     if settings.store_place().kind == "memory":
         raise StartupError(
@@ -51,19 +56,17 @@ def serve_fleet(settings: Settings) -> int:
         host, port = free.getsockname()[:2]
     settings = settings.model_copy(update={"host": host, "port": port})
     with bound(settings, shared=True):  # which nobody listens on, and so keeps the port
-        asyncio.run(Fleet(settings).run())
+        asyncio.run(Fleet(*(with_engine or _with_engine)(settings)).run())
     return 0
 
 
 class Fleet:
     """The processes of `frontends` front ends, and the engine's where it is of this machine."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, engine: EngineProcess | None) -> None:
+        """`engine` is the engine's process; none where another server serves the engine."""
         self._settings = settings
-        self._engine: EngineProcess | None = None
-        """The engine's process; none where another server serves the engine."""
-        if settings.engine_elsewhere() is None:
-            self._settings, self._engine = _with_engine(settings)
+        self._engine = engine
         self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
         self._counts = self._folder / COUNTS
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -180,9 +183,11 @@ class Fleet:
             print(hello, end="", flush=True)
 
 
-def _with_engine(settings: Settings) -> tuple[Settings, EngineProcess]:
-    """The engine's process, and settings by which all serve this very version, whatever is prepared
-    meanwhile."""
+def _with_engine(settings: Settings) -> tuple[Settings, EngineProcess | None]:
+    """The engine's process, where it is of this machine, and settings by which all serve this very
+    version, whatever is prepared meanwhile."""
+    if settings.engine_elsewhere() is not None:
+        return settings, None
     selection = chosen_engine(settings)
     logger.info("%s", selection.reason)
     card = selection.card

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.shelf import Selection
+    from trt_responses.prepare.shelf.shelf import Selection
 
 
 def main() -> int:

@@ -115,7 +115,7 @@ class Settings(
         return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
 
     def store_place(self) -> StorePlace:
-        """Where responses are kept; a STORE that names no place stops the start."""
+        """The place where responses are kept; a STORE that names no place stops the start."""
         try:
             return place_of(self.store or "memory://")
         except ValueError as fault:

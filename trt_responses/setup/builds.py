@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.errors import InvalidRequest, StartupError
-from trt_responses.prepare import promotion, shelf, versions
-from trt_responses.prepare.adapters import adapters_of
-from trt_responses.prepare.card import read_card
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.memory import memory
+from trt_responses.prepare.shelf import promotion, shelf, versions
+from trt_responses.prepare.shelf.adapters import adapters_of
+from trt_responses.prepare.shelf.card import read_card
 from trt_responses.response.versions.gate import PROMPTS, accepted_prompts
-from trt_responses.response.versions.versions import Loaded, Version
+from trt_responses.response.versions.loaded import Loaded, Version
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Card
-    from trt_responses.prepare.shelf import Entry, Selection
+    from trt_responses.prepare.shelf.card import Card
+    from trt_responses.prepare.shelf.shelf import Entry, Selection
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.versions.builds import Act
     from trt_responses.settings import Settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trt_responses import __version__
 from trt_responses.backends.dialects import dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
-from trt_responses.response.versions.versions import Loaded, Version
+from trt_responses.response.versions.loaded import Loaded, Version
 from trt_responses.setup.builds import builds_of, loaded
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
-    from trt_responses.prepare.shelf import Selection
+    from trt_responses.prepare.shelf.shelf import Selection
     from trt_responses.response.versions.builds import Builds
     from trt_responses.response.versions.versions import Versions
     from trt_responses.settings import Settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from trt_responses.access.counts import Counts
     from trt_responses.engine.base import Engine
     from trt_responses.language.base import Dialect
-    from trt_responses.prepare.shelf import Selection
+    from trt_responses.prepare.shelf.shelf import Selection
     from trt_responses.response.run.run import Listener
     from trt_responses.response.versions.builds import Builds
     from trt_responses.settings import Settings
@@ -194,7 +194,7 @@ def _background(
 
 def mint(prefix: str) -> str:
     """A fresh id in the API's form."""
-    return f"{prefix}_{secrets.token_hex(24)}"
+    return f"{prefix}_{os.urandom(24).hex()}"
 
 
 def _parts(

@@ -12,23 +12,25 @@ from trt_responses.access.audit import Audit
 from trt_responses.access.keys import KeyRing
 from trt_responses.response.conversations import Conversations
 from trt_responses.response.explain.explain import Explainer
-from trt_responses.web.admin import AdminActs
 from trt_responses.web.chat import ChatCompletions
 from trt_responses.web.container_files import ContainerFileRoutes
 from trt_responses.web.containers import ContainerRoutes
 from trt_responses.web.conversations import ConversationRoutes
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.endpoint import Endpoint
-from trt_responses.web.engines import EngineActs
-from trt_responses.web.explain import Explain
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
-from trt_responses.web.health import HealthChecks
 from trt_responses.web.kserve.control import Control
 from trt_responses.web.kserve.endpoints import KServe
+from trt_responses.web.kserve.inference import Inference
+from trt_responses.web.kserve.model import ServedModel
 from trt_responses.web.messages import Messages, messages_fault
-from trt_responses.web.metrics import MetricsPage
 from trt_responses.web.models import Models
+from trt_responses.web.operations.admin import AdminActs
+from trt_responses.web.operations.engines import EngineActs
+from trt_responses.web.operations.explain import Explain
+from trt_responses.web.operations.health import HealthChecks
+from trt_responses.web.operations.metrics import MetricsPage
 from trt_responses.web.playground import Playground
 from trt_responses.web.responses import Responses
 from trt_responses.web.stored import Stored
@@ -143,8 +145,16 @@ def _hot_routes(
 def _kserve(server: ServerParts, guard: Guard, headers: ReplyHeaders) -> KServe:
     limits = _limits(server.settings)
     audit = Audit(server.settings.audit_path)
+    model = ServedModel(server.about()["model"], server.versions)
     return KServe(
-        server.runs,
+        model,
+        Inference(
+            server.runs,
+            model,
+            headers=headers,
+            stream_limits=_stream_limits(server),
+            limits=limits,
+        ),
         server.health,
         server.telemetry.statistics,
         about=server.about,
@@ -154,7 +164,6 @@ def _kserve(server: ServerParts, guard: Guard, headers: ReplyHeaders) -> KServe:
         guard=guard,
         keys=server.keys,
         headers=headers,
-        stream_limits=_stream_limits(server),
         limits=limits,
     )
 

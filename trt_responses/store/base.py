@@ -48,7 +48,7 @@ def lasting_json(value: object) -> bytes:
 
 
 def says_nothing(ids: bytes) -> bytes:
-    """For a store that keeps each text as it stands."""
+    """A speller of nothing, for a store that keeps each text as it stands."""
     return b""
 
 
@@ -92,7 +92,7 @@ class Record:
 
     @property
     def own_from(self) -> int:
-        """Where the blocks of the response's own output begin."""
+        """The place at which the blocks of the response's own output begin."""
         return self.prior_count + self.input_count
 
 
@@ -136,7 +136,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """It was there, and was dropped for its age or for want of room."""
+    """A record that was there, and was dropped for its age or for want of room."""
 
     id: str
 
@@ -190,7 +190,7 @@ class Usage:
 
 
 class Records(Protocol):
-    """Where finished responses are looked up."""
+    """The part of a store in which finished responses are looked up."""
 
     async def get(self, response_id: str, owner: str) -> Found: ...
 
@@ -277,7 +277,7 @@ class Store(Records, Protocol):
         ...
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
-        """Its server goes: others may take the job at once, or it is lost."""
+        """Leave a job, since its server goes: others may take it at once, or it is lost."""
         ...
 
     async def cancel_job(self, job_id: str, owner: str) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from trt_responses.frozen import replace
-
 if TYPE_CHECKING:
     from trt_responses.response.run.run import RunFacts
+    from trt_responses.response.run.trace import Outline
 
 
 class Explanations:
@@ -21,7 +20,7 @@ class Explanations:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[str, RunFacts] = OrderedDict()
+        self._kept: OrderedDict[str, Outline] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -30,22 +29,18 @@ class Explanations:
         size_bytes = facts.trace.size_bytes
         if not facts.response.store or size_bytes > self._max_bytes:
             return
-        response = facts.response
-        if response.tools or response.instructions or response.metadata:
-            lean = replace(response, tools=(), instructions=None, metadata={})
-            facts = replace(facts, response=lean)
-        self._kept[response.id] = facts
+        self._kept[facts.response.id] = facts.outline()
         self._bytes += size_bytes
         while self._bytes > self._max_bytes:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.trace.size_bytes
 
-    def get(self, response_id: str, owner: str) -> RunFacts | None:
-        facts = self._kept.get(response_id)
-        return facts if facts is not None and facts.trace.owner == owner else None
+    def get(self, response_id: str, owner: str) -> Outline | None:
+        run = self._kept.get(response_id)
+        return run if run is not None and run.trace.owner == owner else None
 
     def forget(self, response_id: str, owner: str) -> None:
         """Forget a response that was deleted."""
-        if (facts := self.get(response_id, owner)) is not None:
+        if (run := self.get(response_id, owner)) is not None:
             del self._kept[response_id]
-            self._bytes -= facts.trace.size_bytes
+            self._bytes -= run.trace.size_bytes

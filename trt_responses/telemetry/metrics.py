@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
 
     from trt_responses.response.run.run import RunFacts
-    from trt_responses.response.versions.versions import Version
+    from trt_responses.response.versions.loaded import Version
     from trt_responses.telemetry.families import Family, Kind, Labels, More
     from trt_responses.telemetry.requests import RequestFacts
 
@@ -307,7 +307,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def _resident_bytes() -> float:
-    """As Linux tells; 0 where nobody does."""
+    """The resident memory as Linux tells it; 0 where nobody does."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * PAGE_BYTES

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.response.versions.versions import number_in
+from trt_responses.response.versions.loaded import number_in
 from trt_responses.wire.kserve import UNNUMBERED
 
 if TYPE_CHECKING:

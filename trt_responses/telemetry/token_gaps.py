@@ -9,11 +9,13 @@ would cost 2 % of a token. Knows counts and times; knows no run.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from trt_responses.tasks import beside
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
 
     from trt_responses.response.run.run import Progress, RunFacts
     from trt_responses.telemetry.families import Histogram
@@ -54,15 +56,9 @@ class TokenGaps:
             self._gaps_s.observe((now_ns - since_ns) / fresh / 1e9, fresh)
             self._counted[response_id] = now_ns, tokens
 
-    @asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
+    def life(self) -> AbstractAsyncContextManager[object]:
         """Count the running responses ten times a second, for as long as the context lasts."""
-        looking = asyncio.create_task(self._count_often())
-        try:
-            yield
-        finally:
-            looking.cancel()
-            await asyncio.wait((looking,))
+        return beside(self._count_often())
 
     async def _count_often(self) -> None:
         while True:

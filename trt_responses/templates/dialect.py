@@ -62,6 +62,7 @@ class TemplateDialect:
             thoughts=family.thought is not None,
             raw_calls=False,
             prompt_ids=False,
+            namespaces=False,
         )
         self.tokeniser = tokeniser
         self._family = family

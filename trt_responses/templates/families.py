@@ -67,7 +67,6 @@ class Family:
     """How the template takes the arguments of earlier calls."""
     shows_tools: bool = True
     """Its templates show tools. Of a row that does not say so, the probe tells."""
-    result_role: str = "tool"
     numbers_calls: bool = False
     """Call ids are `functions.NAME:INDEX`, counted over the conversation."""
     seen_in: tuple[str, ...] = ()

@@ -77,13 +77,6 @@ class Tokeniser:
         self._unpaused = 0
         await asyncio.sleep(0)
 
-    def encode_now(self, text: str, *, at_most: int | None = None) -> array[int]:
-        """The same in one go: for tests, and for texts known to be short."""
-        ids: array[int] = array("I")
-        for _ in self.steps(text, ids, at_most):
-            pass
-        return ids
-
     def steps(
         self, text: str, ids: array[int], at_most: int | None = None
     ) -> Generator[None, None, None]:

@@ -54,6 +54,8 @@ class Function(NamedTuple):
 
     description: str
     parameters: Mapping[str, Any]
+    text: str = ""
+    """The one argument that is the call's text; empty: the arguments as JSON are."""
 
 
 class Listing(NamedTuple):
@@ -79,7 +81,7 @@ class Recipient(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where something stands that a tool has shown."""
+    """The place of something that a tool has shown."""
 
     url: str
     title: str
@@ -230,13 +232,18 @@ class Tool(Protocol):
         ...
 
     @property
+    def functions(self) -> Mapping[str, Function]:
+        """The same as functions, for models that are shown nothing else."""
+        ...
+
+    @property
     def deadline_s(self) -> float:
         """When a call is broken off by the loop, should the tool not have done so itself."""
         ...
 
     @property
     def containers(self) -> ContainerStore | None:
-        """Where its calls run, for a tool that keeps such places."""
+        """The places in which its calls run, for a tool that keeps such places."""
         ...
 
     async def start(self) -> None:
@@ -248,5 +255,6 @@ class Tool(Protocol):
         ...
 
     async def open(self, opening: Opening) -> Session:
-        """For one response. Raises an `InvalidRequest` for what the owner may not have."""
+        """A session for one response. Raises an `InvalidRequest` for what the owner may not
+        have."""
         ...

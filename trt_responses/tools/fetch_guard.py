@@ -85,7 +85,7 @@ def _tls() -> ssl.SSLContext:
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
-    """As the machine resolves names: numbers in any spelling too."""
+    """The addresses of a name, as the machine resolves it: numbers in any spelling too."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

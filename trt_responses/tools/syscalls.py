@@ -214,5 +214,5 @@ def _block(row: str, column: int, block: list[Instruction]) -> list[Instruction]
 
 
 def packed(program: list[Instruction]) -> bytes:
-    """As the kernel takes it."""
+    """The program as the kernel takes it."""
     return b"".join(struct.pack("=HBBI", *each) for each in program)

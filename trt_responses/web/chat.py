@@ -20,8 +20,8 @@ from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header, ignored_header, run_headers
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
-from trt_responses.wire.chat import ChatRequest
-from trt_responses.wire.chat_output import completion_of
+from trt_responses.wire.chat.output import completion_of
+from trt_responses.wire.chat.request import ChatRequest
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -21,7 +21,7 @@ from trt_responses.wire.containers import file_told
 from trt_responses.wire.listing import Page, page_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from trt_responses.tools.base import ContainerStore, FileFacts
     from trt_responses.web.headers import ReplyHeaders
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
 
 Limit = Annotated[int, Query(ge=1, le=100)]
 READ_BYTES = 256 * 1024
+MOST_PARTS = 8
+"""Of a form, that are looked at for the file."""
+HEAD_BYTES = 1024
+"""Of a part's head, and of a form's content type: their parser takes the square of a length."""
+BOUNDARY_CHARACTERS = 70
+"""As many as RFC 2046 allows."""
+NO_FORM = ApiError(
+    "The content type must be multipart/form-data with a boundary.",
+    status=415,
+    type="invalid_request_error",
+    code="unsupported_content_type",
+)
 
 
 class ContainerFileRoutes:
@@ -89,7 +101,7 @@ class ContainerFileRoutes:
     async def content(
         self, request: Request, container_id: str, file_id: str, owner: Owner
     ) -> Response:
-        """As bytes of no kind, which no browser shows."""
+        """What is in a file, as bytes of no kind, which no browser shows."""
         opened = await self._containers.files.open(owner, container_id, file_id)
         headers = {**self._headers(request), "content-disposition": "attachment"}
         return StreamingResponse(
@@ -122,6 +134,8 @@ async def _read(opened: int) -> AsyncIterator[bytes]:
 
 def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
     """The name and the bytes of the part `file` of a form."""
+    if len(content_type) > HEAD_BYTES:
+        raise NO_FORM
     head = Message()
     head["content-type"] = content_type
     if head.get_content_type() == "application/json":
@@ -132,20 +146,34 @@ def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
         )
     boundary = head.get_param("boundary")
     if head.get_content_type() != "multipart/form-data" or not isinstance(boundary, str):
-        raise ApiError(
-            "The content type must be multipart/form-data with a boundary.",
-            status=415,
-            type="invalid_request_error",
-            code="unsupported_content_type",
-        )
-    for part in (b"\r\n" + body).split(b"\r\n--" + boundary.encode())[1:-1]:
-        about, _, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        raise NO_FORM
+    if len(boundary) > BOUNDARY_CHARACTERS:
+        raise NO_FORM  # no client writes it, and to look for it takes long
+    for about, data in _parts(b"\r\n" + body, b"\r\n--" + boundary.encode()):
         named = _disposition(about)
         if named.get_param("name", header="content-disposition") == "file":
             return str(named.get_filename("")), data
     raise InvalidRequest(
         "Missing required parameter: 'file'.", param="file", code="missing_required_parameter"
     )
+
+
+def _parts(body: bytes, mark: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The head and the content of each part, a mark before it and behind it."""
+    begun = body.find(mark)
+    for _ in range(MOST_PARTS):
+        end = body.find(mark, begun + len(mark))
+        if min(begun, end) < 0:
+            return
+        about, _, data = body[begun + len(mark) : end].partition(b"\r\n\r\n")
+        if len(about) > HEAD_BYTES:
+            raise InvalidRequest(
+                f"A part of the form has a head of more than {HEAD_BYTES} bytes.",
+                param="file",
+                code="invalid_value",
+            )
+        yield about, data
+        begun = end
 
 
 def _disposition(about: bytes) -> Message:

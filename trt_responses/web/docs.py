@@ -20,10 +20,10 @@ from starlette.responses import HTMLResponse, Response
 from trt_responses import __version__
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute, HotRoute, replies
-from trt_responses.wire.chat import ChatRequest
+from trt_responses.wire.chat.request import ChatRequest
 from trt_responses.wire.fields import FIELDS
-from trt_responses.wire.messages import CountRequest as CountMessages
-from trt_responses.wire.messages import MessagesRequest
+from trt_responses.wire.messages.request import CountRequest as CountMessages
+from trt_responses.wire.messages.request import MessagesRequest
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:

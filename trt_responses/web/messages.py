@@ -23,8 +23,8 @@ from trt_responses.web.headers import (
 )
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
-from trt_responses.wire.messages import CountRequest, MessagesRequest, NoThinking
-from trt_responses.wire.messages_output import OVERLOADED, error_of, message_of
+from trt_responses.wire.messages.output import OVERLOADED, error_of, message_of
+from trt_responses.wire.messages.request import CountRequest, MessagesRequest, NoThinking
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trt_responses.web.idempotency import Repeats
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
-    from trt_responses.wire.messages_output import Thoughts
+    from trt_responses.wire.messages.output import Thoughts
 
 R = TypeVar("R", bound=CountRequest)
 
@@ -146,5 +146,5 @@ def messages_fault(error: ApiError, headers: dict[str, str]) -> Response:
 
 
 def named_request(headers: dict[str, str]) -> dict[str, str]:
-    """With the request's id under the name that Anthropic's clients read."""
+    """Headers with the request's id under the name that Anthropic's clients read."""
     return headers | {"request-id": headers["x-request-id"]}

@@ -127,7 +127,7 @@ class OutputTextDelta:
 
 @dataclass(frozen=True)
 class AnnotationAdded:
-    """Its text has been told before."""
+    """An annotation of text that has been told before."""
 
     item_id: str
     output_index: int

@@ -213,7 +213,7 @@ class Compaction(ClientObject):
 
 
 class CompactionTrigger(ClientObject):
-    """As the last item: asks for a compaction of what stands before it, and for no answer."""
+    """A last item that asks for a compaction of what stands before it, and for no answer."""
 
     type: Literal["compaction_trigger"]
     id: str | None = None
@@ -273,7 +273,7 @@ SentItem = Annotated[
 
 
 class ItemPlace(NamedTuple):
-    """Where in a request an item stands, in the words of the API that sent it: for faults."""
+    """The place of an item in a request, in the words of the API that sent it: for faults."""
 
     item: str
     parts: str | None = None

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trt_responses.wire.base import ClientObject
-    from trt_responses.wire.chat import ChatRequest
-    from trt_responses.wire.messages import CountRequest as MessagesCount
+    from trt_responses.wire.chat.request import ChatRequest
+    from trt_responses.wire.messages.request import CountRequest as MessagesCount
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
 

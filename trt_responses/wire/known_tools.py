@@ -50,9 +50,15 @@ class Known(list[T]):
         return made
 
 
+NO_ENTRIES: Known[Any] = Known()
+"""The list of most requests, which bring no tools."""
+
+
 def known(entries: Iterable[T]) -> Known[T]:
     """The same entries as a list that remembers; the very list if it is one."""
-    return entries if isinstance(entries, Known) else Known(entries)
+    if isinstance(entries, Known):
+        return entries
+    return Known(entries) if entries else NO_ENTRIES
 
 
 def once(entries: Iterable[Any], name: Hashable, make: Callable[[], M]) -> M:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.wire.base import ListOf, NonEmpty, Options
-from trt_responses.wire.parse import fault_of, json_of
+from trt_responses.wire.parse import fault_of, json_of, summary
 from trt_responses.wire.versions import load_request_of
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _values(inputs: Sequence[InputTensor], binary: bytes) -> Object:
             continue
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(binary) - at:
             raise InvalidRequest(
-                f"input '{tensor.name}' has the binary_data_size {size!r:.20}, and "
+                f"input '{tensor.name}' has the binary_data_size {summary(size):.40}, and "
                 f"{len(binary) - at} bytes are left"
             )
         values[tensor.name] = _from_binary(tensor, binary[at : at + size])
@@ -227,7 +227,7 @@ def _check_shape(tensor: InputTensor, count: int) -> None:
     one_text = tensor.name in SHAPES and count != 1
     if any(one != 1 for one in ones) or length != count or count == 0 or one_text:
         raise InvalidRequest(
-            f"input '{tensor.name}' has the shape {tensor.shape!r:.40} and {count} values, and "
+            f"input '{tensor.name}' has the shape {tensor.shape[:9]!r} and {count} values, and "
             f"the shape {SHAPES.get(tensor.name, ANY_LENGTH)} is expected"
         )
 

@@ -14,11 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, from_json
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire import chat, messages
 from trt_responses.wire.base import Options, few_keys
+from trt_responses.wire.chat import request as chat
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
 from trt_responses.wire.known_tools import KNOWN, MOST_BYTES, key_of
 from trt_responses.wire.limits import RequestLimits
+from trt_responses.wire.messages import request as messages
 from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
 
@@ -199,7 +200,7 @@ def fault_of(error: ValidationError, where: tuple[str | int, ...] = ()) -> Inval
 
 def _wrong(param: str, expected: str, value: Any) -> InvalidRequest:
     return InvalidRequest(
-        f"Invalid value for '{param or 'body'}': it {expected}, got {_summary(value)}.",
+        f"Invalid value for '{param or 'body'}': it {expected}, got {summary(value)}.",
         param=param or None,
         code="invalid_value",
     )
@@ -216,7 +217,8 @@ def place(location: Iterable[int | str]) -> str:
     return written
 
 
-def _summary(value: Any) -> str:
+def summary(value: Any) -> str:
+    """A value in a few words, however large it is."""
     match value:
         case None:
             return "null"

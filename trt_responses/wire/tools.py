@@ -133,7 +133,7 @@ class McpFilter(Options):
 
 
 class McpApprovals(Options):
-    """Which calls wait for the client, and which do not."""
+    """The calls that wait for the client, and those that do not."""
 
     always: McpFilter | None = None
     never: McpFilter | None = None
@@ -248,13 +248,13 @@ class ApplyPatchTool(Options):
 
 
 class SearchFilters(Options):
-    """Where search may look: these domains and those below them."""
+    """The domains in which search may look, and those below them."""
 
     allowed_domains: ListOf[Domain] | None = None
 
 
 class UserLocation(Options):
-    """Where the user is, roughly."""
+    """The place where the user is, roughly."""
 
     type: Literal["approximate"] | None = None
     country: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None

@@ -129,16 +129,16 @@ class LLM:
         self.is_shut_down = False
         self.generate_async = GenerateAsync(self)
         self._ids = itertools.count(1)
-        self._requests: list[RequestOutput] = []
+        self.requests: list[RequestOutput] = []
         world = self._number("tensor_parallel_size", 1) * self._number("pipeline_parallel_size", 1)
         if plan.start_error is not None:
             raise plan.start_error
         if world > plan.gpus:
             raise RuntimeError(f"World size {world} is larger than the {plan.gpus} visible GPUs.")
-        self._worker = None if plan.worker is None else plan.worker()
-        if self._worker is not None:
-            self._worker.loaded()
-        (self._worker or plan.clock).drive(self._advance)
+        self.worker = None if plan.worker is None else plan.worker()
+        if self.worker is not None:
+            self.worker.loaded()
+        (self.worker or plan.clock).drive(self._advance)
 
     @property
     def tokenizer(self) -> object | None:
@@ -150,14 +150,14 @@ class LLM:
     ) -> AsyncIterator[dict[str, object]]:
         """Nothing before the first request, and unless it was asked for at the start."""
         if self.arguments.get("enable_iter_perf_stats") and self.plan.requests:
-            used = sum(request.running and not request.finished for request in self._requests)
+            used = sum(request.running and not request.finished for request in self.requests)
             blocks = {"usedNumBlocks": used, "maxNumBlocks": BLOCKS}
             yield {"iter": 1, "numQueuedRequests": 3, "kvCacheStats": blocks}
 
     def shutdown(self) -> None:
         self.is_shut_down = True
-        if self._worker is not None:
-            self._worker.stop()
+        if self.worker is not None:
+            self.worker.stop()
         if self.plan.dead:
             self.plan.released.wait()
 
@@ -186,23 +186,23 @@ class LLM:
         if len(prompt) >= (self.plan.real_max_seq_len or len(prompt) + 1):
             result.send(Response(error=RequestError(FULL)))
         else:
-            self._requests.append(result)
+            self.requests.append(result)
         self._wake()
         return result
 
     def cancel(self, result: RequestOutput) -> None:
         self._send()
-        if result in self._requests and not self.plan.dead:
-            self._requests.remove(result)
+        if result in self.requests and not self.plan.dead:
+            self.requests.remove(result)
             result.send(Response(finish_reason="cancelled"))
             self._wake()
 
     def _send(self) -> None:
-        if self._worker is not None:
-            self._worker.send(self.shutdown)
+        if self.worker is not None:
+            self.worker.send(self.shutdown)
 
     def _wake(self) -> None:
-        (self._worker or self.plan.clock).wake()
+        (self.worker or self.plan.clock).wake()
 
     def _check(self, prompt: list[int], params: SamplingParams) -> None:
         if self.plan.raises is not None:
@@ -234,16 +234,16 @@ class LLM:
         if self.plan.dead or self.plan.crashed:
             return False
         stuck = 0
-        for request in tuple(self._requests[: self._number("max_batch_size", 64)]):
+        for request in tuple(self.requests[: self._number("max_batch_size", 64)]):
             response = self._step(request)
             if response is None:
                 stuck += 1
                 continue
             if response.finish_reason or response.error:
                 with suppress(ValueError):  # cancelled meanwhile, from the other thread
-                    self._requests.remove(request)
+                    self.requests.remove(request)
             request.send(response)
-        batch = min(len(self._requests), self._number("max_batch_size", 64))
+        batch = min(len(self.requests), self._number("max_batch_size", 64))
         return batch > stuck
 
     def _step(self, request: RequestOutput) -> Response | None:

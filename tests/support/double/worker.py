@@ -7,6 +7,7 @@ package's do. `cat` is such a process: it answers a line with a line, until it d
 from __future__ import annotations
 
 import atexit
+import signal
 import subprocess
 import threading
 import time
@@ -77,6 +78,9 @@ class Worker:
     def kill(self) -> None:
         self._process.kill()
         self.wait()
+
+    def freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
 
     def _run(self) -> None:
         while not self.is_dead.is_set():

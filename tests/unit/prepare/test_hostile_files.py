@@ -13,9 +13,9 @@ import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint, write_json
 from tests.support.cards import carded
-from trt_responses.prepare.card import CARD, read_card
 from trt_responses.prepare.checkpoint.open import INDEX, open_checkpoint
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.shelf.card import CARD, read_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cards import carded
-from trt_responses.prepare.card import compare
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.memory import memory
+from trt_responses.prepare.shelf.card import compare
 
 if TYPE_CHECKING:
     from pathlib import Path

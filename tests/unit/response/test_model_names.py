@@ -10,7 +10,7 @@ import pytest
 from trt_responses.engine.scripted.engine import ScriptedEngine
 from trt_responses.errors import NotFound
 from trt_responses.response.model_names import ModelNames
-from trt_responses.response.versions.versions import Loaded, Version
+from trt_responses.response.versions.loaded import Loaded, Version
 
 
 def loaded(number: int, *adapters: str) -> Loaded:

@@ -165,7 +165,7 @@ def test_a_wrong_runtime_is_found_out(here: Here) -> None:
     assert (figures["that agree"], figures["greedy choices"]) == (0, 8)
     assert figures["first that does not, at step"] == 0
     with pytest.raises(Differs):
-        gpu_steps._judge(figures, "f32", figures)
+        gpu_steps.judge(figures, "f32", figures)
 
 
 def test_a_step_that_fails_or_takes_too_long_is_told_and_the_next_goes_on(

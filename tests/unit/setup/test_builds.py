@@ -17,18 +17,18 @@ import pytest
 from tests.support.cards import carded
 from tests.support.versions import scripted
 from trt_responses.errors import StartupError
-from trt_responses.prepare import promotion, shelf, versions
-from trt_responses.prepare.card import read_card
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.memory import Memory
-from trt_responses.response.versions.versions import Version
+from trt_responses.prepare.shelf import promotion, shelf, versions
+from trt_responses.prepare.shelf.card import read_card
+from trt_responses.response.versions.loaded import Version
 from trt_responses.settings import Settings
 from trt_responses.setup.builds import PreparedBuilds, memory_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.card import Kind
+    from trt_responses.prepare.shelf.card import Kind
 
 ONE, TWO, THREE = (f"{place}" * 12 for place in "abc")
 
@@ -146,7 +146,8 @@ from tests.support.asgi import Client, living
 from tests.support.versions import ADMIN, scripted
 from trt_responses.app import create_app
 from trt_responses.setup.builds import PreparedBuilds
-from trt_responses.response.versions.versions import Loaded, Version, Versions
+from trt_responses.response.versions.loaded import Loaded, Version
+from trt_responses.response.versions.versions import Versions
 from trt_responses.settings import Settings
 
 async def main(engines_dir):

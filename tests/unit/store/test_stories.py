@@ -230,6 +230,8 @@ def folders() -> Iterator[Callable[[], Path]]:
 
 
 def live(make: Callable[[], History], examples: int) -> None:
+    """Live many lives; `Lives` asserts after each step, and the shortest bad life is told."""
+
     class Case(Lives):
         make_history = staticmethod(make)
 

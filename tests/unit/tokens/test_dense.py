@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tokens import encoded
 from trt_responses.tokens import shorttokens
 from trt_responses.tokens.dense import ALPHABET, LEAST, LONGEST_PIECE, MOST, Dense
 from trt_responses.tokens.shorttokens import LONGEST, MISSING, ShortTokens
@@ -86,7 +87,7 @@ def test_a_dense_stretch_gets_the_ids_of_openai_harmony_whatever_follows(
 def test_texts_that_are_dense_in_part_get_the_ids_of_openai_harmony(
     vocabulary: Vocabulary, changeable: Tokeniser, text: str
 ) -> None:
-    assert changeable.encode_now(text).tolist() == expected(vocabulary, text)
+    assert encoded(changeable, text).tolist() == expected(vocabulary, text)
 
 
 @settings(max_examples=300)
@@ -95,7 +96,7 @@ def test_any_ascii_repeated_gets_the_ids_of_openai_harmony(
     vocabulary: Vocabulary, changeable: Tokeniser, part: str, times: int
 ) -> None:
     text = part * times
-    assert changeable.encode_now(text).tolist() == expected(vocabulary, text)
+    assert encoded(changeable, text).tolist() == expected(vocabulary, text)
 
 
 def dense_texts() -> dict[str, str]:
@@ -124,7 +125,7 @@ def test_dense_texts_get_the_ids_of_openai_harmony_without_it(
     tokeniser = Tokeniser(vocabulary, native=native)
     given_away.clear()  # it asked for some classes
     text = dense_texts()[kind]
-    assert tokeniser.encode_now(text).tolist() == expected(vocabulary, text)
+    assert encoded(tokeniser, text).tolist() == expected(vocabulary, text)
     assert sum(map(len, given_away)) < len(text) / 3, "dense text went to openai-harmony"
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tokens import encoded
 from trt_responses.errors import InvalidRequest
 from trt_responses.tokens.control import FIRST_CONTROL_ID
 from trt_responses.tokens.merge import STEPS, LongRun, merged
@@ -94,7 +95,7 @@ def test_random_texts_get_the_ids_of_openai_harmony(
     source = random.Random(slice_chars)
     for _ in range(RANDOM_TEXTS // 2):
         text = random_text(source)
-        assert tokeniser.encode_now(text).tolist() == expected(vocabulary, text), ascii(text)
+        assert encoded(tokeniser, text).tolist() == expected(vocabulary, text), ascii(text)
 
 
 @settings(max_examples=200)
@@ -103,7 +104,7 @@ def test_any_text_repeated_gets_the_ids_of_openai_harmony(
     vocabulary: Vocabulary, tokeniser: Tokeniser, part: str, times: int
 ) -> None:
     text = part * times
-    assert tokeniser.encode_now(text).tolist() == expected(vocabulary, text)
+    assert encoded(tokeniser, text).tolist() == expected(vocabulary, text)
 
 
 def test_a_cut_is_made_only_where_openai_harmony_cuts_too(vocabulary: Vocabulary) -> None:
@@ -143,7 +144,7 @@ def test_unbroken_runs_get_the_ids_of_openai_harmony(
 ) -> None:
     part = UNBROKEN[kind]
     text = before + part * (2500 // len(part)) + after
-    assert tokeniser.encode_now(text).tolist() == expected(vocabulary, text)
+    assert encoded(tokeniser, text).tolist() == expected(vocabulary, text)
 
 
 @pytest.mark.parametrize("low", [0x61, 0x4E00, 0x1F300, 0x0300, 0x1F1E6])
@@ -152,7 +153,7 @@ def test_varied_unbroken_runs_get_the_ids_of_openai_harmony(
 ) -> None:
     source = random.Random(low)
     text = "".join(chr(low + source.randrange(26)) for _ in range(2500))
-    assert tokeniser.encode_now(text).tolist() == expected(vocabulary, text)
+    assert encoded(tokeniser, text).tolist() == expected(vocabulary, text)
 
 
 def test_character_classes_are_those_of_unicode(vocabulary: Vocabulary) -> None:
@@ -176,14 +177,14 @@ def test_lone_surrogates_are_replaced_as_openai_harmony_does(
     source = random.Random(3)
     for _ in range(200):
         text = "".join(source.choices("a \ud83d\ude00\udfff\n", k=source.randint(1, 20)))
-        assert tokeniser.encode_now(text).tolist() == expected(vocabulary, text), ascii(text)
+        assert encoded(tokeniser, text).tolist() == expected(vocabulary, text), ascii(text)
 
 
 def test_spelled_control_ids_are_ordinary_text(
     vocabulary: Vocabulary, tokeniser: Tokeniser
 ) -> None:
     spelled = "".join(sorted(vocabulary.encoding.special_tokens_set))
-    ids = tokeniser.encode_now(spelled + "<|start|>" * 300)
+    ids = encoded(tokeniser, spelled + "<|start|>" * 300)
     assert max(ids) < FIRST_CONTROL_ID
     assert vocabulary.text(ids.tolist()) == spelled + "<|start|>" * 300
 
@@ -321,10 +322,10 @@ def test_other_tasks_run_while_many_short_texts_are_tokenised(tokeniser: Tokenis
 @pytest.mark.parametrize("make", [lambda n: " a" * n, lambda n: "7" * 3 * n, lambda n: "漢" * n])
 def test_at_most_is_exact(tokeniser: Tokeniser, make: Callable[[int], str]) -> None:
     text = make(2000)
-    count = len(tokeniser.encode_now(text))
-    assert len(tokeniser.encode_now(text, at_most=count)) == count
+    count = len(encoded(tokeniser, text))
+    assert len(encoded(tokeniser, text, count)) == count
     with pytest.raises(InvalidRequest) as raised:
-        tokeniser.encode_now(text, at_most=count - 1)
+        encoded(tokeniser, text, count - 1)
     assert raised.value.code == "context_length_exceeded"
 
 
@@ -353,5 +354,5 @@ def test_what_can_never_fit_is_refused_before_any_work(vocabulary: Vocabulary) -
     tokeniser = Tokeniser(vocabulary, native=native)
     native.taken()
     with pytest.raises(InvalidRequest):
-        tokeniser.encode_now(" " * 1_000_000, at_most=7_000)
+        encoded(tokeniser, " " * 1_000_000, 7_000)
     assert native.taken() == []

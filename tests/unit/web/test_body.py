@@ -24,6 +24,7 @@ def request(content_type: str) -> Request:
 
 @pytest.mark.parametrize("sent", ["application/json", "APPLICATION/JSON ; charset=utf-8"])
 def test_json_is_taken(sent: str) -> None:
+    """What is not taken raises, as below."""
     check_json(request(sent))
 
 

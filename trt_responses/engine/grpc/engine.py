@@ -69,7 +69,7 @@ class Patience:
 
 
 class Address(NamedTuple):
-    """Where an engine is served, and the model that it serves."""
+    """The place where an engine is served, and the model that it serves."""
 
     host: str
     port: int

@@ -105,6 +105,11 @@ class LlamaCppEngine:
         self._changed = asyncio.Event()
         self._last_progress_ns = now_ns()
 
+    @property
+    def child(self) -> Child | None:
+        """The process that answers; None while there is none."""
+        return self._keeper.child
+
     async def start(self) -> None:
         check_file(self._model.path)
         await self._keeper.start()
@@ -233,7 +238,7 @@ class LlamaCppEngine:
             self._dispatch()
 
     def _connect(self, request: Request) -> None:
-        child = self._keeper.child
+        child = self.child
         assert child is not None
         slot = self._slots.take(request.read_ids, request.options.salt)
         self._running[request] = None
@@ -289,15 +294,15 @@ class LlamaCppEngine:
 
     def _probe_soon(self) -> None:
         """Probe the child as soon as a slot is kept free for it."""
-        if not self._probing and self._keeper.child is not None:
+        if not self._probing and self.child is not None:
             self._probing = True
-            self._own(asyncio.create_task(self._probe(self._keeper.child)))
+            self._own(asyncio.create_task(self._probe(self.child)))
 
     async def _probe(self, child: Child) -> None:
         """Ask the child for one token, and replace the child when it is too late."""
         beside = replace(PROBE, adapter=self._line.adapter)  # of another one it would have to wait
         end = await self._ask(child, beside, self._patience.probe_timeout_s)
-        if child is not self._keeper.child:
+        if child is not self.child:
             return  # what it was asked about has been judged
         if end.finish == "error":  # the line waits for the next one
             if not await child.ends_within(LAST_MOMENT_S):

@@ -164,7 +164,7 @@ class FrontEnd(asyncio.Protocol):
 
 
 class RemoteSink:
-    """Where the engine pushes one request's chunks."""
+    """The sink into which the engine pushes one request's chunks."""
 
     __slots__ = ("_front_end", "_number")
 

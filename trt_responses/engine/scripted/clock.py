@@ -47,13 +47,13 @@ class StepClock:
     async def step(self, count: int = 1) -> None:
         """Make exactly `count` steps; after each, let the loop run so that consumers react."""
         for _ in range(count):
-            self._step()
+            self.step_alone()
             for _ in range(self._settle_turns):
                 await asyncio.sleep(0)
 
     def _tick(self) -> None:
         """A step, and then the next one; whoever wakes the clock meanwhile need not."""
-        self.steps += 1  # `_step`, written out
+        self.steps += 1  # `step_alone`, written out
         more = True
         try:
             advance = self._advance  # called as a local: as an attribute it is looked up twice
@@ -65,6 +65,7 @@ class StepClock:
             else:
                 self._armed = False
 
-    def _step(self) -> bool:
+    def step_alone(self) -> bool:
+        """Make a step before anybody can react. Returns whether another one would do anything."""
         self.steps += 1
         return self._advance()

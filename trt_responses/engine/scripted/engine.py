@@ -107,7 +107,7 @@ class Request:
         finish: Finish | None = None
         stop_id = None
         if not self._stops.isdisjoint(ids):
-            end = next(i for i, token_id in enumerate(ids) if token_id in self._stops) + 1
+            end = min(ids.index(stop) for stop in self._stops.intersection(ids)) + 1
             ids, finish, stop_id = ids[:end], "stop", ids[end - 1]
         if len(ids) > self._left or (len(ids) == self._left and finish is None):
             ids, finish, stop_id = ids[: self._left], "length", None
@@ -226,6 +226,11 @@ class ScriptedEngine:
     def go(self, loss: Loss, reason: str) -> None:
         """Go away under all requests, as `loss` says; another `start` begins the next engine."""
         self._end_all(reason, lost=loss)
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether there are requests and none of them will say more by itself."""
+        return bool(self._stalled) and not self._running
 
     def stalled(self, request: Request) -> None:
         """Note that a request stalls: it keeps its place, and gives the clock nothing to do."""

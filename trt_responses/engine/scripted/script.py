@@ -22,7 +22,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """From here on the request gets nothing; it keeps its place in the batch until it is
+    """A step from which on the request gets nothing; it keeps its place in the batch until it is
     aborted."""
 
 

@@ -71,7 +71,7 @@ class Guides:
         """Load llguidance's tokenizer. It takes half a second in which no other thread of the
         process runs, so it is done before serving."""
         try:
-            _tokeniser(self._vocabulary)
+            tokeniser(self._vocabulary)
         except ModuleNotFoundError:
             raise StartupError(NEEDS_EXTRA) from None
 
@@ -87,7 +87,7 @@ class Guides:
     def _made(self, grammar: str) -> LLMatcher:
         from llguidance import LLMatcher  # needs the extra
 
-        matcher = LLMatcher(_tokeniser(self._vocabulary), grammar, log_level=0)
+        matcher = LLMatcher(tokeniser(self._vocabulary), grammar, log_level=0)
         if matcher.is_error():
             raise GuideFault(f"The guide cannot be followed: {matcher.get_error()}")
         return matcher
@@ -111,7 +111,8 @@ class _Words:
 
 
 @cache
-def _tokeniser(vocabulary: Vocabulary) -> LLTokenizer:
+def tokeniser(vocabulary: Vocabulary) -> LLTokenizer:
+    """llguidance's tokenizer over our vocabulary, made once."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
     wrapped = TokenizerWrapper(_Words(vocabulary))

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
     Arrays = Mapping[str, Array]
 
-EMBED, HEAD = "embed", "head"
 ELEMENTS: Mapping[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,

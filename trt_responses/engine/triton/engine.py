@@ -33,7 +33,7 @@ ANSWER_S = 10.0
 
 
 class Address(NamedTuple):
-    """Where a model is served."""
+    """The place where a model is served."""
 
     host: str
     port: int

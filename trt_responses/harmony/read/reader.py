@@ -118,14 +118,19 @@ class Reader(ReaderBase):
             pieces = list[bytes]()
             if self.text(token_ids, pieces):
                 return [Text(pieces)] if pieces else []
-        for token_id in token_ids:
-            if self.clear and (piece := self._plain.get(token_id)) is not None:
-                self.kept.append(token_id)
-                self._pieces.append(piece)
-            elif self._state != "done":
-                self._step(token_id)
+        told, at, count = list(map(self._plain.get, token_ids)), 0, len(token_ids)
+        told.append(None)
+        while at < count:
+            if self.clear and (end := told.index(None, at)) > at:
+                self.kept += token_ids[at:end]
+                self._pieces += told[at:end]  # type: ignore[arg-type]  # none of these is None
+                at = end
+                continue
+            if self._state != "done":
+                self._step(token_ids[at])
             else:
-                self._drop(token_id)
+                self._drop(token_ids[at])
+            at += 1
         return self._taken()
 
     def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
@@ -178,11 +183,11 @@ class Reader(ReaderBase):
             del self.kept[self._start :]
             self._state = "between"
 
-    def answer(self, token_ids: Sequence[int]) -> None:
+    def answer(self, token_ids: Sequence[int], held: Sequence[int] = ()) -> None:
         """Take a tool's answer to the call that ended the turn: its ids count too, and another turn
         begins behind them."""
         self.kept += token_ids
-        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept))
+        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept), held=held)
         self._state, self.ended = "between", False
 
     def finish(self, *, stopped: bool) -> list[Fragment]:

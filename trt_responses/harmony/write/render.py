@@ -8,20 +8,22 @@ items of the API, no store and no engine.
 from __future__ import annotations
 
 from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
 from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
+from trt_responses.language.base import Answered, uncompacted
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trt_responses.harmony.write.cache import Header, Key
-    from trt_responses.language.base import Entries
+    from trt_responses.language.base import Entries, Place
     from trt_responses.language.messages import Developer, Message, System
-    from trt_responses.language.reader import Span
+    from trt_responses.language.reader import Reader, Span
     from trt_responses.store.base import Block, Kind
     from trt_responses.tokens.tokenise import Tokeniser
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -47,8 +49,14 @@ class Renderer:
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
         """The ids of `<|start|>assistant`, behind which the model goes on."""
 
-    @property
-    def continuation(self) -> Renderer:
+    def continuation(
+        self,
+        prompt: array[int],
+        system: System,
+        developer: Developer,
+        blocks: Sequence[Block],
+        entries: Entries,
+    ) -> Renderer:
         """This renderer, since a message may stand behind any other."""
         return self
 
@@ -85,9 +93,11 @@ class Renderer:
         end = CONTROL.call if called else CONTROL.end
         return await self._ids(header(message), message.text, end, at_most)
 
-    async def answer(self, message: Message, at_most: int | None = None) -> array[int]:
-        """The ids of a tool's answer, which is a message like any other."""
-        return await self.message(message, at_most)
+    async def answer(
+        self, message: Message, reader: Reader, at_most: int | None = None
+    ) -> Answered:
+        """A tool's answer, which is a message like any other."""
+        return Answered(await self.message(message, at_most))
 
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
         """The number of tokens that stand around a conversation."""
@@ -109,10 +119,12 @@ class Renderer:
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
         """The ids of a prompt with one message more."""
-        ids = (*self.at_call(prompt), *await self.message(message), *self.generation_prompt)
-        return array(prompt.typecode, ids)
+        before = await self.at_call(prompt)
+        return array(
+            prompt.typecode, (*before, *await self.message(message), *self.generation_prompt)
+        )
 
-    def at_call(self, prompt: array[int]) -> array[int]:
+    async def at_call(self, prompt: array[int]) -> array[int]:
         """The ids of a prompt whose last message is a call, up to where the answer of that
         begins."""
         return prompt[: len(prompt) - len(self.generation_prompt)]
@@ -133,6 +145,12 @@ class Renderer:
             ids.pop()
         ids.append(CONTROL.call if span.recipient else CONTROL.end)
         return ids + array("I", kept[span.end : span.end + span.answer_tokens])
+
+    def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
+        """Messages one behind another, and where each of them stands."""
+        ends = accumulate(len(ids) for _, ids in parts)
+        places = [(kind, end - len(ids), end) for (kind, ids), end in zip(parts, ends, strict=True)]
+        return b"".join(ids for _, ids in parts), places
 
     def join(
         self,
@@ -204,16 +222,13 @@ def header(message: Message) -> Header:
 
 
 def kept(kinds: Sequence[Kind]) -> list[bool]:
-    """Which messages a prompt still holds: all but the reasoning before the last final answer, and
-    what the newest compaction stands for.
+    """The messages that a prompt still holds: all but the reasoning before the last final answer,
+    and what the newest compaction stands for.
 
     Reasoning after it belongs to the tool loop that is going on, and the model needs it.
     """
     last = max((place for place, kind in enumerate(kinds) if kind == "final"), default=-1)
-    short = ("summary", "context")
-    compacted = max((place for place, kind in enumerate(kinds) if kind in short), default=0)
-    beside = ("user", "developer") if "summary" in kinds[compacted : compacted + 1] else ()
     return [
-        (kind != "reasoning" or place > last) and (place >= compacted or kind in beside)
-        for place, kind in enumerate(kinds)
+        stays and (kind != "reasoning" or place > last)
+        for place, (kind, stays) in enumerate(zip(kinds, uncompacted(kinds), strict=True))
     ]

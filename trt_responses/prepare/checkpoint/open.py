@@ -50,7 +50,7 @@ class WeightSource(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Of the weights."""
+        """The size of the weights."""
 
 
 @dataclass(frozen=True, slots=True)

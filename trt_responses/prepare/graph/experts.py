@@ -24,14 +24,9 @@ ALWAYS_EXACT = 64
 EVEN_SHARES = 2
 
 
-def capacity(tokens: int, a: Architecture) -> int:
-    """The tokens of a step that one expert takes."""
-    share = -(-EVEN_SHARES * a.experts_per_token * tokens // a.experts)
-    return min(tokens, max(ALWAYS_EXACT, share))
-
-
-def _capacity(tokens: Value, a: Architecture) -> Value:
-    """The same as a node, since only the running graph knows the number of tokens."""
+def capacity(tokens: Value, a: Architecture) -> Value:
+    """The tokens of a step that one expert takes. Only the running graph knows how many there are
+    in all."""
     share = (tokens * (EVEN_SHARES * a.experts_per_token) + (a.experts - 1)) // a.experts
     return tokens.atmost(share.atleast(ALWAYS_EXACT))
 
@@ -46,7 +41,7 @@ def experts(
     flat = x.reshaped(-1, a.hidden)
     tokens = flat.size(0)
     chosen, shares = router(w, a, flat)
-    room = _capacity(tokens, a)
+    room = capacity(tokens, a)
     taken, slot, load = dispatched(w.graph, a, chosen, tokens, room)
     y = mlp(w, a, flat.rows(taken), weights).reshaped(-1, a.hidden)
     found = y.rows(chosen * room + slot)

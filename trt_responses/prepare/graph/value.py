@@ -56,7 +56,7 @@ class Value:
         return self.graph.op("Mul", self, other)
 
     def __floordiv__(self, other: int) -> Value:
-        """For whole numbers that are not negative."""
+        """The quotient of whole numbers that are not negative."""
         return self.graph.op("Div", self, other)
 
     def __matmul__(self, other: Value) -> Value:

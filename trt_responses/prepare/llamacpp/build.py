@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.card import compare
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import refusal
@@ -30,18 +29,19 @@ from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, plan, write_gguf
 from trt_responses.prepare.llamacpp.gguf_checkpoint import open_gguf
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
+from trt_responses.prepare.shelf.card import compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.llamacpp.gguf import Planned, WeightType
     from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
 
 CONVERTER = 4
 """The version of the converter, raised when the same checkpoint would give another file. It is part

@@ -77,23 +77,6 @@ class Planned:
         return int(np.prod(self.shape, dtype=np.int64)) // block * bytes_each
 
 
-def convert(
-    checkpoint: Checkpoint,
-    target: Path,
-    vocabulary: Vocabulary,
-    *,
-    weight_type: WeightType = "bf16",
-    unpack: bool = False,
-    advance: Callable[[int], object] = lambda size_bytes: None,
-) -> str:
-    """Write the file, flush it to the disk, and give its SHA-256.
-
-    `unpack` dequantises MXFP4, so that an engine's other errors can be measured alone.
-    """
-    tensors = plan(checkpoint, weight_type, unpack=unpack)
-    return write_gguf(tensors, checkpoint.architecture, target, vocabulary, advance)
-
-
 def write_gguf(
     tensors: Sequence[Planned],
     architecture: Architecture,
@@ -119,11 +102,6 @@ def write_gguf(
     return digest.hexdigest()
 
 
-def planned_bytes(checkpoint: Checkpoint, weight_type: WeightType) -> int:
-    """The bytes of the file's tensors."""
-    return sum(tensor.size_bytes for tensor in plan(checkpoint, weight_type))
-
-
 def _write_tensor(
     tensor: Planned,
     write: Callable[[bytes | memoryview], None],
@@ -145,7 +123,7 @@ def _padding(position: int) -> bytes:
 
 
 def plan(checkpoint: Checkpoint, weight_type: WeightType, *, unpack: bool = False) -> list[Planned]:
-    """The tensors that the file will hold, from shapes alone."""
+    """The tensors that the file will hold, from shapes alone; `unpack` dequantises MXFP4."""
     a = checkpoint.architecture
     if weight_type == "q8_0":
         for name, row in (("hidden_size", a.hidden), ("intermediate_size", a.intermediate)):

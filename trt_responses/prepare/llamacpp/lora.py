@@ -15,20 +15,20 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Kind
 
-from trt_responses.prepare.adapter_changes import Imported
-from trt_responses.prepare.adapters import FOLDER
 from trt_responses.prepare.checkpoint.peft import floats, module_names, open_peft
 from trt_responses.prepare.checkpoint.safetensors import widen
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.prepare.files import GGUF, MODEL, engine_file, sha256_of
 from trt_responses.prepare.llamacpp.gguf_file import read_gguf
+from trt_responses.prepare.shelf.adapter_changes import Imported
+from trt_responses.prepare.shelf.adapters import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.llamacpp.gguf_file import GgufHead, StoredTensor, Value
+    from trt_responses.prepare.shelf.card import Card
 
 ARCHITECTURE = "general.architecture"
 ALPHA = "adapter.lora.alpha"

@@ -96,7 +96,7 @@ class Qwen3Checkpoint:
         return sum(tensor.size_bytes for tensor in self.tensors.values())
 
     def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None:
-        """Its numbers, its tokens and the table of its tensors."""
+        """Write its numbers, its tokens and the table of its tensors."""
         n = self.numbers
         writer.add_block_count(n.layers)
         writer.add_context_length(n.context)
@@ -117,7 +117,7 @@ class Qwen3Checkpoint:
             writer.add_tensor_info(name, tensor.shape, data_type, size_bytes, _kind(tensor))
 
     def values(self) -> Iterator[Array]:
-        """Of each tensor, in the table's order."""
+        """The values of each tensor, in the table's order."""
         for tensor in self.tensors.values():
             values = tensor.read()
             yield widen(values) if _kind(tensor) == Kind.F32 else values

@@ -18,7 +18,6 @@ import gguf
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.card import DialectFacts, compare
 from trt_responses.prepare.checkpoint.open import WeightSource
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import PrepareError, refusal
@@ -37,6 +36,7 @@ from trt_responses.prepare.llamacpp.head import byte_letters
 from trt_responses.prepare.llamacpp.merges import both_spellings, stand_in_merges
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
+from trt_responses.prepare.shelf.card import DialectFacts, compare
 from trt_responses.tokens.stand_ins import is_whole, spelled
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.llamacpp.gguf_file import Value
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
 
 CONVERTER = 2
 """Raised when the same file would give another one; part of every version."""
 HARMONY = "gpt-oss"
 PREFIX = "tokenizer."
-TOKENS, TYPES, MERGES, MODEL_KIND, PRE = (
-    f"{PREFIX}ggml.{name}" for name in ("tokens", "token_type", "merges", "model", "pre")
+TOKENS, TYPES, MERGES, MODEL_KIND = (
+    f"{PREFIX}ggml.{name}" for name in ("tokens", "token_type", "merges", "model")
 )
 END, TURN_END = f"{PREFIX}ggml.eos_token_id", f"{PREFIX}ggml.eot_token_id"
 BYTE_LEVEL = "gpt2"
@@ -107,7 +107,7 @@ class TemplateGguf:
         return (self.path,)
 
     def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None:
-        """Its keys and the table of its tensors, but for what is `renamed`."""
+        """Write its keys and the table of its tensors, but for what is `renamed`."""
         reader = gguf.GGUFReader(self.path)
         for name, field in reader.fields.items():
             if name.startswith("GGUF.") or name == "general.architecture":
@@ -122,7 +122,7 @@ class TemplateGguf:
             )
 
     def values(self) -> Iterator[Array]:
-        """Of each tensor, in the table's order."""
+        """The values of each tensor, in the table's order."""
         for tensor in gguf.GGUFReader(self.path).tensors:
             yield tensor.data
 

@@ -10,13 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.plans import REMEDY
+from trt_responses.prepare.shelf.plans import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-    from trt_responses.prepare.chain import Flavour
+    from trt_responses.prepare.shelf.chain import Flavour
 
 MODULES: tuple[tuple[Flavour, str], ...] = (
     ("rtx", "tensorrt_rtx_bindings"),

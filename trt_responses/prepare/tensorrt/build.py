@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.chain import Chain
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GRAPH, engine_file, sha256_of, write_finished
@@ -22,8 +21,9 @@ from trt_responses.prepare.graph.write import write
 from trt_responses.prepare.hardware import gpu_facts
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
-from trt_responses.prepare.plans import REMEDY
-from trt_responses.prepare.shelf import difference
+from trt_responses.prepare.shelf.chain import Chain
+from trt_responses.prepare.shelf.plans import REMEDY
+from trt_responses.prepare.shelf.shelf import difference
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.eta import Eta
 from trt_responses.prepare.tensorrt.finished import (
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Card, Kind, Source, StoredWeights
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
     from trt_responses.prepare.tensorrt.binding import Binding
     from trt_responses.prepare.tensorrt.job import CompileResult
     from trt_responses.prepare.tensorrt.options import Intent, TensorRtOptions

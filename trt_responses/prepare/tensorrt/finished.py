@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.chain import CompiledPlans, Link
 from trt_responses.prepare.files import EngineFile, file_difference, read_finished
+from trt_responses.prepare.shelf.chain import CompiledPlans, Link
 from trt_responses.prepare.tensorrt.job import CompileResult  # noqa: TC001  # decoded by its annotation
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from trt_responses.prepare.tensorrt.size import graph_bytes, group_size, plan_by
 from trt_responses.prepare.tensorrt.targets import FORMATS, default_targets, families
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.card import Source
-    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.graph.onnx_file import Element
+    from trt_responses.prepare.shelf.card import Source
+    from trt_responses.prepare.shelf.chain import Format
     from trt_responses.prepare.tensorrt.targets import Family
 
 GraphKind = Literal["tensorrt", "onnx"]

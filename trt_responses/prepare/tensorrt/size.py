@@ -13,9 +13,9 @@ from trt_responses.prepare.progress import megabytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.prepare.graph.onnx_file import Element
+    from trt_responses.prepare.shelf.chain import Format
     from trt_responses.prepare.tensorrt.targets import Family
 
 BITS: Mapping[Format, float] = {"mxfp4": 4.25, "int8": 8.5, "bf16": 16, "f16": 16, "f32": 32}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from trt_responses.prepare.chain import Format
 from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.shelf.chain import Format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

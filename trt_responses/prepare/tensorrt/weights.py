@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
     from trt_responses.prepare.graph.onnx_file import Element
+    from trt_responses.prepare.shelf.chain import Format
     from trt_responses.prepare.tensorrt.targets import Family
 
     Tensors = Mapping[str, Tensor]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.card import CARD, compare, read_card
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
@@ -31,7 +30,8 @@ from trt_responses.prepare.files import (
 from trt_responses.prepare.hardware import Hardware, gpu_facts
 from trt_responses.prepare.machine import ServingMachine, library_versions
 from trt_responses.prepare.pipeline import DIGEST_BYTES_PER_S, Product, prepared
-from trt_responses.prepare.shelf import checked_name
+from trt_responses.prepare.shelf.card import CARD, compare, read_card
+from trt_responses.prepare.shelf.shelf import checked_name
 from trt_responses.prepare.trtllm.arguments import write_arguments
 from trt_responses.prepare.trtllm.caches import Caches, caches_of, renew, set_aside
 from trt_responses.prepare.trtllm.model import TemplateModel, open_model, weights_of
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.base import Engine
-    from trt_responses.prepare.card import Card, DialectFacts, Kind, Source, StoredWeights
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
+    from trt_responses.prepare.shelf.card import Card, DialectFacts, Kind, Source, StoredWeights
     from trt_responses.prepare.trtllm.model import Model
     from trt_responses.prepare.trtllm.plan import TrtLlmOptions
     from trt_responses.prepare.trtllm.profiles import Arguments

@@ -8,21 +8,21 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare.adapter_changes import Imported
-from trt_responses.prepare.adapters import FOLDER
-from trt_responses.prepare.card import architecture_of
 from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.peft import CONFIG, MODULES, WEIGHTS, open_peft
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import engine_file, sha256_of
+from trt_responses.prepare.shelf.adapter_changes import Imported
+from trt_responses.prepare.shelf.adapters import FOLDER
+from trt_responses.prepare.shelf.card import architecture_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trt_responses.prepare.adapters import Adapter
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.peft import Peft
+    from trt_responses.prepare.shelf.adapters import Adapter
+    from trt_responses.prepare.shelf.card import Card
 
 TARGETS = {
     "attn_q": "attn_q",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trt_responses.prepare.card import StoredWeights
+    from trt_responses.prepare.shelf.card import StoredWeights
 
 HARMONY = "gpt_oss"
 ARCHITECTURES = (

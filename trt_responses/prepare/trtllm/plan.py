@@ -30,8 +30,8 @@ from trt_responses.prepare.trtllm.profiles import (
 )
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.card import Card, Status
     from trt_responses.prepare.hardware import Hardware
+    from trt_responses.prepare.shelf.card import Card, Status
     from trt_responses.prepare.trtllm.model import Model
     from trt_responses.prepare.trtllm.profiles import Arguments, GpuClass
 

@@ -21,8 +21,8 @@ from trt_responses.response.accept.accepted import (
 from trt_responses.response.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
-from trt_responses.wire import chat as c
 from trt_responses.wire import items as i
+from trt_responses.wire.chat import request as c
 from trt_responses.wire.choice import NamedTool
 from trt_responses.wire.judge import judge_chat
 from trt_responses.wire.response import Response

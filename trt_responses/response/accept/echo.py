@@ -5,13 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.wire import tools as t
-from trt_responses.wire.choice import (
-    ActionChoice,
-    AllowedTools,
-    BuiltInChoice,
-    McpChoice,
-    NamedTool,
-)
 from trt_responses.wire.known_tools import known
 from trt_responses.wire.request import ReasoningOptions, Request, TextOptions
 from trt_responses.wire.response import Response
@@ -62,11 +55,9 @@ def echo_of(
         temperature=sampling.temperature,
         text={"format": form, "verbosity": text.verbosity or "medium"},
         tool_choice=(
-            choice.model_dump(exclude_unset=True)
-            if isinstance(
-                choice, NamedTool | ActionChoice | BuiltInChoice | McpChoice | AllowedTools
-            )
-            else choice or "auto"
+            choice or "auto"
+            if choice is None or isinstance(choice, str)
+            else choice.model_dump(exclude_unset=True)
         ),
         tools=_told_tools(known(tools or ()), built_in),
         top_logprobs=request.top_logprobs or 0,

@@ -23,9 +23,9 @@ from trt_responses.response.accept.chat import AT_ONCE
 from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import items as i
-from trt_responses.wire import messages as m
 from trt_responses.wire.choice import NamedTool
 from trt_responses.wire.judge import judge_messages
+from trt_responses.wire.messages import request as m
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from trt_responses.response.accept.accepted import ThoughtBudget
 
 if TYPE_CHECKING:
     from trt_responses.response.accept.accepted import Effort
-    from trt_responses.wire.chat import ChatRequest
+    from trt_responses.wire.chat.request import ChatRequest
     from trt_responses.wire.kserve import Parameters
     from trt_responses.wire.request import Request
 

@@ -67,7 +67,6 @@ class Background:
         self._count = count
         self._running = 0
         self._tasks: asyncio.TaskGroup | None = None
-        self._draining = False
 
     def __len__(self) -> int:
         return self._running
@@ -76,12 +75,11 @@ class Background:
     async def life(self, drain_s: float) -> AsyncIterator[None]:
         """Let runs be started while the context lasts; at its end they have `drain_s` to end."""
         async with asyncio.TaskGroup() as tasks:
-            self._tasks, self._draining = tasks, False
+            self._tasks = tasks
             looking = tasks.create_task(self._look()) if self.can_move else None
             try:
                 yield
             finally:
-                self._draining = True
                 if looking is not None:
                     looking.cancel()
                 await self._drain(drain_s)

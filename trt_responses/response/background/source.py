@@ -28,9 +28,10 @@ FORM = 1
 
 
 def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
-    """Nothing, when no other server could go on: a tool's answers are no part of what is kept, and
-    neither is how likely each token was, nor the summary that the answer goes on from. A request
-    that names an MCP server may hold its secrets, and is not kept."""
+    """What another server needs to go on with a run, or nothing when none could: a tool's answers
+    are no part of what is kept, and neither is how likely each token was, nor the summary that the
+    answer goes on from. A request that names an MCP server may hold its secrets, and is not
+    kept."""
     if accepted.built_in or accepted.scored or "mcp" in accepted.unsupported_tools:
         return b""
     if run.compacts_first:

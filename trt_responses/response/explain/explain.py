@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from trt_responses.language.base import Dialect
     from trt_responses.language.fragments import Fragment
-    from trt_responses.response.run.run import RunFacts
-    from trt_responses.response.run.trace import SegmentTrace
+    from trt_responses.response.run.trace import Outline, SegmentTrace
 
     Json = dict[str, Any]
 
@@ -41,15 +40,15 @@ class Explainer:
         self._engine = engine
         self._redacts = redacts
 
-    def explanation(self, facts: RunFacts) -> Json:
+    def explanation(self, run: Outline) -> Json:
         """Takes some 20 ms for 10,000 tokens: call it in a thread."""
-        trace, response = facts.trace, facts.response
+        trace = run.trace
         return {
             "object": "response.explanation",
-            "id": response.id,
-            "status": response.status,
-            "error": response.error and response.error.message,
-            "model": response.model,
+            "id": run.id,
+            "status": run.status,
+            "error": run.error,
+            "model": run.model,
             "redacted": self._redacts,
             "plan": trace.plan.partition(" ")[0] if self._redacts else trace.plan,
             "prompt": {
@@ -57,14 +56,14 @@ class Explainer:
                 "cached_tokens": trace.cached_tokens,
                 "pieces": self.pieces(trace.prompt_ids),
             },
-            "segments": [self._segment(s, facts.arrival_ns) for s in trace.segments],
-            "fragments": self._fragments(facts),
-            "repairs": dict(facts.repairs),
-            "timeline": list(_timeline(facts)),
-            "engine": self._engine(response.id),
+            "segments": [self._segment(s, run.arrival_ns) for s in trace.segments],
+            "fragments": self._fragments(run),
+            "repairs": dict(run.repairs),
+            "timeline": list(_timeline(run)),
+            "engine": self._engine(run.id),
         }
 
-    def transcript(self, facts: RunFacts, name: str) -> Json:
+    def transcript(self, run: Outline, name: str) -> Json:
         """The run as a file of `tests/transcripts/`. Likewise in a thread."""
         if self._redacts:
             raise Forbidden(
@@ -72,7 +71,7 @@ class Explainer:
                 "TRT_RESPONSES_EXPLAIN is redacted.",
                 code="explain_redacted",
             )
-        return transcript_of(facts, name, self._dialect)
+        return transcript_of(run, name, self._dialect)
 
     def pieces(self, ids: Sequence[int]) -> list[Json]:
         """Runs of ordinary ids with their text, and between them each control id by its name."""
@@ -107,18 +106,18 @@ class Explainer:
     def _source(self, source: str) -> str | None:
         return None if self._redacts else source
 
-    def _fragments(self, facts: RunFacts) -> list[Json]:
+    def _fragments(self, run: Outline) -> list[Json]:
         """What the reader made of the ids: read again, and so the same."""
-        trace = facts.trace
+        trace = run.trace
         options = ReaderOptions(trace.call_ends, (), trace.tools, trace.prompt_ids)
         reader = self._dialect.reader(options)
         fragments: list[Fragment] = []
-        for segment in facts.trace.segments:
+        for segment in trace.segments:
             if segment.answer:
                 reader.answer(segment.answer)
             fragments += reader.feed(segment.forced)
             fragments += reader.feed(segment.read)
-        fragments += reader.finish(stopped=facts.response.status == "completed")
+        fragments += reader.finish(stopped=run.status == "completed")
         return [self._fragment(fragment) for fragment in fragments]
 
     def _fragment(self, fragment: Fragment) -> Json:
@@ -139,19 +138,19 @@ class Explainer:
         return {}
 
 
-def _timeline(facts: RunFacts) -> Iterator[Json]:
+def _timeline(run: Outline) -> Iterator[Json]:
     """What happened when, in milliseconds since the request's arrival."""
     marks = [
-        ("arrived", facts.arrival_ns),
-        ("engine asked", facts.asked_ns),
-        *((f"{s.name} segment", s.began_ns) for s in facts.trace.segments[1:]),
-        ("first token", facts.first_token_ns),
-        ("last token", facts.last_token_ns),
-        ("ended", facts.end_ns),
+        ("arrived", run.arrival_ns),
+        ("engine asked", run.asked_ns),
+        *((f"{s.name} segment", s.began_ns) for s in run.trace.segments[1:]),
+        ("first token", run.first_token_ns),
+        ("last token", run.last_token_ns),
+        ("ended", run.end_ns),
     ]
     times = [(mark, at_ns) for mark, at_ns in marks if at_ns is not None]
     for mark, at_ns in sorted(times, key=lambda pair: pair[1]):
-        yield {"at_ms": _ms(at_ns - facts.arrival_ns), "mark": mark}
+        yield {"at_ms": _ms(at_ns - run.arrival_ns), "mark": mark}
 
 
 def _ms(nanoseconds: int) -> float:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from trt_responses.language.base import Dialect
     from trt_responses.language.reader import Reader
-    from trt_responses.response.run.run import RunFacts
-    from trt_responses.response.run.trace import Trace
+    from trt_responses.response.run.trace import Outline, Trace
 
     Json = dict[str, Any]
 
@@ -64,17 +63,16 @@ class Mint:
         return f"{prefix}_{number}"
 
 
-def transcript_of(facts: RunFacts, name: str, dialect: Dialect) -> Json:
+def transcript_of(run: Outline, name: str, dialect: Dialect) -> Json:
     """The transcript of a run that is over. A turn of several calls has none."""
-    trace, vocabulary = facts.trace, dialect.lexicon
+    trace, vocabulary = run.trace, dialect.lexicon
     if not isinstance(vocabulary, Vocabulary):
         raise InvalidRequest(
             "Transcripts are Harmony's, and this model does not speak it.",
             param="transcript",
             code="not_harmony",
         )
-    calls = sum(item.type.endswith("_call") for item in facts.response.output)
-    if calls > 1 and not trace.call_ends:
+    if run.calls > 1 and not trace.call_ends:
         raise InvalidRequest(
             "The response has several calls in one turn, and transcripts have one at most.",
             param="transcript",
@@ -87,7 +85,7 @@ def transcript_of(facts: RunFacts, name: str, dialect: Dialect) -> Json:
             code="tool_answers",
         )
     tools = _tools(trace)
-    outcome = facts.response.status
+    outcome = run.status
     parts = _parts(trace)
     source: Json = {
         "name": name,

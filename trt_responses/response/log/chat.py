@@ -12,7 +12,7 @@ import orjson
 
 from trt_responses.response.log.entries import Deltas, ScoredDeltas, SilentDeltas, unnumbered
 from trt_responses.wire import events as e
-from trt_responses.wire.chat_output import call_of, chat_id, finish_of, logprobs_of, usage_of
+from trt_responses.wire.chat.output import call_of, chat_id, finish_of, logprobs_of, usage_of
 
 if TYPE_CHECKING:
     from trt_responses.wire.events import Delta, Event

@@ -37,6 +37,8 @@ class Runner(NamedTuple):
     """Whether the client has asked for outputs that are null otherwise."""
     describe: Callable[[str], Mapping[str, Any]] | None = None
     """Makes the same of the text that the model wrote."""
+    unwraps: str = ""
+    """The member of the model's JSON that is the text of a call; empty: the JSON is."""
 
 
 class Outcome(NamedTuple):

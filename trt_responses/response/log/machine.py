@@ -93,7 +93,7 @@ class Machine:
         log: Log,
         callees: Mapping[str, Callee],
         mint: Mint,
-        input_text: Callable[[], TextFilter],
+        input_text: Callable[..., TextFilter],
         seal: Seal | None = None,
         *,
         answer_text: Callable[[], TextFilter] | None = None,
@@ -218,6 +218,8 @@ class Machine:
             self._cited, self._citations = self._new_cited_text(), 0
         elif type(shape) is CustomCall:
             self._filter = self._new_input_text()
+        elif type(shape) is HostedCall and shape.runner.unwraps:
+            self._filter = self._new_input_text(shape.runner.unwraps)
         elif (
             self._new_answer_text is not None
             and type(shape) is Message

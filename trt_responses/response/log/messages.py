@@ -12,7 +12,7 @@ import orjson
 from trt_responses.errors import ApiError
 from trt_responses.response.log.entries import Deltas, SilentDeltas, unnumbered
 from trt_responses.wire import events as e
-from trt_responses.wire.messages_output import (
+from trt_responses.wire.messages.output import (
     begun,
     block_of,
     error_of,
@@ -24,7 +24,7 @@ from trt_responses.wire.output import OutputReasoning
 
 if TYPE_CHECKING:
     from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.messages_output import Thoughts
+    from trt_responses.wire.messages.output import Thoughts
     from trt_responses.wire.output import OutputItem
     from trt_responses.wire.response import Response
 

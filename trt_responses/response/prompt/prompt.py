@@ -27,6 +27,7 @@ from trt_responses.wire.items import Compaction
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from trt_responses.language.base import Continuation
     from trt_responses.language.messages import Effort as LanguageEffort
     from trt_responses.response.accept.accepted import Accepted, Effort
     from trt_responses.response.parts import Parts
@@ -65,6 +66,8 @@ class Prompt:
     """The ids of items that were left out, for want of room."""
     conversation: Record | None = None
     """The conversation that the response becomes a part of."""
+    continuation: Continuation | None = None
+    """What goes on behind it; None behind ids that the client has rendered."""
 
 
 async def prompt_of(
@@ -93,19 +96,20 @@ async def prompt_of(
     own, since = await blocks_of(accepted, prior, parts, owner, records, ran)
     blocks = (*prior.blocks, *own)
     date = prior.date or since or parts.today()
-    ids, gone = await _joined(blocks, accepted, parts, date)
+    ids, continuation, gone = await _joined(blocks, accepted, parts, date)
     if approved:
-        ids = parts.continuation.at_call(ids)
+        ids = await continuation.at_call(ids)
     names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
-    return Prompt(ids, blocks, len(prior.blocks), date, names, prior.conversation)
+    return Prompt(ids, blocks, len(prior.blocks), date, names, prior.conversation, continuation)
 
 
 async def prompt_behind(
     prompt: Prompt, block: Block, accepted: Accepted, parts: Parts
-) -> array[int]:
-    """The ids of the same conversation with one block more."""
-    ids, _ = await _joined((*prompt.blocks, block), accepted, parts, prompt.date)
-    return ids
+) -> tuple[array[int], Continuation]:
+    """The ids of the same conversation with one block more, and what goes on behind them."""
+    blocks = (*prompt.blocks, block)
+    ids, continuation, _ = await _joined(blocks, accepted, parts, prompt.date)
+    return ids, continuation
 
 
 async def blocks_of(
@@ -118,7 +122,10 @@ async def blocks_of(
 ) -> tuple[list[Block], str | None]:
     """The blocks that the request itself brings, and the date of the conversation that it carries,
     if it carries one. `ran` are the requests for approval whose calls are run now."""
-    context, vocabulary = parts.engine.limits().context_tokens, parts.dialect.vocabulary
+    at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
+    if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
+        return await conversation.input_blocks(accepted.input, parts.renderer, (), at_most), None
+    vocabulary = parts.dialect.vocabulary
     turns = await parts.sealer.opened_turns(
         accepted.input,
         owner,
@@ -133,7 +140,7 @@ async def blocks_of(
         items.items,
         parts.renderer,
         (*prior.blocks, *calls_of(compactions)),
-        context * (OLD_CONTEXTS if accepted.truncates else 1),
+        at_most,
         note_media=parts.note_media,
         places=accepted.places,
     )
@@ -172,8 +179,8 @@ def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
 
 async def _joined(
     blocks: Sequence[Block], accepted: Accepted, parts: Parts, date: str
-) -> tuple[array[int], frozenset[int]]:
-    """The ids of the prompt, and the places of what was left out."""
+) -> tuple[array[int], Continuation, frozenset[int]]:
+    """The ids of the prompt, what goes on behind them, and the places of what was left out."""
     renderer, context = parts.renderer, parts.engine.limits().context_tokens
     system, developer = _system(accepted, parts, date), _developer(accepted)
     selected = renderer.keeps([block.kind for block in blocks])
@@ -186,7 +193,9 @@ async def _joined(
         for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
         if keep and place not in gone
     ]
-    return await renderer.prompt(system, developer, held, conversation.entries, context), gone
+    told = (system, developer, held, conversation.entries)
+    ids = await renderer.prompt(*told, context)
+    return ids, renderer.continuation(ids, *told), gone
 
 
 def _reserve(accepted: Accepted, context: int) -> int:

@@ -139,7 +139,7 @@ class Assembly:
         if first is not None:
             steered = await self.steering(summarising(accepted), owner)
             preparation = await compacted_first(
-                first, prompt, accepted, parts, steered.plan, options, log, mint, plan_for
+                first, prompt, accepted, parts, steered.plan, options, log, mint, plan_for, tools
             )
         generation = kind(
             prompt_ids=prompt.ids,
@@ -192,6 +192,8 @@ class Assembly:
         """The request with the functions that servers of tools offer, its history, and the calls
         that it approves. A request without such tools stays as it was."""
         tools = self._parts.tools
+        if not self._parts.dialect.takes.namespaces:
+            accepted = opened.as_functions(accepted, tools)
         listing = [one for one in accepted.built_in if lists_functions(tools[one.kind])]
         approves = "mcp" in tools and has_approvals(accepted)
         if not (listing or approves) or accepted.compacts:
@@ -290,6 +292,7 @@ class Assembly:
                 await opened.open(one, tool, opening, called)
         if not accepted.built_in:
             return None
+        assert prompt.continuation is not None, "who offers tools sends no ids"
         most = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
         context = parts.engine.limits().context_tokens
         bounds = Bounds(context, accepted.max_output_tokens, most)
@@ -297,7 +300,7 @@ class Assembly:
             opened.used,
             called,
             steering.plan_after_tool,
-            parts.continuation,
+            prompt.continuation,
             bounds,
             parts.clock_ns,
             opened.listings,

@@ -54,8 +54,8 @@ class Commit:
         self._compaction = compaction
 
     async def __call__(self, last: Response, run: Run) -> None:
-        """Its conversation is free for others when this returns, so that who hears of the end may
-        go on with it."""
+        """Commit the run. Its conversation is free for others when this returns, so that who hears
+        of the end may go on with it."""
         try:
             await self._commit(last, run)
         finally:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.prompt import Prompt
     from trt_responses.response.run.ending import End
+    from trt_responses.response.tools.loop import ToolLoop
     from trt_responses.store.base import Block
     from trt_responses.wire.response import Usage
 
@@ -71,6 +72,7 @@ async def compacted_first(
     log: Log,
     mint: Mint,
     plan_for: PlanFor,
+    tools: ToolLoop | None,
 ) -> CompactedFirst:
     """A compaction in the log of the answer. Where there is no room for a summary, it makes an
     extract."""
@@ -78,7 +80,9 @@ async def compacted_first(
     room = parts.engine.limits().context_tokens - len(ids)
 
     async def goes_on(block: Block) -> tuple[Sequence[int], SteeringPlan]:
-        behind = await prompt_behind(prompt, block, accepted, parts)
+        behind, continuation = await prompt_behind(prompt, block, accepted, parts)
+        if tools is not None:
+            tools.continuation = continuation
         return behind, plan_for(len(behind))
 
     summarising = CompactionGeneration(

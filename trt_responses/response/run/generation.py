@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NO_TEXT: Callable[[int], bytes | None] = dict[int, bytes]().get
+NO_TEXT: Mapping[int, bytes] = {}
 LOSSES: Mapping[Loss, str] = {
     "died": "The engine died",
     "exchanged": "The engine was exchanged",
@@ -64,7 +64,12 @@ class Preparation(Protocol):
 
 
 class Generation:
-    """A row of engine requests, and the sink of each. Its run awaits `end`."""
+    """A row of engine requests, and the sink of each. Its run awaits `end`.
+
+    It has 30 attributes at most: with one more CPython gives it a dict, and `push` takes longer.
+    """
+
+    _closing: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -101,6 +106,9 @@ class Generation:
         """The cached tokens of each turn's prompt, as the engine said."""
         self._turn_begins = True
         self.prompt_ids = prompt_ids
+        self._base = prompt_ids
+        """The prompt of the present turn, and how many of the ids that count stand in it."""
+        self._within = 0
         self.plan = plan
         self._engine = engine
         self._clock_ns = clock_ns
@@ -109,8 +117,6 @@ class Generation:
         self._pauses = PausedRun()
         self._guided_from: int | None = None
         """Where the text of the present segment begins, if it is under a guide."""
-        self._unheard = False
-        """Whether it went on after a pause and has no token yet."""
         self._handle: Handle | None = None
         self._segment_end: asyncio.Future[End] | None = None
         self._gate: Gate | None = None
@@ -118,7 +124,6 @@ class Generation:
         self._metrics: Mapping[str, float] | None = None
         """The engine's own, of the segment that ended last."""
         self._verdict: End | None = None
-        self._closing: asyncio.Task[None] | None = None
         self._flow(None)
 
     # --- the engine's side --------------------------------------------------------------------
@@ -128,21 +133,21 @@ class Generation:
         token_ids, reader = chunk.token_ids, self.reader
         if len(token_ids) != 1 or chunk.finish or not reader.clear:
             self._push(chunk)
-        elif piece := self._plain(token_ids[0]):
+        elif piece := self._plain.get(token_ids[0]):
             reader.kept.append(token_ids[0])
             self.log.add_text(piece)
         else:
             self._push(chunk)
 
     def _flow(self, said: list[bytes] | None) -> None:
-        """Set where text can only go; None while a gate, a verdict or the first chunk stands before
-        it. Then `_plain` finds the text of an id that is all text, and else nothing."""
-        self._said = said
-        self._plain = NO_TEXT if said is None else self.reader.plain.get
+        """Set where text can only go, which is where the machine's goes; None while a gate, a
+        verdict or the first chunk stands before it. Then `_plain` has the text of each id that is
+        all text, and else nothing."""
+        self._plain = NO_TEXT if said is None else self.reader.plain
 
     def _push(self, chunk: Chunk) -> None:
         """Take a step that may be more than text, or is several ids of it."""
-        said = self._said
+        said = self.machine.pieces if self._plain else None
         if said is None or chunk.finish or not self.reader.text(chunk.token_ids, said):
             self._look(chunk)
         else:
@@ -160,7 +165,7 @@ class Generation:
                 if chunk.finish is not None:
                     token_ids = (*token_ids, *gate.finish(chunk.finish))
             self._read(token_ids)
-            if self._unheard:
+            if self._pauses.unheard:
                 self._hear()
             if self._turn_begins:
                 self._first_chunk(chunk)
@@ -297,7 +302,9 @@ class Generation:
     def forget(self) -> None:
         """Drop the prompt: whoever still holds the run wants its log, and not the conversation
         before it."""
-        self.prompt_ids = ()
+        self.prompt_ids = self._base = ()
+        if self.tools is not None:
+            self.tools.forget()
         self.segments.clear()
 
     async def _all(self) -> End:
@@ -309,16 +316,17 @@ class Generation:
             if isinstance(made, End):
                 return self._verdict or made
             self.prompt_ids, self.plan = made
-            self.prompt_tokens = len(self.prompt_ids)
+            self._base, self.prompt_tokens = self.prompt_ids, len(self.prompt_ids)
         if self.tools is not None:
             self.tools.begin(self.machine)
             self.log.wake()
             approved = self.tools.run_approved(self.prompt_tokens, self.reader, self.machine)
-            self.plan = await self._answered(approved) or self.plan
+            self.plan = await self._answered(self.tools, approved) or self.plan
         end = await self._turn()
         while end.status == "completed" and self._verdict is None and self.tools is not None:
+            before = len(self._base) - self._within
             plan = await self._answered(
-                self.tools.turn(self.prompt_tokens, self.reader, self.machine)
+                self.tools, self.tools.turn(before, self.reader, self.machine)
             )
             if plan is None:
                 break
@@ -327,7 +335,7 @@ class Generation:
         return self._verdict or end
 
     async def _answered(
-        self, answer: Coroutine[Any, Any, SteeringPlan | None]
+        self, tools: ToolLoop, answer: Coroutine[Any, Any, SteeringPlan | None]
     ) -> SteeringPlan | None:
         """Let a tool answer, and give the plan of the next turn; a verdict breaks it off."""
         self._segment_end = asyncio.get_running_loop().create_future()
@@ -336,7 +344,10 @@ class Generation:
             await asyncio.wait((answering, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
             if self._verdict is not None:
                 return None
-            return await answering
+            plan = await answering
+            if (prompt := tools.take_prompt()) is not None:
+                self._base, self._within = prompt, len(self.reader.kept)
+            return plan
         finally:
             answering.cancel()
             await asyncio.wait((answering,))
@@ -411,12 +422,12 @@ class Generation:
         finally:
             waiting.cancel()
             await asyncio.wait((waiting,))
-        self._unheard = True
+        self._pauses.unheard = True
         return None
 
     def _hear(self) -> None:
-        if self._unheard and self._recovery is not None:
-            self._unheard = False
+        if self._pauses.unheard and self._recovery is not None:
+            self._pauses.unheard = False
             self._recovery.heard(self._pauses)
 
     async def _generate(self, segment: Segment) -> End:
@@ -437,8 +448,8 @@ class Generation:
             banned_ids=segment.banned_ids,
             priority=self.options.priority if first else CONTINUATION_PRIORITY,
         )
-        kept = self.reader.kept
-        prompt = [*self.prompt_ids, *kept] if kept else self.prompt_ids
+        kept = self.reader.kept[self._within :]
+        prompt = [*self._base, *kept] if kept else self._base
         try:
             self._handle = self._engine.generate(prompt, options, self)
         except EngineUnavailable as error:  # between two segments it may have gone away

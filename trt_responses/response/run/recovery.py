@@ -37,6 +37,8 @@ class PausedRun:
     blamed: int = 0
     """Deaths of the engine that it may have caused."""
     stuck: int = 0
+    unheard: bool = False
+    """Whether it went on after the last pause and has no token yet."""
 
 
 class Recovery:

@@ -14,6 +14,7 @@ from trt_responses.errors import ServerShutdown
 from trt_responses.frozen import dataclass, replace
 from trt_responses.response.run.ending import End, ending, last_snapshot
 from trt_responses.response.run.origin import NOWHERE, ORIGIN, Origin
+from trt_responses.response.run.trace import Outline
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
@@ -51,6 +52,24 @@ class RunFacts:
     origin: Origin = NOWHERE
     tool_runs: Sequence[ToolRun] = ()
     """The calls that the server ran."""
+
+    def outline(self) -> Outline:
+        """What is kept of it to explain it."""
+        told = self.response
+        return Outline(
+            id=told.id,
+            model=told.model,
+            status=told.status,
+            error=told.error.message if told.error is not None else None,
+            calls=sum(item.type.endswith("_call") for item in told.output),
+            repairs=self.repairs,
+            arrival_ns=self.arrival_ns,
+            asked_ns=self.asked_ns,
+            first_token_ns=self.first_token_ns,
+            last_token_ns=self.last_token_ns,
+            end_ns=self.end_ns,
+            trace=self.trace,
+        )
 
 
 class Progress(NamedTuple):

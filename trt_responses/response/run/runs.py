@@ -5,7 +5,6 @@ Knows when a run may begin; how one is put together is in `assembly.py`.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from trt_responses.response.run.inputs import NewSpelling
     from trt_responses.response.run.replayed import Before
     from trt_responses.response.run.run import Progress, Run
-    from trt_responses.response.versions.versions import Lease, Loaded
+    from trt_responses.response.versions.loaded import Lease, Loaded
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
 
@@ -107,35 +106,36 @@ class Runs:
         """
         self._check_ready()
         accepted, base = self._with_adapter(accepted)
-        async with AsyncExitStack() as unless_started:
-            place = self._parts.admission.enter(owner)
-            unless_started.callback(place.leave)
+        place = self._parts.admission.enter(owner)
+        lease = held = None
+        self._starting += 1
+        try:
             lease = self._lease(accepted, base, before)
-            if lease is not None:
-                unless_started.callback(lease.release)
             assembly = self._assembly_for(lease)
-            self._starting += 1
-            try:
-                response_id = before.id if before is not None else assembly.new_id()
-                held = await self._locked(accepted, owner, response_id, before)
-                if held is not None:
-                    unless_started.push_async_callback(held.free)
-                inputs = RunInputs(
-                    response_id,
-                    accepted,
-                    owner,
-                    arrival_ns,
-                    keep=keep,
-                    dialect=dialect,
-                    spelling=spelling,
-                    memory=memory,
-                    before=before,
-                )
-                run = await assembly.run(inputs, place)
-                self._running.add(run)
-            finally:
-                self._starting -= 1
-            unless_started.pop_all()
+            response_id = before.id if before is not None else assembly.new_id()
+            held = await self._locked(accepted, owner, response_id, before)
+            inputs = RunInputs(
+                response_id,
+                accepted,
+                owner,
+                arrival_ns,
+                keep=keep,
+                dialect=dialect,
+                spelling=spelling,
+                memory=memory,
+                before=before,
+            )
+            run = await assembly.run(inputs, place)
+        except BaseException:
+            place.leave()
+            if lease is not None:
+                lease.release()
+            if held is not None:
+                await held.free()
+            raise
+        finally:
+            self._starting -= 1
+        self._running.add(run)
         if lease is not None:
             self._leases[run] = lease
             run.version, run.version_gone = lease.loaded.version.label, lease.gone
@@ -166,11 +166,11 @@ class Runs:
         engine without versions."""
         if (versions := self._parts.versions) is None:
             return None
-        echo = accepted.echo
-        root = accepted.conversation or echo.prompt_cache_key or ORIGIN.get().session
+        echo, origin = accepted.echo, ORIGIN.get()
+        root = accepted.conversation or echo.prompt_cache_key or origin.session
         continued = accepted.previous_response_id if before is None else before.id
         asked = Asked(model, continued, root, accepted.sampling.adapter)
-        return versions.lease(asked, ORIGIN.get().request_id)
+        return versions.lease(asked, origin.request_id)
 
     def _assembly_for(self, lease: Lease | None) -> Assembly:
         if lease is None:

@@ -107,13 +107,17 @@ class Steering:
         """The steering of a request. Raises an `InvalidRequest` for a schema that cannot be
         followed, and for what this engine cannot be guided to. Large schemas are compiled in a
         thread, so that the loop goes on, and owners take turns."""
+        narrows = accepted.choice.narrows or accepted.answer is not None
+        narrows = narrows or accepted.thought is not None
+        if not (narrows or accepted.tools or accepted.built_in):  # as most requests
+            return SteeringRequest(self._dialect, guides, Turn(begun=tuple(accepted.begun)))
         if self._unknown_bytes(accepted) <= AT_ONCE_BYTES:
             answer, calls = self._compiled(accepted, guides)
         else:
             async with self._turns.of(owner):
                 answer, calls = await asyncio.to_thread(self._compiled, accepted, guides)
         choices = after_tool = without_tools = None
-        if accepted.choice.narrows or accepted.answer is not None or accepted.thought is not None:
+        if narrows:
             choices = _choices(accepted, accepted.choice, answer, calls)
         if accepted.built_in:
             names = accepted.choice.names

@@ -1,4 +1,4 @@
-"""Takes the text of a custom tool's call out of the JSON around it: `{"input": "…"}`.
+"""Takes the text of a call out of the JSON around it: `{"input": "…"}`, or under another key.
 
 It comes in pieces of any size, each a JSON string body, and leaves in the same form as soon as it
 is known. Knows no item and no event. What is not this JSON is kept as it was written: a call whose
@@ -9,6 +9,7 @@ escape that JSON does not have stands for itself.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import orjson
@@ -18,9 +19,6 @@ from trt_responses.tokens.pieces import escaped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
-HEAD_SO_FAR = re.compile(r'\s*(\{\s*(\}\s*|"(i(n(p(u(t("\s*(:\s*)?)?)?)?)?)?)?)?)?')
-"""A text that may still become the head; matched as a whole."""
 TAIL = re.compile(r'"\s*\}?\s*')
 PATIENCE = 256
 """The most characters of white space and braces that are kept waiting, since each look at them is a
@@ -38,7 +36,8 @@ class Unwrapper:
 
     found: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "input") -> None:
+        self._whole_head, self._head_so_far = _heads(key)
         self._state: _State = "head"
         self._waiting = ""
         self._said: list[str] = []
@@ -84,10 +83,10 @@ class Unwrapper:
                 return len(text)
 
     def _head(self, text: str) -> int:
-        if head := HEAD.match(text):
+        if head := self._whole_head.match(text):
             self._state = "inside"
             return head.end()
-        if len(text) > PATIENCE or not HEAD_SO_FAR.fullmatch(text):
+        if len(text) > PATIENCE or not self._head_so_far.fullmatch(text):
             self._state = "raw"
             self._said.append(text)
             return len(text)
@@ -145,6 +144,17 @@ class Unwrapper:
             return 12
         self._said.append("\ufffd")
         return 6
+
+
+@cache
+def _heads(key: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What stands before a text, and what may still become that; both for a key of letters. The
+    latter is matched as a whole."""
+    so_far = r'("\s*(:\s*)?)?'
+    for letter in reversed(key):
+        so_far = f"({letter}{so_far})?"
+    head = re.compile(rf'\s*\{{\s*"{key}"\s*:\s*"')
+    return head, re.compile(rf'\s*(\{{\s*(\}}\s*|"{so_far})?)?')
 
 
 def _hex(escape: str) -> tuple[int, str]:

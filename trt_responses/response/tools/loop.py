@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from trt_responses.language.base import Continuation
+    from trt_responses.language.base import Answered, Continuation
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import SteeringPlan
     from trt_responses.response.log.machine import Machine
@@ -56,6 +56,8 @@ class UsedTool(NamedTuple):
     runner: Runner
     name: str
     """The session's own name for the recipient; the model may write another."""
+    shown_as: str
+    """The name by which the model is told of it."""
 
 
 class Approved(NamedTuple):
@@ -119,7 +121,8 @@ class ToolLoop:
         self._tools = self._open = tools
         self._functions = functions
         self._plan_of = plan
-        self._continuation = continuation
+        self.continuation: Continuation | None = continuation
+        self._anew: array[int] | None = None
         self._bounds = bounds
         self._clock_ns = clock_ns
         self._listings = listings
@@ -144,9 +147,14 @@ class ToolLoop:
         """The tools in the form in which their calls are told to the client."""
         return {recipient: used.runner for recipient, used in self._tools.items()}
 
+    def take_prompt(self) -> array[int] | None:
+        """The whole prompt of the next turn, where it does not go on from the ids before."""
+        anew, self._anew = self._anew, None
+        return anew
+
     async def turn(self, prompt: int, reader: Reader, machine: Machine) -> SteeringPlan | None:
         """Answer the call that ended the last turn. The plan of the next turn, or None when there
-        is nothing to answer. `prompt` are the tokens before the first turn."""
+        is nothing to answer. `prompt` are the tokens before those that the reader has kept."""
         span = reader.messages[-1] if reader.messages else None
         if span is None or span.recipient is None or not reader.ended:
             return None
@@ -161,13 +169,14 @@ class ToolLoop:
             self._misled = True
             answer = ToolAnswer(self._unknown(span.recipient), failed=True)
         room = self._bounds.context_tokens - prompt - len(reader.kept)
-        told = await self._message(answer, span.recipient, span.channel, room)
+        told = await self._message(answer, span.recipient, span.channel, reader, room)
         if told is None:
             machine.answer(Outcome("incomplete", answer.text, answer.details))
             return Free(0)
-        reader.answer(told[1])
-        self._tell(answer, told[0], machine, began_ns)
-        return self._plan(room - len(told[1]), reader)
+        text, behind = told
+        room = self._go_on(behind, reader, room)
+        self._tell(answer, text, machine, began_ns)
+        return self._plan(room, reader)
 
     def begin(self, machine: Machine) -> None:
         """Tell of what the tools' servers offer, before anything else."""
@@ -186,22 +195,36 @@ class ToolLoop:
             facts = {**used.runner.facts, "approval_request_id": one.request_id}
             machine.call(Runner("mcp", facts), one.arguments)
             answer = await self._run(used, ToolCall(one.arguments, "json", used.name))
-            told = await self._message(answer, used.name, CALLS, room)
+            told = await self._message(answer, used.name, CALLS, reader, room)
             if told is None:
                 machine.answer(Outcome("incomplete", answer.text, answer.details))
                 return Free(0)
-            at = len(reader.kept)
+            at, (text, behind) = len(reader.kept), told
             reader.messages.append(Span(at, at, at, CALLS, used.name, None, False, None))
-            reader.answer(told[1])
+            room = self._go_on(behind, reader, room)
             self.earlier += 1
-            self._tell(answer, told[0], machine, began_ns)
-            room -= len(told[1])
+            self._tell(answer, text, machine, began_ns)
         return self._plan(room, reader) if self._approved else None
+
+    def _go_on(self, behind: Answered, reader: Reader, room: int) -> int:
+        """Have the reader go on behind an answer. The room that is left then."""
+        reader.answer(behind.ids, behind.held)
+        if behind.prompt is None:
+            if self._anew is not None:
+                self._anew += behind.ids
+            return room - len(behind.ids)
+        logger.info("A prompt is rendered anew: it does not go on from the one before.")
+        self._anew = behind.prompt
+        return self._bounds.context_tokens - len(behind.prompt)
 
     def _tell(self, answer: ToolAnswer, text: str, machine: Machine, began_ns: int) -> None:
         self.latency_ms.append((self._clock_ns() - began_ns) // 1_000_000)
         status: HostedStatus = "failed" if answer.failed else "completed"
         machine.answer(Outcome(status, text, answer.details))
+
+    def forget(self) -> None:
+        """Drop the conversation, which a run that is over holds for nobody."""
+        self.continuation = self._anew = None
 
     async def close(self) -> None:
         """End the sessions, each once; called by whoever comes first."""
@@ -225,29 +248,35 @@ class ToolLoop:
         return answer
 
     def _unknown(self, recipient: str) -> str:
-        names = ", ".join(sorted({used.name for used in self._tools.values()}))
+        names = ", ".join(sorted({used.shown_as for used in self._tools.values()}))
         functions = ", ".join(sorted(name for name in self._functions if "." in name))
         offered = ", ".join(filter(None, (names, functions)))
         return f"There is no tool named '{recipient:.64}'. The tools are: {offered}."
 
     async def _message(
-        self, answer: ToolAnswer, recipient: str | None, channel: str | None, room: int
-    ) -> tuple[str, array[int]] | None:
+        self,
+        answer: ToolAnswer,
+        recipient: str | None,
+        channel: str | None,
+        reader: Reader,
+        room: int,
+    ) -> tuple[str, Answered] | None:
         """The answer as a message that leaves room for the model to go on; None without room."""
         most = max(1, room - min(RESERVE, room // 2))
         text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
         used = self._tools.get(recipient or "")
         channel = channel or (ROWS[used.runner.kind].channel if used else "analysis")
+        assert self.continuation is not None, "forgotten once the run is over"
         while True:
             message = Message("tool", text, name=recipient, recipient="assistant", channel=channel)
             try:
-                ids = await self._continuation.answer(message, at_most=most)
+                behind = await self.continuation.answer(message, reader, at_most=most)
             except InvalidRequest:
                 if len(text) <= len(CUT):
                     return None
                 text = shortened(answer.text, len(text) // 2)
             else:
-                return text, ids
+                return text, behind
 
     def _plan(self, room: int, reader: Reader) -> SteeringPlan:
         """The plan of the next turn, within what is left of the output and of the context."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trt_responses.language.base import Lexicon
     from trt_responses.response.accept.accepted import Accepted, BuiltInTool, ToolChoice
     from trt_responses.store.base import Block
-    from trt_responses.tools.base import Listing, Opening, Source, Tool
+    from trt_responses.tools.base import Function, Listing, Opening, Source, Tool
 
 
 class OpenedTools:
@@ -39,6 +39,30 @@ class OpenedTools:
         self.offered: list[OfferedTool] = []
         """The functions that they answer, as the model is shown them."""
         self.listings: list[Listing] = []
+        self._functions: dict[str, Function] = {}
+        """The functions as which tools are shown that are namespaces elsewhere, by the recipients
+        of those."""
+
+    def as_functions(self, accepted: Accepted, tools: Mapping[str, Tool]) -> Accepted:
+        """The request with its tools among its functions, for a model that is shown nothing
+        else."""
+        built_in = []
+        for one in accepted.built_in:
+            told = tools[one.kind].functions
+            built_in.append(replace(one, recipients=()) if told else one)
+            self._functions |= told
+            self.offered += [
+                OfferedTool(
+                    name := _function(recipient),
+                    one.place,
+                    Callee(name),
+                    function.description,
+                    function.parameters,
+                    server=one.kind,
+                )
+                for recipient, function in told.items()
+            ]
+        return self.shown(replace(accepted, built_in=built_in))
 
     async def open(
         self,
@@ -54,7 +78,13 @@ class OpenedTools:
             self.listings.append(session.listing)
         for name, told in session.recipients.items():
             runner = Runner(told.kind, told.facts, one.shows_outputs, told.describe)
-            used = self.used[name] = UsedTool(tool, session, runner, name)
+            if (function := self._functions.get(name)) is not None:
+                shown_as = _function(name)
+                runner = runner._replace(unwraps=function.text)
+                used = UsedTool(tool, session, runner, name, shown_as)
+                self.used[FUNCTIONS + shown_as] = used
+                continue
+            used = self.used[name] = UsedTool(tool, session, runner, name, name)
             bare = name.removeprefix(FUNCTIONS)
             other = FUNCTIONS + bare if bare == name else bare
             if other not in functions:
@@ -78,19 +108,32 @@ class OpenedTools:
         for tool in self.offered:
             if (other := known.setdefault(tool.name, tool)) is not tool:
                 raise _same_name(tool, other)
-        if not self.offered:
+        offered, self.offered = self.offered, []
+        if not offered:
             return accepted
-        tools = [*accepted.tools, *self.offered]
-        return replace(accepted, tools=tools, choice=_chosen(accepted.choice, self.offered))
+        tools = [*accepted.tools, *offered]
+        return replace(accepted, tools=tools, choice=_chosen(accepted.choice, offered))
 
     async def close(self) -> None:
         for session in dict.fromkeys(used.session for used in self.used.values()):
             await session.close()
 
 
+def _function(recipient: str) -> str:
+    """A recipient's name as a function's."""
+    return recipient.replace(".", "_")
+
+
 def _same_name(tool: OfferedTool, other: OfferedTool) -> InvalidRequest:
     """The fault of an MCP server's tool and a function of the request, or a tool of another server,
     that have one name."""
+    if tool.callee.namespace is None:
+        return InvalidRequest(
+            f"The function '{other.name}' ({other.place}) has the name by which the model knows "
+            f"the tool {tool.server} ({tool.place}): give the function another name.",
+            param=f"{other.place}.name",
+            code="invalid_value",
+        )
     if other.server is None:
         what, place = f"The function '{other.name}' ({other.place})", f"{other.place}.name"
         remedy = "give the function or the server another name"
@@ -171,15 +214,18 @@ def items_in(accepted: Accepted, kind: str) -> list[Mapping[str, Any]]:
 
 
 def _chosen(choice: ToolChoice, offered: Sequence[OfferedTool]) -> ToolChoice:
-    """The choice by names, now that it is known what servers offer."""
-    if "mcp" not in choice.built_in:
-        return choice
+    """The choice by names, now that it is known which functions answer calls here."""
     chosen = set(choice.names)
     for tool in offered:
+        if tool.callee.namespace is None:
+            chosen |= {tool.name} if tool.server in choice.built_in else set()
+            continue
+        if "mcp" not in choice.built_in:
+            continue
         if choice.servers is None:
             chosen.add(tool.name)
             continue
-        label = tool.callee.namespace or ""
+        label = tool.callee.namespace
         names = choice.servers.get(label, ())
         if names is None or tool.callee.name in names:
             chosen.add(tool.name)

@@ -25,10 +25,9 @@ def check_taken(accepted: Accepted, dialect: Dialect) -> None:
 
 def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
     takes = dialect.takes
-    goes_on = dialect.renderer.continuation is not None
-    if not goes_on:
+    if not takes.tools:
         for built_in in accepted.built_in:
-            yield built_in.place, "tools that run here are not offered to this model"
+            yield built_in.place, "this model's template shows it no tools"
     if accepted.prompt_ids is not None and not takes.prompt_ids:
         yield "input_ids", "this model takes text, and no ids"
     for tool in accepted.tools:
@@ -40,7 +39,3 @@ def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
         yield "reasoning.effort", "this model does not think before it answers"
     if not takes.thoughts and accepted.thought is not None and accepted.thought.tokens:
         yield accepted.thought.place, "this model does not think before it answers"
-    if accepted.compacts and not goes_on:
-        yield "input", "conversations with this model cannot be compacted"
-    if accepted.compacts_beyond is not None and not goes_on:
-        yield "context_management", "conversations with this model cannot be compacted"

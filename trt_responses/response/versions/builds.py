@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.response.versions.versions import Loaded, Version
+    from trt_responses.response.versions.loaded import Loaded, Version
 
 Act = Literal["loaded", "refused", "canary", "unloaded"]
 """What is noted in the journal besides promotions."""
@@ -28,7 +28,7 @@ class Build(Protocol):
         ...
 
     def load(self) -> Loaded:
-        """It with its engine, which is not started."""
+        """A version with its engine, which is not started."""
         ...
 
 

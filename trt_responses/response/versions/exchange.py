@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.versions.builds import Act, Build, Builds
     from trt_responses.response.versions.gate import Gate
+    from trt_responses.response.versions.loaded import Loaded, Version
     from trt_responses.response.versions.measures import GateReport
-    from trt_responses.response.versions.versions import Loaded, Version, Versions
+    from trt_responses.response.versions.versions import Versions
     from trt_responses.wire.versions import LoadRequest
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Exchange:
                 await asyncio.gather(self._task, return_exceptions=True)
 
     def told(self, name: str) -> dict[str, Any]:
-        """Which versions are loaded, and what becomes of another."""
+        """The versions that are loaded, and what becomes of another."""
         self._of(name)
         versions = self._versions
         canary = versions.canary
@@ -282,7 +283,8 @@ class Exchange:
         return Outcome("promoted", version, before, report)
 
     async def _note(self, builds: Builds, act: Act, version: Version, reason: str) -> None:
-        """In the journal; one that cannot be written is no reason to break what is served."""
+        """Note it in the journal; one that cannot be written is no reason to break what is
+        served."""
         try:
             await asyncio.to_thread(builds.note, act, version, reason)
         except StartupError as error:

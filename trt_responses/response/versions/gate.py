@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from trt_responses.response.admission import Place
     from trt_responses.response.parts import Parts
     from trt_responses.response.run.run import Run, RunFacts
+    from trt_responses.response.versions.loaded import Loaded
     from trt_responses.response.versions.measures import GateReport
-    from trt_responses.response.versions.versions import Loaded
 
     Before = Callable[[int], Awaitable[Took]]
     """Gives what the version before makes of a prompt, by its place."""

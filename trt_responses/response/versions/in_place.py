@@ -17,8 +17,9 @@ from trt_responses.response.versions.refused import LoadRefused
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from trt_responses.response.versions.loaded import Loaded
     from trt_responses.response.versions.measures import GateReport
-    from trt_responses.response.versions.versions import Loaded, Versions
+    from trt_responses.response.versions.versions import Versions
 
     Start = Callable[[], Awaitable[Loaded]]
     """Loads a version and starts its engine."""

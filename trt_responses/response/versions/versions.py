@@ -15,59 +15,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import re
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trt_responses.engine.base import Chunk, Health
-from trt_responses.frozen import dataclass
+from trt_responses.response.versions.loaded import Lease, Loaded, Version, number_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Limits, Sink
+    from trt_responses.engine.base import GenerateOptions, Handle, Health, Limits, Sink
 
 logger = logging.getLogger(__name__)
-
-STOP_S = 5.0
-"""What a version gets for its end, when it has no runs left."""
-MARKED_ID = re.compile(r"resp_([0-9a-f]{6})[0-9a-f]{48}")
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One version of an engine, as clients and metrics name it."""
-
-    name: str
-    kind: str
-    number: int | None = None
-    """From 1 on; None for an engine that was not prepared here, or before there were numbers."""
-    digest: str = ""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What asks for this very version: `name@3` and `name@<digest>`."""
-        parts = (self.number, self.digest)
-        return tuple(f"{self.name}@{part}" for part in parts if part)
-
-    @property
-    def label(self) -> str:
-        return next(iter(self.names), self.name)
-
-    def marked(self, response_id: str) -> str:
-        """The id of a response that this version makes, from a fresh id."""
-        if self.number is None:
-            return response_id
-        prefix, _, rest = response_id.partition("_")
-        return f"{prefix}_{self.number:06x}{rest}"
-
-
-def number_in(response_id: str) -> int | None:
-    """The number of the version that has made a response, if its id says one."""
-    found = MARKED_ID.fullmatch(response_id)
-    return int(found[1], 16) if found else None
 
 
 class Asked(NamedTuple):
@@ -80,142 +38,6 @@ class Asked(NamedTuple):
     """What stays the same within a conversation: its id, a cache key or a session's id."""
     adapter: str | None = None
     """The adapter that is to answer."""
-
-
-class Loaded:
-    """A version that is loaded, behind the engine's seam, and how many runs are its own."""
-
-    def __init__(
-        self,
-        version: Version,
-        engine: Engine,
-        hold: Callable[[], AbstractContextManager[object]] | None = None,
-        card: Mapping[str, Any] | None = None,
-    ) -> None:
-        """What is held by `hold` is held while the engine lives; `card` is what is told of it."""
-        self.version = version
-        self.card = {"kind": version.kind} if card is None else card
-        self.engine = engine
-        self.runs = 0
-        self._hold = hold
-        self._held = ExitStack()
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._away: _Away | None = None
-
-    @property
-    def adapters(self) -> tuple[str, ...]:
-        """The names of its adapters."""
-        return self.limits().adapters
-
-    def has(self, adapter: str | None) -> bool:
-        return adapter is None or adapter in self.adapters
-
-    async def start(self) -> None:
-        if self._hold is not None:
-            self._held.enter_context(self._hold())
-        try:
-            await self.engine.start()
-        except BaseException:
-            self._held.close()
-            raise
-
-    async def stop(self, deadline_s: float = STOP_S) -> None:
-        if self._away is not None and self._away.stopped:
-            return
-        try:
-            await self.engine.stop(deadline_s)
-        finally:
-            self._held.close()
-        if self._away is not None:
-            self._away.stopped = True
-
-    # --- how another version takes its place ----------------------------------------------------
-
-    def leave(self, reason: str) -> None:
-        """Take nothing more, since another version is to be in this place. Runs that ask wait."""
-        self._away = _Away(reason, self.engine.health(), self.engine.limits())
-
-    def become(self, other: Loaded) -> None:
-        """Be the other version from now on, with the runs that are here."""
-        self.version, self.card, self.engine = other.version, other.card, other.engine
-        self._hold, self._held = other._hold, other._held
-        self._away = None
-
-    def lose(self, reason: str) -> None:
-        """Say that no version comes into this place any more."""
-        if self._away is not None:
-            self._away.reason, self._away.lost = reason, True
-
-    # --- the engine's seam ----------------------------------------------------------------------
-
-    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
-        if self._away is not None:
-            return _Lost(sink, self._away.reason)
-        return self.engine.generate(prompt_ids, options, sink)
-
-    def health(self) -> Health:
-        return self.engine.health() if self._away is None else self._away.health()
-
-    def limits(self) -> Limits:
-        return self.engine.limits() if self._away is None else self._away.limits
-
-    # --- its runs -------------------------------------------------------------------------------
-
-    async def idle(self) -> None:
-        """When no run is its own."""
-        await self._idle.wait()
-
-    def lease(self, gone: str | None = None) -> Lease:
-        self.runs += 1
-        self._idle.clear()
-        return Lease(self, gone)
-
-    def released(self) -> None:
-        self.runs -= 1
-        if not self.runs:
-            self._idle.set()
-
-
-class _Away:
-    """What is told of a place while no version is in it."""
-
-    def __init__(self, reason: str, last: Health, limits: Limits) -> None:
-        self.reason = reason
-        self.limits = limits
-        self.stopped = False
-        """Whether the engine that was there is stopped."""
-        self.lost = False
-        self._last = last
-
-    def health(self) -> Health:
-        return Health(not self.lost, False, self._last.last_progress_ns, self.reason)
-
-
-class _Lost:
-    """A request to a place that no version is in: it may go on when there is one."""
-
-    def __init__(self, sink: Sink, reason: str) -> None:
-        chunk = Chunk(finish="error", error=reason, lost="exchanged")
-        self._call = asyncio.get_running_loop().call_soon(sink.push, chunk)
-
-    def abort(self) -> None:
-        self._call.cancel()
-
-
-class Lease:
-    """One run's hold on its version, until it is released."""
-
-    def __init__(self, loaded: Loaded, gone: str | None) -> None:
-        self.loaded = loaded
-        self.gone = gone
-        """The version that made what it continues, if that is not loaded any more."""
-        self._held = True
-
-    def release(self) -> None:
-        if self._held:
-            self._held = False
-            self.loaded.released()
 
 
 class Versions:
@@ -253,12 +75,14 @@ class Versions:
     def lease(self, asked: Asked, fresh_id: str) -> Lease:
         """The version that a new run has to its end, one that has its adapter. `fresh_id` decides
         where nothing else does."""
+        number = number_in(asked.previous) if asked.previous else None
+        if self.canary is None and number in (None, self.promoted.version.number):
+            return self.promoted.lease()
         for loaded in self:
             if asked.model in loaded.version.names:
                 return loaded.lease()
         having = [loaded for loaded in self if loaded.has(asked.adapter)]
         usual = next(iter(having), self.promoted)
-        number = number_in(asked.previous) if asked.previous else None
         if number is not None:
             for loaded in self:
                 if loaded.version.number == number and (loaded is self.promoted or _able(loaded)):
@@ -335,12 +159,11 @@ class Versions:
 
     def health(self) -> Health:
         """The promoted one's. Whichever of them has made a step, the server has."""
-        own, promoted = self.promoted.health(), self.promoted
-        others = [each for each in (*self, *self._finishing) if each is not promoted]
-        if not others:
+        own = self.promoted.health()
+        if self.canary is None and not self._finishing:
             return own
-        latest = max(each.health().last_progress_ns for each in others)
-        return replace(own, last_progress_ns=max(own.last_progress_ns, latest))
+        latest = max(each.health().last_progress_ns for each in (*self, *self._finishing))
+        return replace(own, last_progress_ns=latest)
 
     def limits(self) -> Limits:
         return self.promoted.limits()

@@ -24,8 +24,8 @@ class _Running:
 
 
 class MemoryJobs:
-    """By id. A job whose lease is over can be taken for a while; then it is lost: it can be read,
-    and nothing else."""
+    """Jobs by their ids. One whose lease is over can be taken for a while; then it is lost: it can
+    be read, and nothing else."""
 
     def __init__(self, bounds: Bounds, clock_s: Callable[[], float]) -> None:
         self.lease_s = bounds.lease_s

@@ -15,7 +15,7 @@ FEW = 1024
 
 
 class MemoryLocks:
-    """By conversation and owner. A lock whose lease is over is none."""
+    """Locks by conversation and owner. One whose lease is over is none."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s

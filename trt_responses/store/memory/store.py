@@ -123,10 +123,6 @@ class MemoryStore:
         self._cache.clear()
         self.size_bytes = 0
 
-    @property
-    def frame_bytes(self) -> int:
-        return self._frames.size_bytes
-
     async def check(self) -> None:
         """Do nothing: there is always room, since the oldest records leave."""
 

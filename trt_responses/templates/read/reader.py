@@ -73,11 +73,11 @@ class TemplateReader(Messages):
     def take_back(self) -> None:
         """There are no headers that could be tried."""
 
-    def answer(self, token_ids: Sequence[int]) -> None:
+    def answer(self, token_ids: Sequence[int], held: Sequence[int] = ()) -> None:
         """A tool has answered the call that ended the turn: its message counts too, and another
         turn begins behind it."""
         self.kept += token_ids
-        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept))
+        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept), held=held)
         self._start = len(self.kept)
         self._state, self.ended = self._begins, False
 

@@ -35,6 +35,7 @@ class Conversation:
         """Of each assistant's message, in their order."""
         self._as_text = family.arguments == "string"
         self._calls = 0
+        self._last_call = ""
         self._numbers = family.numbers_calls
         self._ids: dict[str, str] = {}
         told = [developer.instructions, _format(developer)]
@@ -53,7 +54,7 @@ class Conversation:
             elif message.role == "tool":
                 name = (message.name or "").removeprefix(FUNCTIONS)
                 told = {"role": "tool", "content": message.text, "name": name}
-                call_id = entry.call_id or ""
+                call_id = entry.call_id or self._last_call
                 self.messages.append(told | {"tool_call_id": self._ids.get(call_id, call_id)})
             else:
                 self.messages.append({"role": "user", "content": _words(message)})
@@ -83,6 +84,7 @@ class Conversation:
         if self._numbers:
             told = f"{FUNCTIONS}{name}:{self._calls}"
         self._ids[call_id] = told
+        self._last_call = call_id
         self._calls += 1
         arguments = message.text if self._as_text else _object(message.text)
         function = {"name": name, "arguments": arguments}

@@ -15,25 +15,27 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.errors import InvalidRequest, refuse_longer
+from trt_responses.language.base import uncompacted
 from trt_responses.language.fragments import Opened, Text
+from trt_responses.templates.write.continuation import Continuation
 from trt_responses.templates.write.conversation import Conversation, tools_told
+from trt_responses.templates.write.held import joined
+from trt_responses.templates.write.spoken import Spoken
 from trt_responses.templates.write.template import TemplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from trt_responses.language.base import Entries
+    from trt_responses.language.base import Entries, Entry, Place
     from trt_responses.language.messages import Developer, FunctionTool, Message, System
     from trt_responses.language.reader import Span
     from trt_responses.store.base import Block, Kind
     from trt_responses.templates.families import Family
-    from trt_responses.templates.read.reader import TemplateReader
     from trt_responses.templates.tokeniser import Tokeniser
     from trt_responses.templates.write.render_process import TemplateProcess
+    from trt_responses.templates.write.spoken import NewReader
 
     Json = dict[str, Any]
-    NewReader = Callable[[Sequence[int], Sequence[FunctionTool]], TemplateReader]
-    """Of what follows these ids of a prompt, for these tools."""
 
 CACHE_CHARS = 16 << 20
 AT_ONCE_CHARS = 4096
@@ -43,9 +45,6 @@ ASKED: list[Json] = [{"role": "user", "content": "?"}]
 
 class Renderer:
     """One checkpoint's."""
-
-    continuation = None
-    """What a template writes behind a message may hang on all of them."""
 
     def __init__(
         self,
@@ -62,6 +61,7 @@ class Renderer:
         self._ends = frozenset(stop_ids)
         self._end = stop_ids[0]
         self._new_reader = new_reader
+        self.spoken: Spoken = Spoken(tokeniser, family, new_reader)
         self._openings: dict[bool, array[int]] = {}
         self._ids: OrderedDict[str, array[int]] = OrderedDict()
         self._chars = 0
@@ -72,8 +72,10 @@ class Renderer:
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
         """The text and a turn's end: a template writes what stands around it. Never nothing, for a
-        block without ids says nothing."""
-        ids = await self._plain(message.text)
+        block without ids says nothing. Before a call's arguments stands its name."""
+        is_call = message.role == "assistant" and message.recipient is not None
+        text = f"{message.recipient}\n{message.text}" if is_call else message.text
+        ids = await self._plain(text)
         ids.append(self._end)
         refuse_longer(len(ids), at_most)
         return ids
@@ -84,12 +86,34 @@ class Renderer:
         return len(await self._rendered(told + ASKED, developer, thinks=system.thinks))
 
     def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
-        """All: what a prompt no longer holds is the template's affair."""
-        return [True] * len(kinds)
+        """All but what a compaction stands for: which thoughts are shown is the template's
+        affair."""
+        return uncompacted(kinds)
 
     def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
-        """A message's ids as the model wrote them, marks among them."""
-        return array("I", kept[span.start : max(span.end, span.answer_end)])
+        """A message's ids as the model wrote them, marks among them; a call that was answered here
+        with its answer."""
+        ids = array("I", kept[span.start : span.end])
+        if not span.answer_end:
+            return ids
+        parts: Sequence[tuple[Kind, bytes]]
+        parts = (("call", ids.tobytes()), ("result", array("I", span.held).tobytes()))
+        return array("I", self.joined(parts)[0])
+
+    def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
+        """Blocks as one that says which is which."""
+        return joined(self._tokeniser, parts)
+
+    def continuation(
+        self,
+        prompt: array[int],
+        system: System,
+        developer: Developer,
+        blocks: Sequence[Block],
+        entries: Entries,
+    ) -> Continuation:
+        """What goes on behind a prompt, which renders the whole of it again."""
+        return Continuation(self, prompt, system, developer, blocks, entries)
 
     async def prompt(
         self,
@@ -100,15 +124,28 @@ class Renderer:
         at_most: int | None,
     ) -> array[int]:
         """A whole prompt, with the model's own ids behind the last user's message."""
-        said = [block for block in blocks if block.ids]
-        told = Conversation(developer, entries(said), self._family)
-        ids = await self._rendered(told.messages, developer, thinks=system.thinks)
+        said = self.spoken.told(entries([block for block in blocks if block.ids]), developer.tools)
+        return await self.whole(system, developer, said, at_most)
+
+    async def whole(
+        self,
+        system: System,
+        developer: Developer,
+        said: Sequence[Entry],
+        at_most: int | None = None,
+        *,
+        prompts: bool = True,
+    ) -> array[int]:
+        """A conversation, which `prompts` the model to go on."""
+        told = Conversation(developer, said, self._family)
+        ids = await self._rendered(told.messages, developer, thinks=system.thinks, prompts=prompts)
         refuse_longer(len(ids), at_most)
         last = max((n for n, m in enumerate(told.messages) if m["role"] == "user"), default=-1)
         old = sum(message["role"] == "assistant" for message in told.messages[: last + 1])
         if any(told.own[old:]):
-            opening = await self._opening(thinks=system.thinks)
-            ids = self._with_own(ids, told.own, old, opening, developer.tools)
+            opening = await self.opening(thinks=system.thinks)
+            if len(_places(ids, self._author(opening))) == len(told.own) + prompts:
+                ids = self._with_own(ids, told.own, old, opening, developer.tools)
         return ids
 
     async def asked(self, text: str) -> array[int]:
@@ -117,7 +154,7 @@ class Renderer:
 
     # --- the model's own ids ------------------------------------------------------------------
 
-    async def _opening(self, *, thinks: bool) -> array[int]:
+    async def opening(self, *, thinks: bool) -> array[int]:
         """What a prompt ends with: the author of the model's message, and a thought's mark if the
         template writes one."""
         if thinks not in self._openings:
@@ -138,20 +175,23 @@ class Renderer:
         say the same."""
         author = self._author(opening)
         places = _places(ids, author)
-        if len(places) != len(own) + 1 or not len(author):
-            return ids
         joined, taken = array("I"), 0
         for number in range(old, len(own)):
             begin = places[number] + len(author)
             end = next((n for n in range(begin, len(ids)) if ids[n] in self._ends), len(ids))
             written = array("I")
             written.frombytes(own[number])
+            cut = len(written) and written[-1] in self._tokeniser.controls
+            cut = cut and written[-1] not in self._ends
             while len(written) and written[-1] in self._ends:
                 written.pop()
             if not len(written) or not self._same(ids[begin:end], opening, author, written, tools):
                 continue
             joined += ids[taken : places[number]] + opening + written
             taken = end
+            if cut:  # at a call's mark, behind which the template may write white space
+                while taken > begin and self._tokeniser.bytes_of(ids[taken - 1]).isspace():
+                    taken -= 1
         return joined + ids[taken:]
 
     def _author(self, opening: array[int]) -> array[int]:
@@ -176,18 +216,18 @@ class Renderer:
     def _said(
         self, before: array[int], ids: array[int], tools: Sequence[FunctionTool]
     ) -> list[object] | None:
-        """What ids say, message by message; None where they had to be mended."""
+        """What a turn's ids say, message by message; None where they had to be mended."""
         reader = self._new_reader(before, tools)
         said: list[object] = []
         text: list[bytes] = []
-        for fragment in (*reader.feed(ids), *reader.finish(stopped=True)):
+        for fragment in (*reader.feed(ids), *reader.feed((self._end,))):
             if isinstance(fragment, Opened):
                 said.append(fragment)
                 text = []
                 said.append(text)
             elif isinstance(fragment, Text):
                 text += fragment.pieces
-        if any(span.repaired for span in reader.messages[:-1]):
+        if any(span.repaired for span in reader.messages):
             return None
         return [_value(part) if isinstance(part, list) else part for part in said]
 

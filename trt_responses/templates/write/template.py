@@ -1,4 +1,4 @@
-"""A checkpoint's chat template, rendered in jinja's sandbox: where it stands, and what it may do.
+"""A checkpoint's chat template, rendered in jinja's sandbox, and what it may do there.
 
 A template is code that came with a checkpoint. It gets plain JSON values and a dozen functions; its
 length and the length of what it writes are bounded here, its time and memory in
@@ -23,7 +23,6 @@ from trt_responses.templates.marks import SHIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from jinja2.compiler import Frame
     from jinja2.parser import Parser
@@ -39,8 +38,6 @@ OUTPUT_CHARACTERS = 16_000_000
 _NOT_ASCII = re.compile(f"[^\x00-\x7f{SHIELDS}]+")
 """What `ensure_ascii` escapes: not the shields, which are taken out again behind it."""
 
-TEMPLATE_FILE = "chat_template.jinja"
-CONFIG_FILE = "tokenizer_config.json"
 GGUF_TEMPLATE = "tokenizer.chat_template"
 
 
@@ -169,22 +166,6 @@ class Template:
         return "".join(pieces)
 
 
-def template_of_directory(directory: Path) -> Template | None:
-    """The template of a Hugging Face directory: a file of its own, else in the tokeniser's file."""
-    config = _config(directory / CONFIG_FILE)
-    special = {key: text for key, value in config.items() if (text := _special(key, value))}
-    path = directory / TEMPLATE_FILE
-    source: object = None
-    if path.is_file():
-        source = _read(path)
-    elif isinstance(listed := config.get("chat_template"), list):
-        named = {one.get("name"): one.get("template") for one in listed if isinstance(one, dict)}
-        source = named.get("tool_use") or named.get("default")
-    else:
-        source = listed
-    return _made(source, special, str(directory))
-
-
 def template_of_gguf(metadata: Mapping[str, object], tokens: Sequence[str]) -> Template | None:
     """The template in a GGUF file's metadata; `tokens` spell the ids that it names."""
     special = {}
@@ -193,41 +174,11 @@ def template_of_gguf(metadata: Mapping[str, object], tokens: Sequence[str]) -> T
         if isinstance(number, int) and 0 <= number < len(tokens):
             special[name] = tokens[number]
     source = metadata.get(f"{GGUF_TEMPLATE}.tool_use") or metadata.get(GGUF_TEMPLATE)
-    return _made(source, special, "the GGUF file")
-
-
-def _made(source: object, special: Mapping[str, str], where: str) -> Template | None:
     if source is None:
         return None
     if not isinstance(source, str):
-        raise StartupError(f"The chat template of {where} is no text.")
+        raise StartupError("The chat template of the GGUF file is no text.")
     try:
         return Template(source, special)
     except TemplateError as error:
-        raise StartupError(f"{where}: {error}") from None
-
-
-def _config(path: Path) -> Json:
-    if not path.is_file():
-        return {}
-    try:
-        config = json.loads(_read(path))
-    except ValueError as error:
-        raise StartupError(f"{path} is not JSON: {error}") from None
-    return config if isinstance(config, dict) else {}
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartupError(f"{path} cannot be read: {error}") from None
-
-
-def _special(key: str, value: object) -> str | None:
-    """A token that the tokeniser's file names: a text, or an object around one."""
-    if not key.endswith("_token"):
-        return None
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(value, str) else None
+        raise StartupError(f"the GGUF file: {error}") from None

@@ -54,7 +54,7 @@ def of_html(html: str, url: str) -> Extracted:
 
 
 def of_text(text: str, url: str) -> Extracted:
-    """Of a document that is text already."""
+    """The lines of a document that is text already."""
     shown = harmless(text[:MAX_CHARACTERS].expandtabs(4))
     return Extracted("", wrapped(shown.splitlines()), [], len(text) > MAX_CHARACTERS)
 

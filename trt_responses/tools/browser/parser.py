@@ -55,7 +55,7 @@ def _read(document: dict[str, str], text: str) -> extract.Extracted:
 
 
 def charset_of(told: str | None, body: bytes) -> str:
-    """As the header says, or the document's own beginning, or UTF-8: a codec that is loaded."""
+    """The codec that the header names, or the document's own beginning, or UTF-8."""
     for mark, name in MARKS.items():
         if body.startswith(mark):
             return lookup(name).name

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.frozen import dataclass
+from trt_responses.tasks import beside
 from trt_responses.tools.browser.page import Page
 
 if TYPE_CHECKING:
@@ -91,14 +92,9 @@ class Reader:
                 "kind": document.content_type,
                 "charset": document.charset,
             }
-            writing = asyncio.create_task(
-                _write(process.stdin, json.dumps(facts).encode() + b"\n" + document.body)
-            )
-            try:
+            told = json.dumps(facts).encode() + b"\n" + document.body
+            async with beside(_write(process.stdin, told)):
                 return await _all(process.stdout)
-            finally:
-                writing.cancel()
-                await asyncio.wait((writing,))
         finally:
             with suppress(ProcessLookupError):
                 process.kill()

@@ -116,7 +116,7 @@ class BrowserSession:
         self._pages.clear()
 
     def source(self, cursor: int, line: int) -> Source | None:
-        """Where a line of a display stands."""
+        """The place of a line of a display."""
         page = self._pages.get(cursor)
         return page.source(line) if page is not None else None
 

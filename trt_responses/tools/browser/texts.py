@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.tools.base import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 DESCRIPTION = """\
 // Tool for browsing.
 // The `cursor` appears in brackets before each browsing display: `[{cursor}]`.
@@ -42,6 +49,42 @@ cursor?: number, // default: -1
 }) => any;
 
 } // namespace browser"""
+
+
+def _function(told: str, needed: tuple[str, ...] = (), **properties: Any) -> Function:
+    schema = {"type": "object", "properties": properties, "required": list(needed)}
+    return Function(told, schema | {"additionalProperties": False})
+
+
+_CURSOR = {
+    "type": "integer",
+    "description": "The page with this number in brackets; the newest, if it is left out.",
+}
+FUNCTIONS: Mapping[str, Function] = {
+    "browser.search": _function(
+        "Searches the web, and displays the results. The number of each display stands in brackets "
+        "before it: `[{cursor}]`. Cite lines of displays as `【{cursor}†L{start}(-L{end})?】`, "
+        "such as `【6†L9-L11】` or `【8†L3】`. Do not quote more than 10 words directly.",
+        ("query",),
+        query={"type": "string"},
+        topn={"type": "integer", "description": "The most results; 10, if it is left out."},
+    ),
+    "browser.open": _function(
+        "Opens a link of a displayed page, which stands there as `【{id}†.*】`, or a URL; without "
+        "`id`, it scrolls to another line of an opened page.",
+        id={"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "Link or URL."},
+        cursor=_CURSOR,
+        loc={"type": "integer", "description": "The first line that is shown."},
+        num_lines={"type": "integer", "description": "The number of lines that are shown."},
+    ),
+    "browser.find": _function(
+        "Finds a text in a page, exactly as it is given.",
+        ("pattern",),
+        pattern={"type": "string"},
+        cursor=_CURSOR,
+    ),
+}
+"""The same as functions."""
 
 NO_PAGES = "No pages to access!"
 NO_CURSOR = "Cursor `{}` is out of range. Available cursor indices: [0 - {}]."

@@ -15,7 +15,7 @@ from trt_responses.tools.browser.parser import HTML
 from trt_responses.tools.browser.reading import Reader, Unreadable
 from trt_responses.tools.browser.results import shown_before
 from trt_responses.tools.browser.session import BrowserSession, Wishes
-from trt_responses.tools.browser.texts import DESCRIPTION
+from trt_responses.tools.browser.texts import DESCRIPTION, FUNCTIONS
 from trt_responses.tools.browser.urls import Seen, urls_in
 from trt_responses.tools.fetch_guard import Document, Fetcher
 
@@ -51,6 +51,7 @@ class BrowserTool:
     name = "browser"
     recipients = ("browser.search", "browser.open", "browser.find")
     description = DESCRIPTION
+    functions = FUNCTIONS
     containers = None
 
     def __init__(

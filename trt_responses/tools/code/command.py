@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.tools.code.keeper import members
-from trt_responses.tools.code.process import SOURCE, Bounded, Ended
+from trt_responses.tools.code.process import SOURCE, Bounded, Ended, send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,7 +120,8 @@ class Command:
         loop.add_reader(self._results, self._hear, end)
         for pipe, output in zip(self._pipes[1:], outputs, strict=True):
             loop.add_reader(pipe, _drain, pipe, output, 1)
-        sending = asyncio.create_task(self._send())
+        assert self._process.stdin is not None
+        sending = asyncio.create_task(send(self._process.stdin, self._asked))
         timed_out = False
         try:
             try:
@@ -148,7 +149,7 @@ class Command:
 
     @property
     def pids(self) -> list[int]:
-        """Of the command and of all that it has begun."""
+        """The numbers of the command's process and of all that it has begun."""
         return [] if self._group is None else [each.pid for each in members(self._group)]
 
     def kill_group(self) -> None:
@@ -193,26 +194,6 @@ class Command:
                 _fail(end, told["why"])
             elif "status" in told and not end.done():
                 end.set_result(told)
-
-    async def _send(self) -> None:
-        assert self._process.stdin is not None
-        pipe = self._process.stdin.fileno()
-        os.set_blocking(pipe, False)
-        left, loop = (
-            memoryview(json.dumps(self._asked).encode() + b"\n"),
-            asyncio.get_running_loop(),
-        )
-        with suppress(BrokenPipeError):
-            while left:
-                try:
-                    left = left[os.write(pipe, left) :]
-                except BlockingIOError:
-                    room = asyncio.Event()
-                    loop.add_writer(pipe, room.set)
-                    try:
-                        await room.wait()
-                    finally:
-                        loop.remove_writer(pipe)
 
 
 BEGIN = (

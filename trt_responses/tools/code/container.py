@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
+from trt_responses.tasks import beside
 from trt_responses.tools.base import ContainerFacts, ToolAnswer
 from trt_responses.tools.code.command import Command
 from trt_responses.tools.code.directories import Usage, remove_tree, unlinked_bytes, usage
@@ -137,7 +138,7 @@ class Container:
             remove_tree(self.directory)
 
     async def begun(self, how: Interpreter) -> PythonProcess:
-        """Its interpreter, begun where there is none that lives."""
+        """The container's interpreter, which is begun where none lives."""
         if self.process is None or not self.process.alive:
             self.end_process()
             self.directory.mkdir(mode=0o700, exist_ok=True)
@@ -148,16 +149,13 @@ class Container:
     @asynccontextmanager
     async def _watched(self, running: PythonProcess | Command, disk: Usage) -> AsyncIterator[None]:
         """Ends what runs if it fills the disk. Raises `Full` then, and where it has filled it."""
-        watching = asyncio.create_task(self._watch(running, disk))
-        try:
-            yield
-        except Ended:
-            if not watching.done():
-                await self._look(disk)
-                raise
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
+        async with beside(self._watch(running, disk)) as watching:
+            try:
+                yield
+            except Ended:
+                if not watching.done():
+                    await self._look(disk)
+                    raise
         await self._look(disk, was_full=not watching.cancelled())
 
     async def _watch(self, running: PythonProcess | Command, disk: Usage) -> None:

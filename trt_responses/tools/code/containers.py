@@ -50,7 +50,8 @@ class Containers:
         self._expiring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """For each tool that runs code in them; the last that stops ends them all."""
+        """Start once more, for each tool that runs code here; the last that stops ends all
+        containers."""
         self._tools += 1
         if self._tools > 1:
             return
@@ -159,7 +160,7 @@ class Containers:
         await self._remove(container)
 
     def used(self, container: Container) -> None:
-        """Its idle time counts from now."""
+        """Count a container's idle time from now."""
         container.last_active_at = self._clock_s()
         if self._held.pop(container.id, None) is not None:
             self._held[container.id] = container

@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def watched(tree: Tree, memory_bytes: int) -> str | None:
-    """Until the command ends (None), or why it is to be ended."""
+    """Wait until the command ends (None), or return why it is to be ended."""
     leader = os.pidfd_open(tree.group)
     poll = select.poll()
     for descriptor in (0, tree.listener, leader):

@@ -16,12 +16,13 @@ import sys
 import sysconfig
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.frozen import dataclass
+from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 SOURCE = Path(__file__).parents[3]
 """Where the interpreter finds this package, before it is shut in."""
@@ -64,7 +65,7 @@ class Output(NamedTuple):
 
 
 def readable_paths(executable: str) -> tuple[str, ...]:
-    """Where an interpreter's own libraries are: what code may read besides its directory."""
+    """The places of an interpreter's own libraries: what code may read besides its directory."""
     if executable == sys.executable:
         names = ("stdlib", "platstdlib", "purelib", "platlib")
         found = [sysconfig.get_path(name) for name in names]
@@ -77,6 +78,24 @@ def readable_paths(executable: str) -> tuple[str, ...]:
         )
         found = told.stdout.splitlines()
     return tuple(dict.fromkeys([*found, *SYSTEM_LIBRARIES]))
+
+
+async def send(pipe: IO[bytes], asked: Mapping[str, object]) -> None:
+    """Write a line of JSON to a process that reads when it likes, or has ended."""
+    number, left = pipe.fileno(), memoryview(json.dumps(asked).encode() + b"\n")
+    os.set_blocking(number, False)
+    loop = asyncio.get_running_loop()
+    with suppress(BrokenPipeError):
+        while left:
+            try:
+                left = left[os.write(number, left) :]
+            except BlockingIOError:
+                room = asyncio.Event()
+                loop.add_writer(number, room.set)
+                try:
+                    await room.wait()
+                finally:
+                    loop.remove_writer(number)
 
 
 class PythonProcess:
@@ -132,7 +151,8 @@ class PythonProcess:
         return self._process.poll() is None
 
     async def shut_in(self) -> None:
-        """Until it says that it is in its box. Raises `Ended` with the reason why it is not."""
+        """Wait until it says that it is in its box. Raises `Ended` with the reason why it is
+        not."""
         head = Bounded()
         async with asyncio.timeout(START_S):
             told = await self._answer(lambda told: "box" in told, head)
@@ -147,13 +167,12 @@ class PythonProcess:
         self._drain(Bounded())
         self._heard_bytes = 0
         self._signal(signal.SIGCONT)
-        sending = asyncio.create_task(self._send(json.dumps({"call": number, "code": code})))
-        try:
-            told = await self._answer(lambda told: told.get("call") == number, output)
-        finally:
-            self._signal(signal.SIGSTOP)
-            sending.cancel()
-            await asyncio.wait((sending,))
+        assert self._process.stdin is not None
+        async with beside(send(self._process.stdin, {"call": number, "code": code})):
+            try:
+                told = await self._answer(lambda told: told.get("call") == number, output)
+            finally:
+                self._signal(signal.SIGSTOP)
         self._drain(output)
         return Output(output.text(), bool(told.get("fine")))
 
@@ -228,23 +247,6 @@ class PythonProcess:
             if not read:
                 return
             output.add(read)
-
-    async def _send(self, line: str) -> None:
-        assert self._process.stdin is not None
-        pipe, left = self._process.stdin.fileno(), memoryview(line.encode() + b"\n")
-        os.set_blocking(pipe, False)
-        loop = asyncio.get_running_loop()
-        with suppress(BrokenPipeError):
-            while left:
-                try:
-                    left = left[os.write(pipe, left) :]
-                except BlockingIOError:
-                    room = asyncio.Event()
-                    loop.add_writer(pipe, room.set)
-                    try:
-                        await room.wait()
-                    finally:
-                        loop.remove_writer(pipe)
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):

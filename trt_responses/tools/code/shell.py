@@ -11,7 +11,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest, StartupError
-from trt_responses.tools.base import Recipient, ToolAnswer
+from trt_responses.tools.base import Function, Recipient, ToolAnswer
 from trt_responses.tools.code.container import Full
 from trt_responses.tools.code.process import Ended
 
@@ -43,6 +43,29 @@ timeout?: number | null, // default: null
 }}) => any;
 
 }} // namespace container"""
+
+FUNCTION = """\
+Runs a program in a Linux container to its end, and gives its output and its exit code: whatever \
+it leaves running is ended with it. The working directory can be used to save files; no other can \
+be written. There is no internet access, modes of files cannot be changed, and a program is ended \
+after {deadline_s:g} seconds."""
+ARGUMENTS = {
+    "type": "object",
+    "properties": {
+        "cmd": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": 'The program and its arguments, such as ["bash", "-c", "ls | wc -l"].',
+        },
+        "workdir": {
+            "type": "string",
+            "description": "A directory below the working directory.",
+        },
+        "timeout": {"type": "integer", "minimum": 1, "description": "Milliseconds."},
+    },
+    "required": ["cmd"],
+    "additionalProperties": False,
+}
 
 BROKEN = (
     "Error parsing tool arguments as JSON: {}. Please ensure the tool call arguments are valid "
@@ -81,6 +104,11 @@ class ShellTool:
     def description(self) -> str:
         return DESCRIPTION.format(deadline_s=self.deadline_s)
 
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        told = FUNCTION.format(deadline_s=self.deadline_s)
+        return {self.recipients[0]: Function(told, ARGUMENTS)}
+
     async def start(self) -> None:
         """Run one command: a machine that cannot shut commands in says so now."""
         await self.containers.start()
@@ -103,8 +131,8 @@ class ShellTool:
         await self.containers.stop()
 
     async def open(self, opening: Opening) -> ShellSession:
-        """In the container that is asked for, or in the living one that comes last among those that
-        the conversation's commands have used, or in a new one."""
+        """A session in the container that is asked for, or in the living one that comes last among
+        those that the conversation's commands have used, or in a new one."""
         environment = opening.options.get("environment") or {}
         used = [item.get("environment") or {} for item in opening.items]
         container = self.containers.of_conversation(
@@ -159,7 +187,7 @@ class ShellSession:
         return answer_of(finished)
 
     async def close(self) -> None:
-        """Its container stays, until it has been idle for long."""
+        """Do nothing: the container stays until it has been idle for long."""
 
 
 def asked_of(text: str) -> Asked | str:

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, StartupError
-from trt_responses.tools.base import Recipient, ToolAnswer
+from trt_responses.tools.base import Function, Recipient, ToolAnswer
 from trt_responses.tools.code.process import Ended
 
 if TYPE_CHECKING:
@@ -33,6 +33,18 @@ or the traceback; or time out after {deadline_s:g} seconds, after which variable
 working directory can be used to save files; no other can be written. There is no internet access, \
 and no other program can be started."""
 
+FUNCTION = """\
+Runs Python code in a stateful process, and gives what it prints, the value of its last \
+expression, or the traceback. It is ended after {deadline_s:g} seconds, after which variables are \
+lost. The working directory can be used to save files; no other can be written. There is no \
+internet access, and no other program can be started."""
+CODE = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "The code."}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+
 
 class PythonTool:
     """The tool, as the operator has configured it."""
@@ -52,6 +64,11 @@ class PythonTool:
     def description(self) -> str:
         return DESCRIPTION.format(deadline_s=self.deadline_s)
 
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        told = FUNCTION.format(deadline_s=self.deadline_s)
+        return {self.name: Function(told, CODE, text="code")}
+
     async def start(self) -> None:
         """Begin one interpreter and end it: a machine that cannot shut code in says so now."""
         await self.containers.start()
@@ -69,8 +86,8 @@ class PythonTool:
         await self.containers.stop()
 
     async def open(self, opening: Opening) -> PythonSession:
-        """In the container that is asked for, or in the living one that comes last among those that
-        the conversation has used, or in a new one."""
+        """A session in the container that is asked for, or in the living one that comes last among
+        those that the conversation has used, or in a new one."""
         asked = opening.options.get("container")
         container = self.containers.of_conversation(
             opening.owner,
@@ -113,7 +130,7 @@ class PythonSession:
                 containers.used(container)
 
     async def close(self) -> None:
-        """Its container stays, until it has been idle for long."""
+        """Do nothing: the container stays until it has been idle for long."""
 
 
 def code_of(call: ToolCall) -> str | ToolAnswer:

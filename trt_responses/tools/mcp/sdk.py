@@ -74,12 +74,12 @@ class Connection:
 
     @property
     def over(self) -> bool:
-        """It takes no more requests."""
+        """Whether it takes no more requests."""
         return self._ending.is_set() or self._keeper.done()
 
     @property
     def is_gone(self) -> bool:
-        """Nothing of it is left."""
+        """Whether nothing of it is left."""
         return self._keeper.done()
 
     async def tools(self) -> list[Listed]:
@@ -185,7 +185,7 @@ class Connection:
         return Result(content, result.structured_content, bool(result.is_error))
 
     def _fault_of(self, fault: BaseException) -> Fault:
-        """In words that hold nothing of a URL or a header."""
+        """The fault, in words that hold nothing of a URL or a header."""
         if self._meter.fault is not None:
             return self._meter.fault
         for one in _leaves(fault):

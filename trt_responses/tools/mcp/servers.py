@@ -65,7 +65,7 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Its host and port; None for a process."""
+        """The server's host and port; None for a process."""
         if isinstance(self.at, Local):
             return None
         place = place_of(self.at.url)

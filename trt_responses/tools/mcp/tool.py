@@ -53,6 +53,7 @@ class McpTool:
     kind = "mcp"
     name = "mcp"
     recipients = ()
+    functions: Mapping[str, Function] = {}
     description = None
     containers = None
 
@@ -83,7 +84,7 @@ class McpTool:
         return self.limits.connect_s + self.limits.call_s
 
     async def start(self) -> None:
-        """Nothing: a server that is away is told to those who use it."""
+        """Do nothing: those who use a server hear that it is away."""
 
     async def stop(self) -> None:
         for connection in list(self._open):
@@ -340,7 +341,7 @@ def _allowed(tool: Listed, asked: Collection[str] | Mapping[str, Any] | None) ->
 
 
 def _matches(tool: Listed, asked: Mapping[str, Any]) -> bool:
-    """By name, and by whether it only reads, of those that the filter has."""
+    """Whether a filter has the tool: by name, by whether it only reads, or by both."""
     names, read_only = asked.get("tool_names"), asked.get("read_only")
     if names is not None and tool.name not in names:
         return False

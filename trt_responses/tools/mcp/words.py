@@ -73,7 +73,7 @@ def _is_comment(key: str, value: Any) -> bool:
 
 
 def _with_plain_comments(node: Any) -> Any:
-    """With each description on one line: of some, the prompt comments out the first line alone."""
+    """The schema with each description on one line: the prompt comments out no second one."""
     if isinstance(node, dict):
         return {
             key: _one_line(value) if _is_comment(key, value) else _with_plain_comments(value)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import orjson
 from starlette.responses import Response
 
-from trt_responses.web.admin import note
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.kserve.log_settings import log_settings, set_log, wanted_log
+from trt_responses.web.operations.admin import note
 from trt_responses.wire import kserve as k
 
 if TYPE_CHECKING:

@@ -19,17 +19,11 @@ from starlette.routing import Route
 
 from trt_responses import __version__
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
-from trt_responses.response.accept.kserve import accept_kserve
-from trt_responses.response.log.kserve import KServeSpelling
-from trt_responses.response.versions.versions import number_in
-from trt_responses.web.body import check_values, read_body, read_bytes
+from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply, note_status
-from trt_responses.web.headers import header, ignored_header, run_headers
-from trt_responses.web.kserve.codings import deflated, inflated, reply_coding
 from trt_responses.web.kserve.log_settings import log_settings
-from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.web.kserve.model import number
 from trt_responses.wire import kserve as k
-from trt_responses.wire.chat_output import text_of
 from trt_responses.wire.parse import json_of
 
 if TYPE_CHECKING:
@@ -39,24 +33,21 @@ if TYPE_CHECKING:
 
     from trt_responses.access.keys import KeyRing
     from trt_responses.response.health import Health
-    from trt_responses.response.run.inputs import NewSpelling
-    from trt_responses.response.run.run import Run
-    from trt_responses.response.run.runs import Runs
     from trt_responses.response.versions.exchange import Exchange
-    from trt_responses.response.versions.versions import Loaded, Version, Versions
+    from trt_responses.response.versions.loaded import Loaded, Version
+    from trt_responses.response.versions.versions import Versions
     from trt_responses.telemetry.statistics import Statistics
     from trt_responses.web.guard import Guard
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.kserve.control import Control
-    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.web.kserve.inference import Inference
+    from trt_responses.web.kserve.model import ServedModel
     from trt_responses.wire.limits import RequestLimits
-    from trt_responses.wire.response import Response as ResponseObject
 
     Answer = Callable[[Request, re.Match[str]], Awaitable[ASGIApp]]
 
 logger = logging.getLogger(__name__)
 
-JSON_LENGTH = b"inference-header-content-length"
 EXTENSIONS = (
     "model_repository",
     "model_configuration",
@@ -79,7 +70,8 @@ class KServe:
 
     def __init__(
         self,
-        runs: Runs,
+        model: ServedModel,
+        inference: Inference,
         health: Health,
         statistics: Statistics,
         *,
@@ -90,23 +82,21 @@ class KServe:
         guard: Guard,
         keys: KeyRing,
         headers: ReplyHeaders,
-        stream_limits: StreamLimits,
         limits: RequestLimits,
     ) -> None:
         """`about` is what is served: the model, and the engine's kind and version."""
-        self._runs = runs
+        self._model = model
         self._versions = versions
         self._health = health
         self._statistics = statistics
-        self._model: str = about()["model"]
         self._about = about
         self._exchange = exchange
         self._control = control
         self._guard = guard
         self._keys = keys
         self._headers = headers
-        self._stream_limits = stream_limits
         self._limits = limits
+        plain, streamed = (partial(inference.generate, stream=one) for one in (False, True))
         self._routes: dict[str, dict[str, Answer]] = {
             "/v2": {"GET": self._server},
             "/v2/health/{health}": {"GET": self._probe},
@@ -114,9 +104,9 @@ class KServe:
             "/v2/models/{model}/ready": {"GET": self._model_ready},
             "/v2/models/{model}/config": {"GET": self._config},
             "/v2/models/{model}/stats": {"GET": self._stats},
-            "/v2/models/{model}/infer": {"POST": self._infer},
-            "/v2/models/{model}/generate": {"POST": partial(self._generate, stream=False)},
-            "/v2/models/{model}/generate_stream": {"POST": partial(self._generate, stream=True)},
+            "/v2/models/{model}/infer": {"POST": inference.infer},
+            "/v2/models/{model}/generate": {"POST": plain},
+            "/v2/models/{model}/generate_stream": {"POST": streamed},
             "/v2/trace/setting": {"GET": _lacks, "POST": _lacks},
             "/v2/models/{model}/trace/setting": {"GET": _lacks, "POST": _lacks},
             "/v2/{kind}sharedmemory/{rest}": {"GET": _lacks, "POST": _lacks},
@@ -158,8 +148,8 @@ class KServe:
         raise NotFound("Not Found")
 
     def _checked(self, request: Request, answer: Answer) -> str:
-        """Whom the request speaks for. What changes the server is an admin's, unless this server
-        asks nobody for a key and has no admin."""
+        """The owner that the request speaks for. What changes the server is an admin's, unless this
+        server asks nobody for a key and has no admin."""
         control = answer in (self._control.load, self._control.unload, self._control.set_logging)
         if control and (self._keys.asked or self._keys.has_admin):
             admin = request.scope["state"]["admin"] = self._guard.admin(request)
@@ -192,10 +182,10 @@ class KServe:
         return self._json(request, entries)
 
     def _entry(self, version: Version) -> dict[str, str]:
-        return {"name": self._model, "version": _number(version)}
+        return {"name": self._model.name, "version": number(version)}
 
     def _state(self, loaded: Loaded) -> dict[str, str]:
-        """In the words of a repository's index."""
+        """A version's state, in the words of a repository's index."""
         report, engine = self._health(), loaded.health()
         if report.ready and engine.alive and engine.ready:
             return {"state": "READY"}
@@ -207,138 +197,32 @@ class KServe:
 
     # --- what is asked of the model -----------------------------------------------------------
 
-    def _check_model(self, found: re.Match[str]) -> None:
-        if found["model"] != self._model:
-            name = found["model"]
-            raise InvalidRequest(f"Request for unknown model: '{name:.100}' is not found")
-        if found["version"] not in (None, *self._numbers()):
-            raise NotFound(
-                f"Request for unknown model: '{self._model}' version {found['version']:.20} is "
-                "not found"
-            )
-
-    def _numbers(self) -> list[str]:
-        """Of the versions that are loaded, the promoted one first."""
-        return [_number(version) for version in self._versions.live()]
-
-    def _maker(self, response_id: str) -> str:
-        """The number of the version that makes a response."""
-        return str(number_in(response_id) or k.UNNUMBERED)
-
-    def _asked(self, number: str | None) -> str:
-        """The model as the line before the engine knows it: with its version, if one is asked."""
-        versions = self._versions.live()
-        return next((v.label for v in versions if str(v.number) == number), self._model)
-
     async def _metadata(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        self._check_model(found)
-        return self._json(request, k.metadata(self._model, self._numbers()))
+        self._model.check(found)
+        return self._json(request, k.metadata(self._model.name, self._model.numbers()))
 
     async def _config(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        self._check_model(found)
-        return self._json(request, k.config(self._model, self._about()["engine"]))
+        self._model.check(found)
+        return self._json(request, k.config(self._model.name, self._about()["engine"]))
 
     async def _model_ready(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        self._check_model(found)
-        asked = [e for e in self._versions if found["version"] in (None, _number(e.version))]
+        self._model.check(found)
+        asked = [e for e in self._versions if found["version"] in (None, number(e.version))]
         if self._state(asked[0])["state"] != "READY":
             raise InvalidRequest("Model version not ready")
         return Response(headers=self._headers(request))
 
     async def _stats(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        self._check_model(found)
-        return self._stats_of(request, [found["version"]] if found["version"] else self._numbers())
+        self._model.check(found)
+        asked = [found["version"]] if found["version"] else self._model.numbers()
+        return self._stats_of(request, asked)
 
     async def _all_stats(self, request: Request, _: re.Match[str]) -> ASGIApp:
-        return self._stats_of(request, self._numbers())
+        return self._stats_of(request, self._model.numbers())
 
     def _stats_of(self, request: Request, numbers: list[str]) -> ASGIApp:
-        stats = [self._statistics.of(self._model, number) for number in numbers]
+        stats = [self._statistics.of(self._model.name, one) for one in numbers]
         return self._json(request, {"model_stats": stats})
-
-    async def _generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
-        self._check_model(found)
-        wanted = k.generate_request(await read_body(request, self._limits))
-
-        def spelling(response: ResponseObject, _: int) -> KServeSpelling:
-            number = self._maker(response.id)
-            return KServeSpelling(k.generated(self._model, number, wanted, {}))
-
-        run, begun = await self._start(request, found, wanted, spelling if stream else None)
-        told = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
-        if stream:
-            return Stream(
-                run,
-                self._runs,
-                self._headers(request) | told,
-                self._stream_limits,
-                lambda: self._last_event(run, wanted, begun),
-            )
-        values = await self._made(request, run, begun)
-        body = k.generated(self._model, self._maker(run.id), wanted, values)
-        return json_reply(body, self._headers(request) | told)
-
-    async def _infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
-        self._check_model(found)
-        wanted = await self._infer_request(request)
-        run, begun = await self._start(request, found, wanted, None)
-        values = await self._made(request, run, begun)
-        body, json_length = k.inferred(self._model, self._maker(run.id), wanted, values)
-        told = self._headers(request) | ignored_header(sorted(wanted.parameters.model_extra or ()))
-        kind = "application/json"
-        if json_length is not None:
-            told[JSON_LENGTH.decode()] = str(json_length)
-            kind = "application/octet-stream"
-        coding = reply_coding(header(request, b"accept-encoding") or "")
-        if coding:
-            body, told["content-encoding"] = deflated(body, coding), coding
-        return Response(body, 200, told, media_type=kind)
-
-    async def _infer_request(self, request: Request) -> k.Wanted:
-        body = await read_bytes(request, self._limits)
-        if coding := header(request, b"content-encoding"):
-            body = inflated(body, coding, self._limits.body_bytes)
-        asked = header(request, JSON_LENGTH)
-        if asked is not None and not (asked.isascii() and asked.isdecimal() and len(asked) < 12):
-            raise InvalidRequest(f"Inference-Header-Content-Length is no length: {asked!r:.40}")
-        json_length = None if asked is None else int(asked)
-        await check_values(body[:json_length], self._limits)
-        return k.infer_request(body, json_length)
-
-    async def _start(
-        self,
-        request: Request,
-        found: re.Match[str],
-        wanted: k.Wanted,
-        spelling: NewSpelling | None,
-    ) -> tuple[Run, int]:
-        """The run, and how many of its ids are the prompt's own."""
-        state = request.scope["state"]
-        accepted = accept_kserve(wanted, self._asked(found["version"]))
-        run = await self._runs.start(
-            accepted,
-            owner=state["owner"],
-            arrival_ns=state["arrival_ns"],
-            spelling=spelling,
-        )
-        state["run"] = run  # for those who count how requests end
-        return run, len(accepted.begun)
-
-    async def _made(self, request: Request, run: Run, begun: int) -> dict[str, Any]:
-        """The outputs of a run that is waited for."""
-        with watched(run.cancel, request.receive):
-            last = await self._runs.make(run)
-        if last.status == "cancelled":
-            raise ClientDisconnect  # nobody is there to be told
-        if last.status == "failed":
-            raise run.error or ApiError("The response failed.")
-        return {"text_output": text_of(last.output)} | _ending(run, begun)
-
-    def _last_event(self, run: Run, wanted: k.Wanted, begun: int) -> bytes:
-        if run.log.response.status == "failed":
-            return b""  # it has been told
-        values = {"text_output": ""} | _ending(run, begun)
-        return b"data: %b\n\n" % k.generated(self._model, self._maker(run.id), wanted, values)
 
     def _json(self, request: Request, body: object) -> Response:
         return json_reply(orjson.dumps(body), self._headers(request))
@@ -348,17 +232,6 @@ def _pattern(path: str) -> re.Pattern[str]:
     for place, pattern in PLACES.items():
         path = path.replace(place, pattern)
     return re.compile(path + "/?")
-
-
-def _number(version: Version) -> str:
-    return str(version.number or k.UNNUMBERED)
-
-
-def _ending(run: Run, begun: int) -> dict[str, Any]:
-    return {
-        "output_ids": list(run.reader.kept[begun:]),
-        "finish_reason": k.finish_reason(run.log.response),
-    }
 
 
 async def _lacks(request: Request, found: re.Match[str]) -> ASGIApp:

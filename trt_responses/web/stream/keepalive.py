@@ -8,11 +8,13 @@ the `sleep` it is given.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from trt_responses.tasks import beside
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
 COMMENT = b": keep-alive\n\n"
 LOOKS = 4
@@ -67,14 +69,8 @@ class KeepAlive:
     def over(self, writer: Silent) -> _Over:
         return _Over(self._writers, writer)
 
-    @asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
-        looking = asyncio.create_task(self._look())
-        try:
-            yield
-        finally:
-            looking.cancel()
-            await asyncio.wait((looking,))
+    def life(self) -> AbstractAsyncContextManager[object]:
+        return beside(self._look())
 
     async def _look(self) -> None:
         while True:

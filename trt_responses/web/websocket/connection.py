@@ -13,7 +13,7 @@ from trt_responses.errors import ApiError, InvalidRequest, Overloaded
 from trt_responses.frozen import dataclass
 from trt_responses.response.accept.responses import accept
 from trt_responses.response.log.entries import SocketSpelling
-from trt_responses.web.body import check_values, in_pieces
+from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
 from trt_responses.web.headers import (
     dropped_header,
     ignored_header,
@@ -103,7 +103,7 @@ class Connection:
         self._tasks = asyncio.TaskGroup()
 
     async def serve(self, receive: Receive) -> None:
-        """Until the client leaves, or has been told that the connection is over."""
+        """Serve the client until it leaves, or has been told that the connection is over."""
         try:
             async with self._tasks:
                 timer = self._tasks.create_task(self._grow_old())
@@ -160,6 +160,8 @@ class Connection:
         try:
             frame = text.encode()
             await check_values(frame, self._parts.limits)
+            if len(frame) > COUNTED_AT_ONCE:
+                await asyncio.sleep(0)  # before it is parsed
             event = client_event(frame)
             stream_id = event.stream_id
             if event.fields["type"] == STEER:

@@ -69,7 +69,7 @@ class Sockets:
             self._open.discard(connection)
 
     def _connection(self, request: Request, send: Send) -> Connection:
-        """For a client that may connect."""
+        """A connection for a client that may connect."""
         self._guard.owner(request)
         dialect = dialect_of(request, self._dialect)
         self._lifecycle.check_takes_work()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body
-from trt_responses.wire.parse import json_of
+from trt_responses.wire.parse import json_of, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ def client_event(frame: bytes) -> ClientEvent:
         )
     if kind not in (CREATE, STEER):
         raise InvalidRequest(
-            f"Invalid value for 'type': expected '{CREATE}', got {kind!r:.60}.",
+            f"Invalid value for 'type': expected '{CREATE}', got {summary(kind)}.",
             param="type",
             code="invalid_value",
         )

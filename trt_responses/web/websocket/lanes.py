@@ -45,7 +45,7 @@ class Lane:
         return await self._lanes.find(response_id, owner)
 
     def remember(self, record: Record) -> None:
-        """It is the latest now; one that is stored is found there."""
+        """Note the latest response; one that is stored is found in the store."""
         self.latest = None if self.stores else replace(record, body=b"")
         self._lanes.trim(self)
 
@@ -55,7 +55,7 @@ class Lane:
             self.latest = None
 
     def leave(self) -> None:
-        """Nobody is there to be answered."""
+        """Drop what waits: nobody is there to be answered."""
         self.waiting.clear()
         if self.writer is not None:
             self.writer.drop()

@@ -267,7 +267,7 @@ def test_who_leaves_frees_the_engines_place(protocol: str) -> None:
                 told, handle = begin(engine, PROMPT, GenerateOptions(CONTEXT, ()))
                 await told.some(ids)
                 handle.abort()
-                await until_seen(lambda: not servicer.llm._requests)
+                await until_seen(lambda: not servicer.llm.requests)
 
     asyncio.run(claim())
     assert servicer.aborted >= 2

@@ -20,7 +20,7 @@ from tests.support.executor import HashExecutor, fails
 from tests.support.gather import Gather, begin, generated
 from trt_responses.engine.base import GenerateOptions, Guide
 from trt_responses.engine.tensorrt.engine import TensorRtEngine
-from trt_responses.engine.tensorrt.guides import _tokeniser
+from trt_responses.engine.tensorrt.guides import tokeniser
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 from trt_responses.tokens.control import FIRST_CONTROL_ID, VOCABULARY_SIZE
 
@@ -259,7 +259,7 @@ def test_without_the_guides_library_the_start_says_the_remedy(
         await engine.stop(5)
 
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    _tokeniser.cache_clear()
+    tokeniser.cache_clear()
     run(claim())
 
 

@@ -1034,7 +1034,7 @@ def test_what_came_while_nobody_looked_is_one_step() -> None:
         double.clock.mode = "manual"
         told, _ = begin(engine, PROMPT, options())
         for _ in range(3):
-            double.clock._step()
+            double.clock.step_alone()
         await told.done()
         assert [list(chunk.token_ids) for chunk in told.chunks] == [[1, 2, 3, RETURN]]
 
@@ -1084,14 +1084,16 @@ def test_an_abort_cancels_in_the_package_and_nothing_is_awaited_after_it() -> No
     double = plan((1,), Hang())
 
     async def claim(engine: TrtLlmEngine) -> None:
+        before = asyncio.all_tasks()
         told, handle = begin(engine, PROMPT, options())
         await told.some()
+        assert not asyncio.all_tasks() <= before
         handle.abort()
         assert double.requests[-1].aborted()
         handle.abort()
         await settle()
         assert told.chunks == [Chunk([1], [], 0)]
-        assert not engine._tasks
+        assert asyncio.all_tasks() <= before
 
     with_engine(engine_of(double), claim)
     assert double.misuse == []

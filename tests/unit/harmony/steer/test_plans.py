@@ -179,11 +179,11 @@ def test_a_run_that_is_cancelled_in_any_segment_ends_there(
         await played.engine.start()
         run = await played.run()
         making = asyncio.create_task(run.make())
-        while not engine._stalled:  # noqa: ASYNC110  # the engine tells nobody that it stalls
+        while not engine.stands_still:  # noqa: ASYNC110  # the engine tells nobody that it stalls
             await asyncio.sleep(0)
         run.cancel()
         await making
-        assert not engine._stalled
+        assert engine.requests[-1].state == "aborted"
         return played
 
     for place in range(3):
@@ -378,13 +378,17 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
 
 
 def test_a_tool_that_is_not_to_be_called_costs_no_compilation(vocabulary: Vocabulary) -> None:
-    steering = Steering(harmony(vocabulary))
     tools = [GET | {"parameters": member(500)}]
-    asked = accepted({"tools": tools, "tool_choice": "none"})
-    choices = asyncio.run(steering.request(asked, s.GUIDES)).turn.choices
-    assert choices is not None
-    assert not steering._forms._known
-    assert [choice.kind for choice in choices] == ["answer"]
+    looks = {}
+    for choice in ("none", "required"):
+        clock = itertools.count(step=1e-9)
+        steering = Steering(harmony(vocabulary), clock_s=clock.__next__)
+        asked = accepted({"tools": tools, "tool_choice": choice})
+        choices = asyncio.run(steering.request(asked, s.GUIDES)).turn.choices
+        assert choices is not None
+        assert [one.kind for one in choices] == ["answer" if choice == "none" else "call"]
+        looks[choice] = round(next(clock) * 1e9)
+    assert looks["none"] < 3 < 500 < looks["required"], "the clock is looked at for each branch"
 
 
 # --- budgets ----------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from scripts.checkpoints import TINY, Form, Recipe, write_checkpoint
-from tests.support.graph_chain import Chain, planned
+from tests.support.graph_chain import Chain, planned, room_of
 from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
-from trt_responses.prepare.graph.experts import ALWAYS_EXACT, capacity
+from trt_responses.prepare.graph.experts import ALWAYS_EXACT
 from trt_responses.prepare.graph.write import GraphSpec, grouped
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ def test_a_step_in_which_no_expert_is_full_is_exact_though_one_could_be(
     checkpoint, chain = crowded
     chain.reset(1)
     ids = IDS[:90]
-    assert capacity(len(ids), checkpoint.architecture) < len(ids)
+    assert room_of(len(ids), checkpoint.architecture) < len(ids)
     found = chain.step(row_of(ids), [0])
     assert chain.overflow <= 0
     assert away(found.logits, Reference(checkpoint).logits(ids)) < EXACT

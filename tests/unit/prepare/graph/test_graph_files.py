@@ -18,7 +18,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
-from tests.support.graph_chain import planned, session
+from tests.support.graph_chain import planned, room_of, session
 from tests.support.graphs import link_names
 from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
@@ -32,8 +32,10 @@ from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name, 
 from trt_responses.prepare.graph.write import GraphSpec, grouped, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.prepare.checkpoint.safetensors import Array
 
 pytestmark = pytest.mark.xdist_group("graph files")  # its model is made once per process
@@ -182,7 +184,7 @@ def test_dispatch_gives_each_expert_its_first_tokens_in_their_order(
     tokens: int, experts: int, tmp_path: Path
 ) -> None:
     a = replace(TINY, experts=experts)
-    room = capacity(tokens, a)
+    room = room_of(tokens, a)
     with Builder(tmp_path, "dispatch", "float32", lambda size_bytes: None) as g:
         chosen = g.input("chosen", INT64, ("T", 2))
         found = dispatched(g, a, chosen, chosen.size(0), g.whole(room))
@@ -205,13 +207,23 @@ def test_dispatch_gives_each_expert_its_first_tokens_in_their_order(
     assert slot.max() < room
 
 
-def test_capacity_is_twice_an_even_share_and_64_never_overflow() -> None:
-    twenty, hundred_twenty = (
-        replace(TINY, experts=experts, experts_per_token=4) for experts in (32, 128)
-    )
-    assert [capacity(n, twenty) for n in (1, 64, 65, 256, 512, 1024)] == [1, 64, 64, 64, 128, 256]
-    assert [capacity(n, hundred_twenty) for n in (64, 512, 2048)] == [64, 64, 128]
-    assert capacity(300, TINY) == 300, "half of the experts take a token: none can be full"
+def rooms(a: Architecture, tokens: Sequence[int], folder: Path) -> list[int]:
+    """What a written graph works out as an expert's capacity, for each number of tokens."""
+    with Builder(folder, "room", "float32", lambda size_bytes: None) as g:
+        given = g.input("tokens", INT64, (1,))
+        g.output(capacity(given, a), "room", (1,))
+        g.save()
+    graph = session(folder / "room.onnx")
+    return [int(graph.run(None, {"tokens": np.array([n])})[0][0]) for n in tokens]
+
+
+def test_capacity_is_twice_an_even_share_and_64_never_overflow(tmp_path: Path) -> None:
+    counts = (1, 64, 65, 256, 512, 1024, 2048)
+    for experts, expected in ((32, [1, 64, 64, 64, 128, 256, 512]), (128, [1, *[64] * 5, 128])):
+        a = replace(TINY, experts=experts, experts_per_token=4)
+        assert rooms(a, counts, tmp_path) == expected
+        assert [room_of(n, a) for n in counts] == expected
+    assert rooms(TINY, [300], tmp_path) == [300], "half of the experts take a token: none is full"
 
 
 def test_layers_are_grouped_in_turn() -> None:

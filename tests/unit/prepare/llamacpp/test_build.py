@@ -20,23 +20,24 @@ import numpy as np
 import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
+from scripts.gguf_model import planned_bytes
 from trt_responses.engine.base import Logprob
 from trt_responses.engine.scripted.engine import Die, Scored, Script, ScriptedEngine
-from trt_responses.prepare import demo, shelf
-from trt_responses.prepare.card import CARD, read_card
+from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, read_tensors, write_tensors
 from trt_responses.prepare.demo import demo_checkpoint, expand
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.llamacpp.build import prepare
-from trt_responses.prepare.llamacpp.gguf import planned_bytes
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools, Built
 from trt_responses.prepare.progress import Lines, megabytes, shown_on
+from trt_responses.prepare.shelf import shelf
+from trt_responses.prepare.shelf.card import CARD, read_card
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.checkpoint.safetensors import Array
+    from trt_responses.prepare.shelf.card import Card
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("build")  # its fixtures are made once per process
@@ -141,7 +142,7 @@ import os, sys
 from pathlib import Path
 from trt_responses.tokens.vocabulary import load
 from trt_responses.prepare.llamacpp.build import prepare
-from trt_responses.prepare.llamacpp.gguf import planned_bytes
+from scripts.gguf_model import planned_bytes
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import Silent

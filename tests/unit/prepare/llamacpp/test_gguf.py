@@ -15,18 +15,13 @@ from gguf import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
 
 from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, quantised, write_checkpoint
+from scripts.gguf_model import convert, planned_bytes
 from tests.support.gguf_reader import QuickReader
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import widen
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.llamacpp.gguf import (
-    SLICE_VALUES,
-    WeightType,
-    convert,
-    plan,
-    planned_bytes,
-)
+from trt_responses.prepare.llamacpp.gguf import SLICE_VALUES, WeightType, plan
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
+from scripts.gguf_model import planned_bytes
 from tests.support.downloads import write_download
 from trt_responses.engine.scripted.engine import Script, ScriptedEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.llamacpp.build import prepare
-from trt_responses.prepare.llamacpp.gguf import planned_bytes
 from trt_responses.prepare.llamacpp.gguf_checkpoint import open_gguf
 from trt_responses.prepare.llamacpp.gguf_file import read_gguf
 from trt_responses.prepare.pipeline import BuildTools

@@ -15,8 +15,6 @@ import pytest
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graphs import spec_of
 from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
-from trt_responses.prepare import shelf
-from trt_responses.prepare.card import CARD, architecture_of, chain_of, compare, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import EXPERTS, FINISHED, GRAPH
@@ -24,13 +22,15 @@ from trt_responses.prepare.graph.expert_file import opened
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools, Built
+from trt_responses.prepare.shelf import shelf
+from trt_responses.prepare.shelf.card import CARD, architecture_of, chain_of, compare, read_card
 from trt_responses.prepare.tensorrt.build import prepare
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.shelf.card import Card
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.xdist_group("bare-graph")  # its fixtures are made once per process

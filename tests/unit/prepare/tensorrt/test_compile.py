@@ -16,7 +16,6 @@ import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graphs import spec_of
-from trt_responses.prepare.card import CARD, chain_of, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import FINISHED, engine_file, sha256_of
@@ -24,8 +23,9 @@ from trt_responses.prepare.graph.weights import input_name
 from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools, Built
-from trt_responses.prepare.plans import release_in
-from trt_responses.prepare.shelf import difference
+from trt_responses.prepare.shelf.card import CARD, chain_of, read_card
+from trt_responses.prepare.shelf.plans import release_in
+from trt_responses.prepare.shelf.shelf import difference
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
 from trt_responses.prepare.tensorrt.job import CompileResult, compiled

@@ -25,7 +25,7 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.prepare.plans import release_of
+from trt_responses.prepare.shelf.plans import release_of
 from trt_responses.prepare.tensorrt import network
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
@@ -43,8 +43,8 @@ from trt_responses.prepare.tensorrt.weights import constant
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trt_responses.prepare.chain import Format
     from trt_responses.prepare.checkpoint.open import Checkpoint
+    from trt_responses.prepare.shelf.chain import Format
     from trt_responses.prepare.tensorrt.weights import Constant
     from trt_responses.tokens.vocabulary import Vocabulary
 

@@ -24,11 +24,11 @@ from tests.support.double.lab import GIB, GPU_HOST, H100, LAPTOP, Lab, Model, ti
 from tests.support.double.llm import RequestError
 from tests.support.double.results import Fail, Script
 from trt_responses.errors import StartupError
-from trt_responses.prepare.card import compare, read_card
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.hardware import Gpu, Hardware, gpu_facts, visible_gpus
 from trt_responses.prepare.machine import ServingMachine
+from trt_responses.prepare.shelf.card import compare, read_card
 from trt_responses.prepare.trtllm.arguments import read_arguments, text_of, write_arguments
 from trt_responses.prepare.trtllm.caches import caches_of
 from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions, chosen_arguments, served
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from tests.support.double.contract import Version
     from tests.support.double.words import SamplingParams
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.pipeline import Built
+    from trt_responses.prepare.shelf.card import Card
     from trt_responses.prepare.trtllm.profiles import GpuClass, ProfileName
     from trt_responses.tokens.vocabulary import Vocabulary
 

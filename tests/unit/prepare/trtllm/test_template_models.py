@@ -21,11 +21,11 @@ from trt_responses.backends.dialects import dialect_facts, dialect_of, prompts_o
 from trt_responses.doctor.engines import dialect_checks
 from trt_responses.engine.ask import CANARY
 from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.prepare.card import compare, read_card
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import DIALECT
 from trt_responses.prepare.hardware import gpu_facts
 from trt_responses.prepare.machine import ServingMachine
+from trt_responses.prepare.shelf.card import compare, read_card
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.model import open_model
 from trt_responses.prepare.trtllm.plan import TrtLlmOptions, served

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,18 @@ from tests.support import steering
 from tests.support.golden import told
 from tests.support.replay import PROMPT, Stage, load, names, staged, transcript_from
 from trt_responses.errors import Forbidden
+from trt_responses.frozen import replace
 from trt_responses.harmony.dialect import harmony
 from trt_responses.response.explain.explain import Explainer
 from trt_responses.response.explain.transcript import transcript_of, written
 from trt_responses.tokens.control import VOCABULARY_SIZE
+from trt_responses.wire.output import OutputMessage, OutputText
 
 if TYPE_CHECKING:
     from tests.support.replay import Json, Transcript
     from trt_responses.harmony.read.reader import Tables
     from trt_responses.response.run.run import RunFacts
+    from trt_responses.response.run.trace import Outline
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
@@ -34,12 +38,16 @@ class Heard:
     def run_ended(self, facts: RunFacts) -> None:
         self.facts = facts
 
+    @property
+    def run(self) -> Outline:
+        return self.facts.outline()
 
-def played(transcript: Transcript, tables: Tables) -> RunFacts:
+
+def played(transcript: Transcript, tables: Tables) -> Outline:
     heard = Heard()
     stage = Stage(tables, transcript.parts, transcript.tools, listener=heard)
     asyncio.run(stage.play())
-    return heard.facts
+    return heard.run
 
 
 def again(source: Json, vocabulary: Vocabulary, tables: Tables) -> Json:
@@ -78,7 +86,7 @@ def test_a_steered_run_is_explained_by_what_counted_of_it(
     heard = Heard()
     transcript = steering.load(name, vocabulary)
     steering.play(transcript, vocabulary, tables, listener=heard)
-    source = transcript_of(heard.facts, name, harmony(vocabulary))
+    source = transcript_of(heard.run, name, harmony(vocabulary))
     assert without_message(source) == without_message(transcript.source)
     assert expected(source) == again(source, vocabulary, tables)
 
@@ -87,9 +95,9 @@ def ids_of_pieces(pieces: list[Json]) -> list[int]:
     return [i for piece in pieces for i in (piece["ids"] if "ids" in piece else [piece["id"]])]
 
 
-def explained(facts: RunFacts, vocabulary: Vocabulary, tables: Tables, *, redacts: bool) -> Json:
+def explained(run: Outline, vocabulary: Vocabulary, tables: Tables, *, redacts: bool) -> Json:
     explainer = Explainer(harmony(vocabulary), lambda _: {"kind": "scripted"}, redacts=redacts)
-    told: Json = orjson.loads(orjson.dumps(explainer.explanation(facts)))
+    told: Json = orjson.loads(orjson.dumps(explainer.explanation(run)))
     return told
 
 
@@ -98,8 +106,8 @@ def test_an_explanation_has_every_id_that_the_engine_was_given_or_gave(
     name: str, vocabulary: Vocabulary, tables: Tables
 ) -> None:
     transcript = load(name, vocabulary)
-    facts = played(transcript, tables)
-    made = explained(facts, vocabulary, tables, redacts=False)
+    run = played(transcript, tables)
+    made = explained(run, vocabulary, tables, redacts=False)
     assert ids_of_pieces(made["prompt"]["pieces"]) == list(PROMPT)
     for segment, part in zip(made["segments"], transcript.parts, strict=False):
         assert ids_of_pieces(segment["forced"]) == list(part.forced)
@@ -115,19 +123,31 @@ def test_an_explanation_has_every_id_that_the_engine_was_given_or_gave(
 def test_a_redacted_explanation_says_no_word_and_no_ordinary_id(
     name: str, vocabulary: Vocabulary, tables: Tables
 ) -> None:
-    facts = played(load(name, vocabulary), tables)
-    told = str(explained(facts, vocabulary, tables, redacts=True))
+    run = played(load(name, vocabulary), tables)
+    told = str(explained(run, vocabulary, tables, redacts=True))
     assert "'text'" not in told
     assert "'ids'" not in told
     assert "'tokens'" in told
     with pytest.raises(Forbidden):
-        Explainer(harmony(vocabulary), lambda _: {}, redacts=True).transcript(facts, name)
+        Explainer(harmony(vocabulary), lambda _: {}, redacts=True).transcript(run, name)
 
 
 def test_ids_that_do_not_count_are_told_where_they_came(
     vocabulary: Vocabulary, tables: Tables
 ) -> None:
-    facts = played(load("undecodable_id", vocabulary), tables)
-    (segment,) = facts.trace.segments
+    run = played(load("undecodable_id", vocabulary), tables)
+    (segment,) = run.trace.segments
     assert len(segment.read) > len(segment.kept)
     assert [i for i in segment.read if i in segment.kept] == list(segment.kept)
+
+
+def test_an_outline_takes_no_more_room_than_it_counts_however_long_the_texts_are(
+    vocabulary: Vocabulary, tables: Tables
+) -> None:
+    heard, transcript = Heard(), load("foreign_user", vocabulary)
+    asyncio.run(Stage(tables, transcript.parts, transcript.tools, listener=heard).play())
+    said = OutputMessage("msg_0", "final_answer", content=(OutputText("x" * 9000),))
+    response = replace(heard.facts.response, output=(said,), instructions="y" * 9000)
+    outline = replace(heard.facts, response=response).outline()
+    room = outline.trace.size_bytes
+    assert len(pickle.dumps(outline)) < room < len(pickle.dumps(response))

@@ -570,3 +570,12 @@ def test_an_id_behind_part_of_a_character_is_no_plain_text(
         assert last_of(stage)["output"][0]["content"][0]["text"] == "Hi you\ufffd there"
 
     asyncio.run(go())
+
+
+def test_a_generation_has_no_more_attributes_than_cpython_keeps_without_a_dict(
+    stage_of: Stages,
+) -> None:
+    """With 31 it takes longer to find any of them, which `push` does for each token."""
+    stage = stage_of(*ANSWER)
+    play(stage)
+    assert len(vars(stage.generation)) <= 30

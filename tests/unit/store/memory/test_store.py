@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.histories import AGE_S, LEASE_S, NOW, MemoryHistory, block, letters, record
-from trt_responses.store.base import Block, Expired, Job, Record
+from trt_responses.store.base import Block, Expired, Frames, Job, Record
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
 
@@ -25,10 +25,14 @@ def test_stopping_forgets_everything() -> None:
     async def story() -> None:
         kept = MemoryStore()
         await kept.put(record("a", block("hello")))
+        await kept.put_job(Job("j", "ann", b"{}", int(NOW)))
+        await kept.append_frames("j", Frames(0, 1, b"data: {}\n\n"))
         assert kept.size_bytes > 0
         await kept.stop()
-        assert (len(kept), kept.size_bytes, kept.frame_bytes) == (0, 0, 0)
+        assert (len(kept), kept.size_bytes) == (0, 0)
         assert await kept.get("a", "ann") is None
+        await kept.put(record("j"))
+        assert await kept.frames_after("j", "ann", -1) is None
 
     asyncio.run(story())
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,12 +14,8 @@ from trt_responses.templates.write.template import (
     TEMPLATE_CHARACTERS,
     Template,
     TemplateError,
-    template_of_directory,
     template_of_gguf,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 USER = [{"role": "user", "content": "Hi <b>"}]
 
@@ -131,32 +125,10 @@ def test_the_output_is_bounded() -> None:
         Template(source).render(USER)
 
 
-def config(directory: Path, **told: object) -> None:
-    (directory / "tokenizer_config.json").write_text(json.dumps(told))
-
-
-def test_a_file_of_its_own_comes_before_the_tokenisers_file(tmp_path: Path) -> None:
-    assert template_of_directory(tmp_path) is None
-    config(tmp_path, chat_template="old {{ eos_token }}", eos_token={"content": "</s>"})
-    assert (made := template_of_directory(tmp_path)) is not None
-    assert made.render([]) == "old </s>"
-    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]
-    config(tmp_path, chat_template=named)
-    assert (made := template_of_directory(tmp_path)) is not None
-    assert made.render([]) == "tools"
-    (tmp_path / "chat_template.jinja").write_text("new")
-    assert (made := template_of_directory(tmp_path)) is not None
-    assert made.render([]) == "new"
-
-
-@pytest.mark.parametrize(
-    "text", ["{", '{"chat_template": 5}', '{"chat_template": "{% if"}', b"\xff"]
-)
-def test_a_directory_that_cannot_be_read_stops_the_start(tmp_path: Path, text: str | bytes) -> None:
-    data = text if isinstance(text, bytes) else text.encode()
-    (tmp_path / "tokenizer_config.json").write_bytes(data)
-    with pytest.raises(StartupError):
-        template_of_directory(tmp_path)
+@pytest.mark.parametrize(("source", "word"), [(5, "is no text"), ("{% if", "the GGUF file: ")])
+def test_a_template_that_cannot_be_read_stops_the_start(source: object, word: str) -> None:
+    with pytest.raises(StartupError, match=word):
+        template_of_gguf({"tokenizer.chat_template": source}, [])
 
 
 def test_the_template_of_a_gguf_file() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.boxed import MIB, interpreter, no_box, processes_in, shell
+from tests.support.imports import ROOT
 from tests.support.story import story
 from trt_responses.errors import InvalidRequest
 from trt_responses.tools.base import Opening, ToolCall
@@ -361,10 +364,21 @@ def pipes_that_are_read() -> set[int]:
     return {fd for fd in selector.get_map() if stat.S_ISFIFO(os.fstat(fd).st_mode)}
 
 
+DIES = """
+import os, sys
+from pathlib import Path
+from trt_responses.tools.code.directories import ServerDirectory
+
+(ServerDirectory(Path(sys.argv[1])).path / "cntr_1").mkdir()
+os._exit(0)
+"""
+
+
 def test_what_a_dead_server_left_is_swept_and_a_living_ones_is_not(tmp_path: Path) -> None:
-    living, dead = ServerDirectory(tmp_path), ServerDirectory(tmp_path)
-    (dead.path / "cntr_1").mkdir()
-    os.close(dead._lock)  # as its death does
+    living = ServerDirectory(tmp_path)
+    subprocess.run([sys.executable, "-c", DIES, tmp_path], check=True, cwd=ROOT)
+    [dead] = {*tmp_path.iterdir()} - {living.path}
+    assert (dead / "cntr_1").is_dir()
     fresh = ServerDirectory(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted((living.path, fresh.path))
     living.remove()

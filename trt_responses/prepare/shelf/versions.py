@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Literal
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
-from trt_responses.prepare import card as cards
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import decoded
+from trt_responses.prepare.shelf import card as cards
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card
+    from trt_responses.prepare.shelf.card import Card
 
 JOURNAL = "journal.jsonl"
 POINTER = "promoted.json"
@@ -38,8 +38,6 @@ NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 Act = Literal[
     "built", "promoted", "rolled back", "removed", "loaded", "refused", "canary", "unloaded"
 ]
-POINTING: tuple[Act, ...] = ("promoted", "rolled back")
-"""The acts that change which version is served."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card
-    from trt_responses.prepare.chain import Flavour
+    from trt_responses.prepare.shelf.card import Card
+    from trt_responses.prepare.shelf.chain import Flavour
 
 LIBRARY: Mapping[Flavour, str] = {
     "rtx": "tensorrt_rtx_cu13_libs",

@@ -12,19 +12,19 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trt_responses.prepare import card as cards
-from trt_responses.prepare import versions
-from trt_responses.prepare.adapters import adapter_difference
 from trt_responses.prepare.faults import PrepareError, refusal
-from trt_responses.prepare.plans import chain_difference
-from trt_responses.prepare.versions import NUMBER, VERSION
+from trt_responses.prepare.shelf import card as cards
+from trt_responses.prepare.shelf import versions
+from trt_responses.prepare.shelf.adapters import adapter_difference
+from trt_responses.prepare.shelf.plans import chain_difference
+from trt_responses.prepare.shelf.versions import NUMBER, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card
     from trt_responses.prepare.machine import ServingMachine
+    from trt_responses.prepare.shelf.card import Card
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 LOCK = "lock"
@@ -266,7 +266,7 @@ def serve_ready(selection: Selection, machine: ServingMachine) -> Selection:
 def verify(
     engines_dir: Path, wanted: str | None, machine: ServingMachine, *, deep: bool = False
 ) -> list[Verdict]:
-    """For each engine the first difference from its card; for one alone if one is asked for."""
+    """The first difference of each engine from its card; of one alone if one is asked for."""
     chosen = [_entry(find(engines_dir, wanted))] if wanted else entries(engines_dir)
     return [Verdict(entry, _difference(engines_dir, entry, machine, deep)) for entry in chosen]
 

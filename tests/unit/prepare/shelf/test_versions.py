@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cards import carded
-from trt_responses.prepare import promotion, shelf, versions
-from trt_responses.prepare.card import read_card, write_card
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.shelf import promotion, shelf, versions
+from trt_responses.prepare.shelf.card import read_card, write_card
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +150,8 @@ def test_what_a_server_has_loaded_is_not_pruned(tmp_path: Path) -> None:
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from trt_responses.prepare import promotion, versions
+from trt_responses.prepare.shelf import promotion
+from trt_responses.prepare.shelf import versions
 write, append = versions.write_whole, versions._append
 def dying(*given):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.chain import Chain, Format
 from trt_responses.prepare.checkpoint.architecture import Architecture  # noqa: TC001  # likewise
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
@@ -28,6 +27,7 @@ from trt_responses.prepare.files import (
     decoded,
     file_difference,
 )
+from trt_responses.prepare.shelf.chain import Chain, Format
 
 if TYPE_CHECKING:
     from pathlib import Path

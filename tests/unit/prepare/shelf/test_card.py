@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cards import SHA, card_of, carded
-from trt_responses.prepare.card import (
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import EngineFile, engine_file, sha256_of
+from trt_responses.prepare.machine import ServingMachine, this_machine
+from trt_responses.prepare.shelf.card import (
     CARD,
     Card,
     Limits,
     compare,
     read_card,
 )
-from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import EngineFile, engine_file, sha256_of
-from trt_responses.prepare.machine import ServingMachine, this_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

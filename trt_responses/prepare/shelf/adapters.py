@@ -44,7 +44,7 @@ class Adapter:
 
     @property
     def place(self) -> str:
-        """Its file, or its folder where it has one, in the folder of adapters."""
+        """The adapter's file, or its folder where it has one, in the folder of adapters."""
         folder, slash, _ = self.files[0].name.partition("/")
         return folder if slash else self.files[0].name
 

@@ -20,20 +20,20 @@ from scripts.tiny_adapter import write_adapter
 from tests.support.cards import VERSION, card_of
 from tests.support.tiny_gguf import HEAD, HEADS, HIDDEN, write_tiny
 from trt_responses.cli.adapters import KINDS
-from trt_responses.prepare import adapter_changes, shelf
-from trt_responses.prepare.adapters import FOLDER, LIST, adapters_of
-from trt_responses.prepare.card import Card, read_card, write_card
 from trt_responses.prepare.checkpoint.peft import CONFIG, WEIGHTS, open_peft
 from trt_responses.prepare.checkpoint.safetensors import Tensor, write_tensors
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.llamacpp.gguf_file import read_gguf
+from trt_responses.prepare.shelf import adapter_changes, shelf
+from trt_responses.prepare.shelf.adapters import FOLDER, LIST, adapters_of
+from trt_responses.prepare.shelf.card import Card, read_card, write_card
 from trt_responses.prepare.trtllm.lora import lora_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.adapter_changes import Change
+    from trt_responses.prepare.shelf.adapter_changes import Change
 
 RANK = 2
 PLACE = "base_model.model.model.layers.{}.self_attn.{}_proj.lora_{}.weight"

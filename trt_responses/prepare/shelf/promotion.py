@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.prepare import card as cards
-from trt_responses.prepare import shelf, versions
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.versions import Change, now
+from trt_responses.prepare.shelf import card as cards
+from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.versions import Change, now
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card
-    from trt_responses.prepare.shelf import Entry
-    from trt_responses.prepare.versions import Act
+    from trt_responses.prepare.shelf.card import Card
+    from trt_responses.prepare.shelf.shelf import Entry
+    from trt_responses.prepare.shelf.versions import Act
 
 
 def promote(engines_dir: Path, wanted: str, reason: str = "") -> Card:

@@ -9,17 +9,17 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.prepare import shelf, versions
-from trt_responses.prepare.adapters import FOLDER, Adapter, adapters_of, write_adapters
-from trt_responses.prepare.card import read_card
 from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
+from trt_responses.prepare.shelf.card import read_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from trt_responses.prepare.card import Card, Kind
     from trt_responses.prepare.files import EngineFile
+    from trt_responses.prepare.shelf.card import Card, Kind
 
 
 class Imported(NamedTuple):

@@ -11,10 +11,10 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import error_body
 from trt_responses.response.versions.refused import LoadRefused
-from trt_responses.web.admin import note
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
+from trt_responses.web.operations.admin import note
 from trt_responses.wire.versions import load_request
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ class Explain:
                 "Responses are not explained here: TRT_RESPONSES_EXPLAIN is off.",
                 code="explain_off",
             )
-        if (facts := self._kept.get(response_id, owner)) is None:
+        if (run := self._kept.get(response_id, owner)) is None:
             raise NotFound(
                 f"There is nothing to explain '{response_id:.100}' with: it is kept for the "
                 "newest stored responses that this server process has made, from their end on "
@@ -61,8 +61,8 @@ class Explain:
                 code="explanation_not_kept",
             )
         if transcript is None:
-            told = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(facts)))
+            told = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(run)))
         else:
-            made = await asyncio.to_thread(explainer.transcript, facts, transcript)
+            made = await asyncio.to_thread(explainer.transcript, run, transcript)
             told = written(made).encode()
         return json_reply(told, self._headers(request))
