@@ -1194,10 +1194,7 @@ def test_the_errors_that_end_an_engine_are_known_by_name() -> None:
         assert not engine.health().alive
 
     logging.getLogger("trt_responses").setLevel(logging.CRITICAL)
-    try:
-        with_engine(engine_of(plan((1,), Fail(CppExecutorError("gone")))), claim)
-    finally:
-        logging.getLogger("trt_responses").setLevel(logging.NOTSET)
+    with_engine(engine_of(plan((1,), Fail(CppExecutorError("gone")))), claim)
 
 
 def test_what_the_package_does_nothing_with_is_found_at_the_start(
