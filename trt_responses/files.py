@@ -1,8 +1,9 @@
-"""Files that are replaced whole."""
+"""Files that are replaced whole, and folders that can be written."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,3 +22,14 @@ def write_whole(path: Path, data: str | bytes | memoryview, *, shared: bool = Fa
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why no file can be made in a folder, which is made where it is missing; None if one can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:  # no name, for others may look too
+            file.write(b" ")
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

@@ -20,7 +20,7 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from trt_responses.files import write_whole
+from trt_responses.files import unwritable
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
@@ -164,7 +164,7 @@ def prepared(
     """The engine, found or made. With `wait` it waits for another build of it, and is refused
     otherwise."""
     run = _Run(target, engines_dir / checked_name(name), tools)
-    if (reason := _unwritable(run.home)) is None:
+    if (reason := unwritable(run.home)) is None:
         with locked(run.home, wait=wait):
             versions.adopt(run.home)
             return run.made()
@@ -173,16 +173,6 @@ def prepared(
     raise PrepareError(
         f"{run.home} cannot be written ({reason}); name another directory for engines."
     )
-
-
-def _unwritable(home: Path) -> str | None:
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        write_whole(home / "writable", "")
-        (home / "writable").unlink(missing_ok=True)  # another build may look at the same time
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
 
 
 class _Run:
