@@ -11,15 +11,22 @@ import select
 import socket
 import sys
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from bench.asks import BODY
 
-REQUEST = (
-    b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
-)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
 LAST = b"data: [DONE]\n\n\r\n0\r\n\r\n"
 """The end of a reply: the stream's last line, the end of its chunk, and the last chunk."""
+
+
+def request_of(body: bytes) -> bytes:
+    return (
+        b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n%b" % (len(body), body)
+    )
 
 
 @dataclass(slots=True)
@@ -33,15 +40,24 @@ class Counts:
 
 
 class Stream:
-    """One connection: so many requests, one after the other."""
+    """One connection: so many requests, one after the other. `look` is shown what comes."""
 
-    __slots__ = ("_counts", "_left", "_tail", "connection")
+    __slots__ = ("_counts", "_left", "_look", "_request", "_tail", "connection")
 
-    def __init__(self, port: int, rounds: int, counts: Counts) -> None:
+    def __init__(
+        self,
+        port: int,
+        rounds: int,
+        counts: Counts,
+        request: bytes = request_of(BODY),
+        look: Callable[[bytes], object] = len,
+    ) -> None:
         self.connection = socket.create_connection(("127.0.0.1", port))
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._left = rounds
         self._counts = counts
+        self._request = request
+        self._look = look
         self._tail = b""
 
     def ask(self) -> bool:
@@ -51,12 +67,13 @@ class Stream:
             return False
         self._left -= 1
         self._tail = b""
-        self.connection.sendall(REQUEST)
+        self.connection.sendall(self._request)
         return True
 
     def read(self) -> bool:
         """What has come; False when the reply is whole, or cannot become so."""
         data = self.connection.recv(262_144)
+        self._look(data)
         counts = self._counts
         if not self._tail and not data.startswith(b"HTTP/1.1 200"):
             counts.refused += 1
@@ -75,11 +92,14 @@ class Stream:
 
 def run(port: int, streams: int, rounds: int) -> Counts:
     counts = Counts()
+    follow(Stream(port, rounds, counts) for _ in range(streams))
+    return counts
+
+
+def follow(streams: Iterable[Stream]) -> None:
+    """Ask on all connections, until none has a request left to make."""
     poll = select.epoll()
-    reading: dict[int, Stream] = {}
-    for _ in range(streams):
-        stream = Stream(port, rounds, counts)
-        reading[stream.connection.fileno()] = stream
+    reading = {stream.connection.fileno(): stream for stream in streams}
     for number, stream in reading.items():
         poll.register(number, select.EPOLLIN)
         stream.ask()
@@ -88,7 +108,6 @@ def run(port: int, streams: int, rounds: int) -> Counts:
             stream = reading[number]
             if not stream.read() and not stream.ask():
                 del reading[number]
-    return counts
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ streams and rounds on standard input, and answers on standard output.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import re
@@ -19,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +28,7 @@ from rich.table import Table
 
 from bench.asgi import living, stream_of
 from bench.check import Wrong
+from bench.client import LAST, Counts, Stream, follow, request_of
 from trt_responses.app import create_app
 from trt_responses.backends.engines import chosen_engine, engine_of
 from trt_responses.engine.base import Gathered
@@ -50,7 +49,7 @@ LEAST_TOKENS = 48
 GOAL = 0.95
 SERVED = {"server": "never", "engine apart": "always"}
 """The contenders beside the engine itself, and whether its process is one of its own."""
-START_S, END_S, REPLY_S = 120, 30, 300
+START_S, END_S = 120, 30
 GIVEN = {"DATE": "2026-01-01", "SLOTS": str(SLOTS), "LOG_LEVEL": "error", "ENGINE": DEMO}
 
 
@@ -155,34 +154,28 @@ def _served(
 
 
 def _through(port: int, streams: int, rounds: int) -> Spent:
-    with ThreadPoolExecutor(streams) as pool:
-        begun = time.perf_counter()
-        told = list(pool.map(lambda body: _stream(port, body, rounds), bodies(streams)))
-        seconds = time.perf_counter() - begun
-    return Spent(sum(read for read, _ in told), sum(written for _, written in told), seconds)
-
-
-def _stream(port: int, body: dict[str, Any], rounds: int) -> tuple[int, int]:
-    """The tokens of one connection's responses, one after another."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_S)
-    read = written = 0
-    try:
-        for _ in range(rounds):
-            headers = {"content-type": "application/json"}
-            connection.request("POST", "/v1/responses", orjson.dumps(body), headers)
-            usage = usage_of(connection.getresponse().read())
-            read, written = read + usage["input_tokens"], written + usage["output_tokens"]
-    finally:
-        connection.close()
-    return read, written
+    """By the cheapest client there is, for the model computes on the same cores."""
+    counts, heard = Counts(), [bytearray() for _ in range(streams)]
+    begun = time.perf_counter()
+    follow(
+        Stream(port, rounds, counts, request_of(orjson.dumps(body)), one.extend)
+        for body, one in zip(bodies(streams), heard, strict=True)
+    )
+    seconds = time.perf_counter() - begun
+    told = [usage_of(reply) for one in heard for reply in bytes(one).split(LAST)[:-1]]
+    if len(told) != streams * rounds:
+        raise Wrong(f"embedded: {len(told)} of {streams * rounds} replies came whole")
+    read, written = (sum(one[f"{kind}_tokens"] for one in told) for kind in ("input", "output"))
+    return Spent(read, written, seconds)
 
 
 def usage_of(stream: bytes) -> dict[str, int]:
-    """What a whole stream's last event says of tokens."""
-    *_, last, done, rest = stream.split(b"\n\n")
-    if (done, rest) != (b"data: [DONE]", b""):
-        raise Wrong(f"embedded: a stream ends with {stream[-200:]!r}")
-    response = orjson.loads(last.partition(b"\ndata: ")[2])["response"]
+    """What a stream's last event says of tokens; the mark of its end may stand behind that."""
+    event = stream.removesuffix(b"data: [DONE]\n\n").rpartition(b"\ndata: ")[2]
+    try:
+        response = orjson.loads(event.partition(b"\n\n")[0])["response"]
+    except (orjson.JSONDecodeError, KeyError):
+        raise Wrong(f"embedded: a stream ends with {stream[-200:]!r}") from None
     if response["status"] not in ("completed", "incomplete"):
         raise Wrong(f"embedded: a response ended {response['status']}: {response['error']}")
     usage: dict[str, int] = response["usage"]
