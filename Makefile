@@ -60,7 +60,7 @@ docs-check: $(DEV) ## Run the commands of README and docs as a reader would type
 views: $(DEV) ## One script through every API: the same ids, texts, calls and usage
 	$(BIN)/python -m scripts.views
 
-bench: $(ENV) ## Time the server against the floor, as ratios of one run, with pictures: [PEERS=gptoss,vllm,trtllm]
+bench: $(ENV) ## Time the server against the floor, as ratios of one run, with pictures: [PEERS=gptoss,vllm]
 	$(PIP) --group bench
 	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS))
 

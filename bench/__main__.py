@@ -21,6 +21,7 @@ from bench import (
     inprocess,
     machine,
     memory,
+    peer_apps,
     peers,
     prepare,
     report,
@@ -108,7 +109,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "type": lambda given: tuple(filter(None, given.split(","))),
         "default": (),
         "metavar": "NAMES",
-        "help": f"of {', '.join(peers.PEERS)}: put beside ours what can be imported",
+        "help": f"of {', '.join(peer_apps.PEERS)}: put beside ours what can be imported",
     },
     "--json": {"type": Path, "metavar": "PATH", "help": "where to write the results"},
 }
@@ -135,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "now would be the neighbours' time too. Wait, or say --anyway."
         )
         return NOISY
-    told = report.Report(machine.facts(), machine.load())
+    told = report.Report(machine.facts(peer_apps.PACKAGES if wanted.peers else ()), machine.load())
     try:
         _measure(told, wanted, console)
     except Wrong as wrong:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PACKAGES = (
     *("trt-responses", "openai-harmony", "fastapi", "starlette", "uvicorn", "uvloop"),
@@ -17,14 +22,23 @@ MOST_SPREAD = 1.4
 """Slowest by fastest repeat of the floor, above which a row's ratio says nothing."""
 
 
-def facts() -> dict[str, object]:
+def facts(others: Iterable[str] = ()) -> dict[str, object]:
+    """Of `others`, the versions of those packages that are installed."""
     return {
         "cpu": _cpu(),
         "cores": cores(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES} | _found(others),
     }
+
+
+def _found(names: Iterable[str]) -> dict[str, str]:
+    versions = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def folder() -> str:

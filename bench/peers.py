@@ -1,36 +1,46 @@
-"""Other servers' own code over our script, where it can be imported: none of it is here.
+"""Other servers' own code beside ours over one script; `peer_apps.py` says how each is asked.
 
-Each peer is asked by its public entry point for an ASGI app over an engine that plays the script,
-one id a step. Its stream is read by its text alone, for peers name and end things differently.
-`python -m bench peers --peers gptoss,vllm,trtllm` has those that are absent said by name.
+A peer's stream is read by its text alone, for peers name and end things differently. Whatever a
+peer raises becomes its row, and the others go on.
+`python -m bench peers --peers gptoss,vllm` has those that are absent said by name.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from rich.markup import escape
 from rich.table import Table
 
 from bench.asgi import living, post, stream_of
 from bench.asks import BODY
+from bench.check import Wrong
 from bench.floor import floor
 from bench.inprocess import interleaved
+from bench.peer_apps import PEERS
 from bench.script import script
 from bench.timing import Repeats, ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from starlette.types import ASGIApp
 
     from bench.script import Script
     from trt_responses.tokens.vocabulary import Vocabulary
 
-    Make = Callable[[Script], ASGIApp]
+    Ours = Callable[[Script], ASGIApp]
+
+HANGS_S = 120
+"""A peer's stream that takes longer, of a tenth of a second, never ends."""
+
+LONGEST_REASON = 160
+"""Characters of what a peer raised that its row shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +53,9 @@ class Row:
     peers: dict[str, Repeats | str]
 
 
-def gptoss(words: Script) -> ASGIApp:
-    """The reference server of the package `gpt-oss`, whose engine is a function."""
-    from gpt_oss.responses_api.api_server import create_api_server
-    from openai_harmony import HarmonyEncodingName, load_harmony_encoding
-
-    said = iter(words.token_ids)
-
-    def next_token(_: Sequence[int], temperature: float = 0.0, new_request: bool = False) -> int:
-        nonlocal said
-        if new_request:
-            said = iter(words.token_ids)
-        return next(said)
-
-    encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
-    app: ASGIApp = create_api_server(next_token, encoding)
-    return app
-
-
-PEERS: dict[str, Make] = {"gptoss": gptoss}
-
-
 async def rows(
     vocabulary: Vocabulary,
-    ours: Make,
+    ours: Ours,
     lengths: Sequence[int],
     names: Sequence[str],
     repeats: int,
@@ -76,35 +65,85 @@ async def rows(
 
 
 async def _row(
-    vocabulary: Vocabulary, ours: Make, length: int, names: Sequence[str], repeats: int
+    vocabulary: Vocabulary, ours: Ours, length: int, names: Sequence[str], repeats: int
 ) -> Row:
     words = script(vocabulary, length)
-    apps: dict[str, ASGIApp] = {"floor": floor(vocabulary, words, 1), "ours": ours(words)}
-    missing: dict[str, Repeats | str] = {}
-    async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))  # a peer may print much
-        for name in names:
-            if name not in PEERS:
-                missing[name] = "absent (it is not known here how to ask it)"
-                continue
-            try:
-                app = PEERS[name](words)
-            except ImportError as fault:
-                missing[name] = f"absent ({fault})"
-                continue
-            await stack.enter_async_context(living(app))
-            if (why := told_otherwise(await stream_of(app, BODY), words)) is None:
-                apps[name] = app
-            else:
-                missing[name] = f"void: {why}"
-        contenders = {name: _once(app) for name, app in apps.items()}
-        times = await interleaved(contenders, len(words), repeats)
+    base = {"floor": floor(vocabulary, words, 1), "ours": ours(words)}
+    for app in base.values():
+        await _check(app, words)
+    apps: dict[str, ASGIApp] = {}
+    faults: dict[str, str] = {}
+    closing: dict[str, contextlib.AsyncExitStack] = {}
+    with contextlib.redirect_stdout(io.StringIO()):  # a peer may print much
+        try:
+            for name in dict.fromkeys(names):
+                closing[name] = contextlib.AsyncExitStack()
+                with _noted(faults, name):
+                    apps[name] = await _up(closing[name], name, words)
+            contenders = {name: _once(app) for name, app in base.items()}
+            contenders |= {name: _once_noted(app, faults, name) for name, app in apps.items()}
+            times = await interleaved(contenders, len(words), repeats)
+            for name, app in apps.items():
+                with _noted(faults, name):
+                    await _check(app, words)
+        finally:
+            for name in reversed(closing):
+                with _noted(faults, name):
+                    await closing[name].aclose()
     told = {name: Repeats(tuple(us)) for name, us in times.items()}
-    return Row(length, told.pop("floor"), told.pop("ours"), {**missing, **told})
+    peers = {name: faults.get(name) or told[name] for name in names}
+    return Row(length, told["floor"], told["ours"], peers)
+
+
+async def _up(stack: contextlib.AsyncExitStack, name: str, words: Script) -> ASGIApp:
+    """A peer's app, which is up and says the script."""
+    if name not in PEERS:
+        raise ImportError("it is not known here how to ask it")
+    app = await stack.enter_async_context(PEERS[name](words))
+    await stack.enter_async_context(living(app))
+    await _check(app, words)
+    return app
+
+
+async def _check(app: ASGIApp, words: Script) -> None:
+    async with asyncio.timeout(HANGS_S):
+        stream = await stream_of(app, BODY)
+    if (why := told_otherwise(stream, words)) is not None:
+        raise Wrong(why)
+
+
+@contextlib.contextmanager
+def _noted(faults: dict[str, str], name: str) -> Iterator[None]:
+    """What a peer's code raises is noted as its row; the first fault is the one that counts."""
+    try:
+        yield
+    except (Exception, SystemExit) as raised:  # its parser of arguments may want to leave
+        fault: BaseException = raised
+        while isinstance(fault, BaseExceptionGroup):
+            fault = fault.exceptions[0]
+        text = (str(fault).strip().splitlines() or [""])[0][:LONGEST_REASON]
+        if isinstance(fault, ImportError):
+            why = f"absent ({text})"
+        elif isinstance(fault, Wrong):
+            why = f"void: {text}"
+        else:
+            why = f"void: {type(fault).__name__}: {text}"
+        faults.setdefault(name, why)
 
 
 def _once(app: ASGIApp) -> Callable[[], Awaitable[object]]:
     return lambda: post(app, BODY, len)
+
+
+def _once_noted(app: ASGIApp, faults: dict[str, str], name: str) -> Callable[[], Awaitable[object]]:
+    """A peer's turn, which it takes no more after a fault."""
+
+    async def once() -> None:
+        if name not in faults:
+            with _noted(faults, name):
+                await post(app, BODY, len)
+
+    return once
 
 
 def told_otherwise(stream: bytes, words: Script) -> str | None:
@@ -131,7 +170,7 @@ def table(told: list[Row]) -> Table:
     for row in told:
         for name, peer in {"floor": row.floor, "ours": row.ours, **row.peers}.items():
             if isinstance(peer, str):
-                shown.add_row(f"{row.length:,}", f"{name}: {peer}", "", "", "")
+                shown.add_row(f"{row.length:,}", escape(f"{name}: {peer}"), "", "", "")
                 continue
             shown.add_row(
                 *(f"{row.length:,}", name, f"{peer.median:.2f}"),

@@ -1,9 +1,7 @@
-"""The pictures of a benchmark, read as a reader of SVG does; and the peers beside us, played by
-apps that a test makes. Budget: 3 s."""
+"""The pictures of a benchmark, read as a reader of SVG does. Budget: 3 s."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
@@ -12,19 +10,12 @@ from rich.console import Console
 
 from bench import fleet, goals, inprocess, peers, pictures
 from bench.check import Seen
-from bench.floor import floor
 from bench.pictures import Bar, Chart
 from bench.report import Report
-from bench.script import script
 from bench.timing import Repeats
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from starlette.types import ASGIApp
-
-    from bench.script import Script
-    from trt_responses.tokens.vocabulary import Vocabulary
 
 SVG = "{http://www.w3.org/2000/svg}"
 SEEN = Seen(1, 1, 1, 1)
@@ -105,27 +96,3 @@ def test_pictures_lie_beside_the_results_and_what_is_absent_is_no_bar(tmp_path: 
     peers_told = (tmp_path / "20260101-peers.svg").read_text()
     assert "this, 448 tokens" in peers_told
     assert "that" not in peers_told
-
-
-def test_peers_are_timed_where_they_say_the_script_and_else_named(
-    vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(words: Script) -> ASGIApp:
-        import a_package_that_nobody_has  # type: ignore[import-not-found]
-
-        app: ASGIApp = a_package_that_nobody_has.app
-        return app
-
-    def other(words: Script) -> ASGIApp:
-        return floor(vocabulary, script(vocabulary, 32), 1)
-
-    made = {"same": lambda words: floor(vocabulary, words, 1), "other": other, "absent": absent}
-    monkeypatch.setattr(peers, "PEERS", made)
-    monkeypatch.setattr(inprocess, "TOKENS_A_REPEAT", 1)
-    names = [*made, "strange"]
-    (told,) = asyncio.run(peers.rows(vocabulary, made["same"], (64,), names, 1))
-    assert isinstance(told.peers["same"], Repeats)
-    assert str(told.peers["other"]).startswith("void: its ")
-    assert str(told.peers["absent"]).startswith("absent (No module named")
-    assert str(told.peers["strange"]).startswith("absent")
-    assert peers.table([told]).row_count == 6
