@@ -162,7 +162,7 @@ class Roll:
         for name, number, why in (
             ("a flipped byte", FLIPPED, "SHA-256"),
             ("three times slower", SLOW, "times"),
-            ("dies at the third prompt", DIES, "prompt 3 of 6 ended failed"),
+            ("dies at the third prompt", DIES, "died at prompt 3 of 6"),
         ):
             await self._at_once(name, why, number)
         await self._serve("after the refusals", 1)

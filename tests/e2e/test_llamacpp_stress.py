@@ -144,7 +144,7 @@ def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_wha
                 begin(engine, PROMPT, SHORT)
             assert refused.value.retry_after_s
             health = await engine.settled()
-            assert (health.alive, health.ready) == (True, True)
+            assert (health.alive, health.ready, health.restarts) == (True, True, 1)
             assert child_of(engine).pid != first
             assert (await generated(engine, PROMPT, SHORT)).end.finish == "length"
             await told.some(before + 3)

@@ -67,10 +67,11 @@ SLOW = r"\d times (as long as|the tokens per second of) the promoted version.* (
     [
         ({"later_s": 0.03}, {}, SLOW),
         ({"dies_at": 3}, {}, "prompt 3 of 4 ended failed: The engine failed: The engine died"),
+        ({"dies_at": 3, "mends": True}, {}, "died at prompt 3 of 4, and was started again"),
         ({"text": THOUGHT}, {"exact": True}, "not those of the promoted version"),
         ({"text": LAME}, {}, "repairs of malformed output"),
     ],
-    ids=["slow", "dies", "different", "malformed"],
+    ids=["slow", "dies", "dies and mends", "different", "malformed"],
 )
 def test_a_version_that_is_worse_is_refused_with_the_reason_and_nothing_changes(
     tmp_path: Path, fault: dict[str, Any], asked: dict[str, Any], why: str

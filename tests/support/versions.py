@@ -93,7 +93,7 @@ class TestBuilds:
 
 class Faulty:
     """An engine with a fault: it takes `factor` times as long, `later_s` more for each step, or
-    dies at the request `dies_at`. All else is the other engine's."""
+    dies at the request `dies_at`, which it `mends` or does not. All else is the other engine's."""
 
     def __init__(
         self,
@@ -102,12 +102,14 @@ class Faulty:
         factor: float = 1.0,
         later_s: float = 0.0,
         dies_at: int | None = None,
+        mends: bool = False,
         kill: Callable[[], object] | None = None,
     ) -> None:
         self._engine = engine
         self._factor = factor
         self._later_s = later_s
         self._dies_at = dies_at
+        self._mends = mends
         self._kill = kill
         self._requests = 0
         self.dead = False
@@ -122,6 +124,8 @@ class Faulty:
 
     def health(self) -> Health:
         health = self._engine.health()
+        if self._mends:
+            return replace(health, restarts=int(self.dead))
         return replace(health, alive=False, ready=False, reason="burnt") if self.dead else health
 
     def limits(self) -> Limits:
@@ -130,10 +134,12 @@ class Faulty:
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
         self._requests += 1
         if self._requests == self._dies_at:
-            if self._kill is None:
+            if self._kill is not None:
+                sink = Kills(sink, self._kill)
+            else:
                 self.dead = True
-                return Dead(sink)
-            sink = Kills(sink, self._kill)
+                if not self._mends:
+                    return Dead(sink)
         if self._factor == 1 and not self._later_s:
             return self._engine.generate(prompt_ids, options, sink)
         slow = Slow(sink, self._factor, self._later_s)

@@ -119,6 +119,8 @@ class Health:
     not say."""
     queued: int | None = None
     """The requests that wait in the engine's own queue; None when it does not say."""
+    restarts: int = 0
+    """How often it has died and mended itself since its start, so that requests went on."""
 
 
 @dataclass(frozen=True, slots=True)

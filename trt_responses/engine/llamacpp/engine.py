@@ -101,6 +101,7 @@ class LlamaCppEngine:
         """The end of an adapter's turn, while somebody waits for another one."""
         self._probing = False
         self._restarting = False
+        self._restarts = 0
         self._down: str | None = "The engine has not been started."
         self._changed = asyncio.Event()
         self._last_progress_ns = now_ns()
@@ -150,7 +151,8 @@ class LlamaCppEngine:
         last = max(self._last_progress_ns, *heard, 0)
         held = sum(len(each.prompt_ids) + len(each.ids) for each in self._running)
         use = held / (self._model.context_tokens * self._model.slots)
-        return Health(self._keeper.alive, self._down is None, last, self._down, use)
+        ready = self._down is None
+        return Health(self._keeper.alive, ready, last, self._down, use, restarts=self._restarts)
 
     def limits(self) -> Limits:
         return self._limits
@@ -185,6 +187,7 @@ class LlamaCppEngine:
             self._watch.cancel()
         self._down = reason
         self._restarting = True
+        self._restarts += 1
         self._changed.clear()
         for request in (*self._adrift, *self._running):
             request.break_off()

@@ -99,15 +99,15 @@ class RemoteEngine:
         return RemoteRequest(self._connection, number)
 
     def health(self) -> Health:
-        connection, use, queued = self._connection, None, None
+        connection, use, queued, restarts = self._connection, None, None, 0
         if connection is not None:
             if connection.heard:
                 connection.heard, self._last_progress_ns = False, self._now_ns()
             if (told := connection.health) is not None:
                 self._last_progress_ns = max(self._last_progress_ns, told.last_progress_ns)
-                use, queued = told.cache_use, told.queued
-        down = self._why_not()
-        return Health(self._is_alive(), down is None, self._last_progress_ns, down, use, queued)
+                use, queued, restarts = told.cache_use, told.queued, told.restarts
+        down, last_ns = self._why_not(), self._last_progress_ns
+        return Health(self._is_alive(), down is None, last_ns, down, use, queued, restarts)
 
     def limits(self) -> Limits:
         if self._connection is not None and self._connection.limits is not None:

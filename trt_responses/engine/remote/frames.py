@@ -178,6 +178,7 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
             health.reason,
             health.cache_use,
             health.queued,
+            health.restarts,
         ],
         "limits": [
             limits.context_tokens,

@@ -197,9 +197,7 @@ class Gate:
         took = row.new
         if took.fault is not None:
             raise Refused(f"{which} ended {took.status}: {took.fault}")
-        health = new.engine.health()
-        if not (health.alive and health.ready):
-            raise Refused(f"it died at {which}: {health.reason or 'it gave no reason'}")
+        _check_alive(new, which)
         guided = prompt.answer is not None or bool(prompt.tools)
         if guided and took.status != "completed" and row.old.status == "completed":
             raise Refused(f"{which} has a guided answer, which did not come to its end")
@@ -212,6 +210,7 @@ class Gate:
             row = await self._both(place, before, new, "a prompt")
             if row.new.fault is not None:
                 raise Refused(f"a prompt ended {row.new.status} the second time: {row.new.fault}")
+            _check_alive(new, "a prompt that it had answered before")
             found.append(row)
         if not rows:
             return found
@@ -266,6 +265,15 @@ class Gate:
         finally:
             place.leave()
             lease.release()
+
+
+def _check_alive(new: Loaded, which: str) -> None:
+    """Refuse a version that has died at a prompt, also one that has mended itself since."""
+    health = new.engine.health()
+    if not (health.alive and health.ready):
+        raise Refused(f"it died at {which}: {health.reason or 'it gave no reason'}")
+    if health.restarts:
+        raise Refused(f"it died at {which}, and was started again")
 
 
 class _NoLine:
