@@ -96,6 +96,8 @@ def _share_bar(goal: Goal) -> Bar:
 
 def _peer_bars(report: Report) -> Iterator[Bar]:
     for row in report.peers:
+        if row.floor.spread > MOST_SPREAD:
+            continue
         for name, peer in {"ours": row.ours, **row.peers}.items():
             if not isinstance(peer, str):
                 share = ratio(peer, row.floor)

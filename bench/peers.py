@@ -22,6 +22,7 @@ from bench.asks import BODY
 from bench.check import Wrong
 from bench.floor import floor
 from bench.inprocess import interleaved
+from bench.machine import MOST_SPREAD
 from bench.peer_apps import PEERS
 from bench.script import script
 from bench.timing import Repeats, ratio
@@ -162,8 +163,8 @@ def told_otherwise(stream: bytes, words: Script) -> str | None:
     return None
 
 
-def table(told: list[Row]) -> Table:
-    """The rows, for people."""
+def table(told: list[Row], *, anyway: bool) -> Table:
+    """The rows, for people; no ratio to a noisy floor, unless it is wanted anyway."""
     shown = Table(title="Peers, in process, one id a step: CPU µs for each token, median")
     for name in ("answer", "who", "µs", "× floor", "× ours"):
         shown.add_column(name, justify="right" if name != "who" else "left")
@@ -174,6 +175,13 @@ def table(told: list[Row]) -> Table:
                 continue
             shown.add_row(
                 *(f"{row.length:,}", name, f"{peer.median:.2f}"),
-                *(f"{ratio(peer, base):.1f}" for base in (row.floor, row.ours)),
+                *(_ratio(peer, base, row.floor, anyway) for base in (row.floor, row.ours)),
             )
     return shown
+
+
+def _ratio(peer: Repeats, base: Repeats, floor: Repeats, anyway: bool) -> str:
+    noisy = floor.spread > MOST_SPREAD
+    if noisy and not anyway:
+        return f"noisy (floor {floor.spread:.2f})"
+    return f"{ratio(peer, base):.1f}" + (" (noisy)" if noisy else "")

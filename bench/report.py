@@ -63,6 +63,7 @@ class Report:
     @property
     def noisy(self) -> bool:
         floors = [row.floor for row in self.inprocess] + [row.floor for row in self.wire]
+        floors += [row.floor for row in self.peers]
         return any(floor.spread > MOST_SPREAD for floor in floors)
 
     def flatness(self) -> float | None:
@@ -89,7 +90,7 @@ def show(report: Report, console: Console, *, anyway: bool) -> None:
     if report.embedded:
         console.print(embedded.table(report.embedded))
     if report.peers:
-        console.print(peers.table(report.peers))
+        console.print(peers.table(report.peers, anyway=anyway))
     if report.stores:
         console.print(stores.table(report.stores))
     if report.segments:

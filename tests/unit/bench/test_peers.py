@@ -12,6 +12,7 @@ from rich.console import Console
 from bench import inprocess, machine, peers
 from bench.asgi import stream_of
 from bench.floor import floor
+from bench.report import Report
 from bench.script import script
 from bench.timing import Repeats
 
@@ -107,7 +108,7 @@ def test_peers_are_timed_where_they_say_the_script_and_else_named(
     assert str(told.peers["other"]).startswith("void: its ")
     assert str(told.peers["absent"]).startswith("absent (No module named")
     assert str(told.peers["strange"]).startswith("absent")
-    assert peers.table([told]).row_count == 6
+    assert peers.table([told], anyway=True).row_count == 6
 
 
 def test_whatever_a_peer_raises_is_its_row_and_the_others_are_timed(
@@ -151,8 +152,24 @@ def test_whatever_a_peer_raises_is_its_row_and_the_others_are_timed(
     assert isinstance(told.peers["same"], Repeats)
     assert closed
     console = Console(record=True, width=200)
-    console.print(peers.table([told]))
+    console.print(peers.table([told], anyway=True))
     assert "[/] of a peer" in console.export_text()
+
+
+def test_a_ratio_to_a_noisy_floor_is_shown_only_if_it_is_wanted_anyway() -> None:
+    even, uneven, peer = Repeats((2.0, 2.0)), Repeats((1.0, 3.0)), Repeats((30.0, 30.0))
+
+    def shown(floor: Repeats, *, anyway: bool) -> str:
+        console = Console(record=True, width=200)
+        row = peers.Row(LENGTH, floor, Repeats((3.0, 3.0)), {"a peer": peer})
+        console.print(peers.table([row], anyway=anyway))
+        return next(line for line in console.export_text().splitlines() if "a peer" in line)
+
+    assert "15.0" in shown(even, anyway=False)
+    assert "noisy" not in shown(even, anyway=True)
+    assert "noisy (floor 3.00)" in shown(uneven, anyway=False)
+    assert "20.0 (noisy)" in shown(uneven, anyway=True)
+    assert Report({}, 0.0, peers=[peers.Row(LENGTH, uneven, even, {})]).noisy
 
 
 def test_the_versions_of_peers_are_told_where_they_are_installed() -> None:

@@ -71,7 +71,10 @@ def report() -> Report:
             inprocess.Row(448, 4, SEEN, floor_us, ours_us, floor_us),
         ],
         fleet=[fleet.Row(1, 0, one, one, two)],
-        peers=[peers.Row(448, floor_us, ours_us, others)],
+        peers=[
+            peers.Row(448, floor_us, ours_us, others),
+            peers.Row(8192, noisy, ours_us, others),
+        ],
     )
 
 
@@ -96,3 +99,4 @@ def test_pictures_lie_beside_the_results_and_what_is_absent_is_no_bar(tmp_path: 
     peers_told = (tmp_path / "20260101-peers.svg").read_text()
     assert "this, 448 tokens" in peers_told
     assert "that" not in peers_told
+    assert "8,192" not in peers_told, "its floor was noisy"
