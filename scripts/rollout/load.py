@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
-from openai import APIConnectionError, APIError, AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+)
 
 from scripts.rollout.fleet import KEY
 
@@ -166,6 +172,8 @@ class Conversation:
         """What the program was told, after all retries."""
         if kind == self.streamed and self._streaming:
             return "streams cut"
+        if isinstance(error, APIStatusError) and error.code == "conversation_locked":
+            return "still locked"
         broke = isinstance(error, APIConnectionError | httpx.HTTPError)
         return "connection errors" if broke else "requests failed"
 

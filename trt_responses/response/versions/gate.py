@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Before = Callable[[int], Awaitable[Took]]
     """Gives what the version before makes of a prompt, by its place."""
 
-TIMED_ROUNDS = 3
+TIMED_ROUNDS = 5
 """So often is measured what seems slow."""
 PROMPT_S = 120.0
 """So long may the new version take for one prompt."""
