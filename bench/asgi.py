@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+
+from trt_responses.serve.server import freeze_heap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -33,7 +36,9 @@ async def living(app: ASGIApp) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(app(scope, phases.get, told.put))  # type: ignore[arg-type]
         await pass_through("startup")
+        freeze_heap()  # as a server does when it has started
         yield
+        gc.unfreeze()
         await pass_through("shutdown")
 
 

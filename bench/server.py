@@ -16,6 +16,7 @@ from bench import hosted
 from bench.floor import floor
 from bench.ours import Playing
 from bench.script import script
+from trt_responses.serve.server import freeze_heap
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        freeze_heap()  # as a server does when it has started
         assert sockets is not None
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._leave)
         print(sockets[0].getsockname()[1], flush=True)

@@ -29,6 +29,7 @@ from rich.table import Table
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
 from trt_responses.harmony.stored_text import Spelled
+from trt_responses.serve.server import freeze_heap
 from trt_responses.store.at_rest.blocks import pack
 from trt_responses.store.base import Block, Record
 from trt_responses.store.limits import Bounds
@@ -143,8 +144,7 @@ async def row(kind: str, store: Store, answers: Answers) -> Row:
     records = list(islice(answers.records("a"), RECORDS))
     alone = list(islice(answers.records("b"), RECORDS // 2))
     await _timed(store.put, list(islice(answers.records("w"), 2 * AT_ONCE)))
-    gc.collect()
-    gc.freeze()  # as the server does when it has started
+    freeze_heap()  # as a server does when it has started
     loaded, puts_s = await _timed(store.put, records)
     _, gets_s = await _timed(lambda each: store.get(each.id, each.owner), records[-500:])
     with Holds() as holds:

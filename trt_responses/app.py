@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -102,9 +101,6 @@ def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextMa
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         await _start(server)
-        # What is loaded by now lives as long as the process: a full collection need not walk it.
-        gc.collect()
-        gc.freeze()
         try:
             async with AsyncExitStack() as stack:
                 for part in lives:
@@ -118,7 +114,6 @@ def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextMa
             await server.engine.stop(min(drain_s, ENGINE_STOP_S))
             await server.parts.dialect.close()
             await server.store.stop()
-            gc.unfreeze()  # a process may live on, and make another app
 
     return life
 

@@ -8,6 +8,7 @@ Knows the app's life; knows no request.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -83,6 +84,7 @@ class Server(uvicorn.Server):
     async def _live(self) -> None:
         """Live the app's life, from its start to its end."""
         async with self._app.router.lifespan_context(self._app):
+            freeze_heap()
             if not self._lifecycle.draining:
                 base = self._base()
                 self._notifier.tell("READY=1", f"ready at {base}")
@@ -146,6 +148,13 @@ class Server(uvicorn.Server):
         await asyncio.wait((self._life,))
         if not self._life.cancelled():
             self.fault = self._life.exception()
+
+
+def freeze_heap() -> None:
+    """Keep what is loaded by now out of the garbage collector: it lives as long as the process, and
+    a full collection would hold the loop while it walks all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def serve(settings: Settings) -> int:
