@@ -8,6 +8,7 @@ each divided by how much slower the machine is at that moment than a quiet one.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from tests.support.bodies import BYTES, VALUES, Body, in_containers, reported, s
 from tests.support.boxed import no_box
 from tests.support.hold import slowness, watched
 from tests.support.played import hosted, stage
+from trt_responses.serve.server import freeze_heap
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ REFUSED_S = 0.02
 TRIES = 5
 DEPARTED = "output_departs_from_format"
 """The scripted engine follows no guide."""
+
+
+@pytest.fixture(autouse=True)
+def heap() -> Iterator[None]:
+    """The heap as a server has it: no collection walks what was loaded, here by other tests."""
+    freeze_heap()
+    yield
+    gc.unfreeze()
 
 
 async def played(s: Served, body: Body, data: bytes) -> tuple[Reply, float]:

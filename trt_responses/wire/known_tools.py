@@ -1,17 +1,21 @@
 """Lists of tools that came before: an agent brings the same ones with each request.
 
-A list is known by its JSON, and read once; what others make of it is made once, too. Knows no
-tool's meaning.
+A list is known by the bytes in which it was sent. When they come again they are not parsed, and
+what others make of the list is made once, too. Knows no tool's meaning.
 """
 
 from __future__ import annotations
 
+import json
 import marshal
+import re
+import secrets
 from collections import OrderedDict
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import orjson
-
+from trt_responses.errors import InvalidRequest
 from trt_responses.wire.tools import DATED, KINDS
 
 if TYPE_CHECKING:
@@ -24,12 +28,22 @@ M = TypeVar("M")
 
 KNOWN_BYTES = 2 << 20
 """JSON of all lists that are kept. What is made of a list takes some twelve times as much."""
-MOST_BYTES = 1 << 20
-"""The size of a body above which nothing is looked up, since that would hold the event loop."""
+MOST_BYTES = 256 << 10
+"""The JSON of the longest list that is kept: to find its end takes some milliseconds."""
 KEPT = frozenset((*KINDS, *DATED)) - {"mcp"}
 """Kinds of tools that are kept: an MCP server's headers are secrets."""
-NULLS = (b":null", b",null", b"[null")
-"""What stands where orjson has written null, which it writes for infinity, too."""
+LIST = re.compile(rb'"tools"\s*:\s*(?=\[)')
+"""What stands before a list of tools. Within a text it could not, for its quotation marks would
+have backslashes; but in another object than the request it could."""
+LOOKED_AT = 4
+"""Such places of a body at which a list is looked for."""
+BEGINNING = 64
+"""Bytes of a list by which others are told from it at once; a shorter one is not kept."""
+STANDS_FOR = secrets.token_hex(16).encode()
+"""A text that stands where a list stood. No client can know it."""
+DECODER = json.JSONDecoder()
+ONE_SPELLING = 0
+"""The version of `marshal` that writes no references, so that equal values are written alike."""
 
 
 class Known(list[T]):
@@ -66,44 +80,89 @@ def once(entries: Iterable[Any], name: Hashable, make: Callable[[], M]) -> M:
     return entries.once(name, make) if isinstance(entries, Known) else make()
 
 
+class SentTools(list[Any]):
+    """A list of tools as it was parsed, and the bytes in which it was sent."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self, entries: Iterable[Any], sent: bytes) -> None:
+        super().__init__(entries)
+        self.sent = sent
+
+
 class KnownTools:
-    """The lists that came lately, by their JSON. The longest unused go first."""
+    """The lists that came lately, by their bytes. The longest unused go first."""
 
     def __init__(self, limit_bytes: int = KNOWN_BYTES) -> None:
         self._limit_bytes = limit_bytes
         self._bytes = 0
         self._lists: OrderedDict[bytes, Known[Tool]] = OrderedDict()
+        self._by_beginning: dict[bytes, list[bytes]] = {}
 
-    def find(self, key: bytes) -> Known[Tool] | None:
-        if (found := self._lists.get(key)) is not None:
-            self._lists.move_to_end(key)
-        return found
+    def parsed(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
+        """The JSON of a body. Its `tools` are a `Known` list if they came before, and `SentTools`
+        where `keep` can keep them."""
+        places = [found.end() for found in islice(LIST.finditer(body), LOOKED_AT)]
+        for start in places:
+            if (sent := self._known_at(body, start)) is not None:
+                end = start + len(sent)
+                with suppress(InvalidRequest):  # which tells another place than the whole would
+                    fields = parse(b'%b"%b"%b' % (body[:start], STANDS_FOR, body[end:]))
+                    if isinstance(fields, dict) and fields.get("tools") == STANDS_FOR.decode():
+                        self._lists.move_to_end(sent)
+                        fields["tools"] = self._lists[sent]
+                        return fields
+        fields = parse(body)
+        if places and isinstance(fields, dict) and isinstance(tools := fields.get("tools"), list):
+            for start in places:
+                if sent := _list_at(body, start, tools, parse):
+                    fields["tools"] = SentTools(tools, sent)
+                    break
+        return fields
 
-    def keep(self, key: bytes, tools: Iterable[Tool]) -> Known[Tool]:
-        """The list, which is kept from now on."""
-        kept = Known(tools)
-        if key not in self._lists:
-            self._lists[key] = kept
-            self._bytes += len(key)
+    def keep(self, tools: SentTools) -> list[Tool]:
+        """The list, now that its entries are read; one that is kept from now on, if it may be."""
+        sent = tools.sent
+        if len(sent) < BEGINNING or not KEPT.issuperset(tool.type for tool in tools):
+            return tools
+        kept: Known[Tool] = Known(tools)
+        if sent not in self._lists:
+            self._by_beginning.setdefault(sent[:BEGINNING], []).append(sent)
+            self._bytes += len(sent)
+        self._lists[sent] = kept
         while self._bytes > self._limit_bytes:
-            oldest, _ = self._lists.popitem(last=False)
-            self._bytes -= len(oldest)
+            self._drop_oldest()
         return kept
+
+    def _drop_oldest(self) -> None:
+        oldest, _ = self._lists.popitem(last=False)
+        self._bytes -= len(oldest)
+        alike = self._by_beginning[oldest[:BEGINNING]]
+        alike.remove(oldest)
+        if not alike:
+            del self._by_beginning[oldest[:BEGINNING]]
+
+    def _known_at(self, body: bytes, start: int) -> bytes | None:
+        """The known list that stands there. No list begins with another one, so there is one."""
+        for sent in self._by_beginning.get(body[start : start + BEGINNING], ()):
+            if body.startswith(sent, start):
+                return sent
+        return None
 
 
 KNOWN = KnownTools()
 
 
-def key_of(entries: Any) -> bytes | None:
-    """The JSON by which a list of tools is known, as it was sent; None for what is not kept."""
-    if not isinstance(entries, list) or not entries:
-        return None
+def _list_at(body: bytes, start: int, tools: list[Any], parse: Callable[[bytes], Any]) -> bytes:
+    """The bytes of the list that begins there; none when it is another one, or too long."""
+    # JSON's own characters are ASCII: in Latin-1, whose characters are one byte each, a list has
+    # the same end as in UTF-8.
+    text = body[start : start + MOST_BYTES].decode("latin-1")
     try:
-        if not KEPT.issuperset(entry["type"] for entry in entries):
-            return None
-        key = orjson.dumps(entries)
-        if any(null in key for null in NULLS):
-            return b"m" + marshal.dumps(entries, 0)  # which tells infinity from null
-    except (KeyError, TypeError, ValueError):  # no tools, a number that is too large, or nesting
-        return None
-    return key
+        _, end = DECODER.raw_decode(text)
+        sent = body[start : start + end]
+        # Unlike `==`, these bytes tell 1 from 1.0 and true.
+        same = marshal.dumps(parse(sent), ONE_SPELLING) == marshal.dumps(tools, ONE_SPELLING)
+    except (InvalidRequest, ValueError, RecursionError):
+        return b""
+    return sent if same else b""

@@ -6,10 +6,12 @@ no HTTP.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
+from trt_responses.wire.known_tools import once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +39,7 @@ class RequestLimits:
         if tools := sent.get("tools"):
             _check("tools", tools, self.tools, "tools")
         if isinstance(tools, list):
-            _check("tools", _flat(tools), self.tools, "tools")
+            _check("tools", once(tools, "flat", partial(_flat, tools)), self.tools, "tools")
         if isinstance(choice := sent.get("tool_choice"), dict):
             _check("tool_choice.tools", choice.get("tools"), self.tools, "tools")
             if isinstance(allowed := choice.get("allowed_tools"), dict):
@@ -48,7 +50,7 @@ def _flat(tools: list[Any]) -> list[Any]:
     """The tools that the model sees: those of a namespace instead of the namespace."""
     flat: list[Any] = []
     for tool in tools:
-        inner = tool.get("tools") if isinstance(tool, dict) else None
+        inner = tool.get("tools") if isinstance(tool, dict) else getattr(tool, "tools", None)
         flat += inner if isinstance(inner, list) else (tool,)
     return flat
 

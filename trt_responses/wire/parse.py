@@ -17,7 +17,7 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.wire.base import Options, few_keys
 from trt_responses.wire.chat import request as chat
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
-from trt_responses.wire.known_tools import KNOWN, MOST_BYTES, key_of
+from trt_responses.wire.known_tools import KNOWN, Known, SentTools
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.messages import request as messages
 from trt_responses.wire.request import Request
@@ -109,32 +109,34 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
 
     Raises an `InvalidRequest` that says where the first fault is, what was expected, and what came.
     """
-    return (yield from steps_of(json_of(body), len(body), kind, limits))
+    sent = request_json(body) if issubclass(kind, Request) else json_of(body)
+    return (yield from steps_of(sent, len(body), kind, limits))
 
 
 def steps_of(
     sent: Any, size: int, kind: type[R], limits: RequestLimits
 ) -> Generator[None, None, R]:
     """The same for JSON that is loaded, and was of so many bytes; its lists are read in place."""
-    tools = key = None
     if isinstance(sent, dict):
         limits.check(sent)
         if size > SMALL_BYTES:
             yield
-        if issubclass(kind, Request) and "tools" in sent and size <= MOST_BYTES:
-            key = key_of(sent["tools"])
-        if key is not None and (tools := KNOWN.find(key)) is not None:
-            sent = {name: value for name, value in sent.items() if name != "tools"}
         yield from _lists(sent, LISTS.get(kind, RESPONSES))
+        if isinstance(tools := sent.get("tools"), SentTools):
+            sent["tools"] = KNOWN.keep(tools)
     try:
         request = kind.model_validate(sent)
     except ValidationError as error:
         raise fault_of(error) from None
     if size > SMALL_BYTES:
         yield
-    if key is not None and tools is None:
-        tools = KNOWN.keep(key, sent["tools"])
-    return request if tools is None else request.model_copy(update={"tools": tools})
+    return request
+
+
+def request_json(body: bytes) -> Any:
+    """The JSON of a request of the Responses API, in which tools that came before are not parsed
+    again."""
+    return KNOWN.parsed(body, json_of)
 
 
 def json_of(body: bytes) -> Any:
@@ -148,7 +150,8 @@ def json_of(body: bytes) -> Any:
 def _lists(sent: dict[str, Any], lists: Lists) -> Steps:
     """Put what was read in place of each entry of the long lists."""
     for name, entry in lists.entries.items():
-        if isinstance(entries := sent.get(name), list):
+        entries = sent.get(name)
+        if isinstance(entries, list) and not isinstance(entries, Known):  # a known one is read
             for start in range(0, len(entries), AT_ONCE):
                 if start:
                     yield

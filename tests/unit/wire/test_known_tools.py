@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.response.accept.responses import accept
-from trt_responses.wire.known_tools import Known, KnownTools, key_of
-from trt_responses.wire.parse import parse
+from trt_responses.wire.known_tools import Known, KnownTools, SentTools
+from trt_responses.wire.limits import RequestLimits
+from trt_responses.wire.parse import parse, request_json, steps
+from trt_responses.wire.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 WEATHER: dict[str, Any] = {
     "type": "function",
@@ -81,22 +86,94 @@ def test_what_json_cannot_tell_apart_is_told_apart() -> None:
         assert parse(body(value)).tools is tools
 
 
+def test_a_list_in_another_place_or_written_twice_is_never_taken_for_the_requests() -> None:
+    """Whatever stands elsewhere in a body, and however the list is written, the tools are those of
+    the last key, as a parser reads them."""
+    other = WEATHER | {"name": "another"}
+    one, two = (orjson.dumps([tool]).decode() for tool in (WEATHER, other))
+    escaped = f'"to\\u006fls":{two}'
+    within = orjson.dumps('"tools":' + one).decode()
+    told = f'"metadata":{{"said":{within}}}'
+    bodies = {
+        f'"tools":{one}': "weather",
+        f'"tools": {one}': "weather",
+        f'"tools":{one},"tools":{two}': "another",
+        f'"tools":{two},"tools":{one}': "weather",
+        f'"x":{{"tools":{one}}},"tools":{two}': "another",
+        f'"x":{{"tools":{one}}},{escaped}': "another",
+        f'"tools":{one},{escaped}': "another",
+        f'{told},"tools":{two}': "another",
+        f'"x":{{"tools":{one}}}': None,
+        f'"x":{{"tools":{one}}},"tools":null': None,
+        f'"tools":{one},"tools":null': None,
+    }
+    for _ in range(2):
+        for body, name in bodies.items():
+            tools = parse(f'{{"model":"m","input":"","text":null,{body}}}'.encode()).tools
+            assert (tools[0].name if tools else None) == name, body  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("end", ["", "]", ',"x"', "\x00"])
+def test_a_body_that_is_no_json_is_refused_alike_whether_its_tools_came_before(end: str) -> None:
+    whole = asked(WEATHER)
+    broken = whole[:-1] + end.encode()
+    told = []
+    for known in (False, True):
+        if known:
+            parse(whole)
+        with pytest.raises(InvalidRequest) as raised:
+            parse(broken.replace(b"city", b"town") if not known else broken)
+        told.append(raised.value.message)
+    assert told[0] == told[1]
+
+
+def test_too_many_tools_are_refused_though_they_came_before() -> None:
+    space = {"type": "namespace", "name": "s", "description": "", "tools": [WEATHER] * 3}
+    body = asked(space)
+    for most, within in ((3, True), (2, False)):
+        reading = steps(body, Request, RequestLimits(tools=most))
+        if within:
+            exhaust(reading)
+        else:
+            with pytest.raises(InvalidRequest, match="2 entries at most, got 3"):
+                exhaust(reading)
+
+
+def exhaust(reading: Generator[None, None, Request]) -> None:
+    for _ in reading:
+        pass
+
+
 def test_secrets_and_what_is_no_list_of_tools_are_not_kept() -> None:
     server = {"type": "mcp", "server_label": "x", "server_url": "https://x", "authorization": "s"}
-    assert key_of([WEATHER, server]) is None
-    large = [WEATHER | {"most": 1 << 80}]
-    odds: tuple[Any, ...] = ([], {}, None, "tools", [1], [{}], [{"type": []}], large)
+    first, again = (parse(asked(WEATHER, server)).tools for _ in range(2))
+    assert first is not again
+    assert not isinstance(again, Known)
+    odds: tuple[Any, ...] = ([], {}, "tools", [1], [{}], [{"type": []}])
     for odd in odds:
-        assert key_of(odd) is None, odd
+        body = orjson.dumps({"model": "m", "input": "", "tools": odd})
+        assert not isinstance(request_json(body)["tools"], Known)
+    deep = asked(WEATHER).replace(b'{"city"', b'{"x":' * 150 + b"1" + b"}" * 150 + b',"city"')
+    with pytest.raises(InvalidRequest):
+        parse(deep)
 
 
 def test_the_longest_unused_go_first_when_there_are_too_many() -> None:
-    keys = [b"%d" % n * 10 for n in range(4)]
-    kept = KnownTools(limit_bytes=30)
-    for key in keys[:3]:
-        kept.keep(key, [])
-    assert kept.find(keys[0]) is not None
-    kept.keep(keys[3], [])
-    assert [kept.find(key) is not None for key in keys] == [True, False, True, True]
-    kept.keep(b"x" * 31, [])
-    assert [kept.find(key) is not None for key in keys] == [False] * 4
+    bodies = [asked(WEATHER | {"name": f"weather_{n}"}) for n in range(4)]
+    size = len(orjson.dumps([WEATHER | {"name": "weather_0"}]))
+    kept = KnownTools(limit_bytes=3 * size)
+
+    def is_known(body: bytes) -> bool:
+        tools = kept.parsed(body, orjson.loads)["tools"]
+        if isinstance(tools, SentTools):
+            kept.keep(SentTools(parse(body).tools or (), tools.sent))
+        return isinstance(tools, Known)
+
+    assert [is_known(body) for body in (*bodies[:3], bodies[0], bodies[3])] == [
+        *(False, False, False),
+        *(True, False),
+    ]
+    assert [is_known(body) for body in (bodies[0], bodies[2], bodies[3])] == [True] * 3
+    assert not is_known(bodies[1])
+    assert not is_known(asked(*(WEATHER | {"name": f"w{n}"} for n in range(4))))
+    assert not any(map(is_known, bodies))

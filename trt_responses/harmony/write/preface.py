@@ -9,7 +9,7 @@ import marshal
 from typing import TYPE_CHECKING
 
 from trt_responses.harmony.write.typescript import json_of, type_of
-from trt_responses.language.messages import Developer
+from trt_responses.language.messages import ONE_SPELLING, Developer, Functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,9 +22,6 @@ CHANNELS = (
 CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 
 NOTHING = Developer(None)
-ONE_SPELLING = 0
-"""The version of `marshal` that writes no references, so that shared values are written as others
-are."""
 
 
 def system_text(system: System) -> str:
@@ -45,15 +42,14 @@ def system_text(system: System) -> str:
 
 def made_of(developer: Developer) -> bytes | None:
     """The content of a developer message as bytes in its order, by which it is known again; None
-    where there is nothing, or where nesting has no such bytes. Unlike JSON they tell 1e400 from
-    null."""
+    where there is nothing, or where nesting has no such bytes."""
     if developer == NOTHING:
         return None
-    form = developer.response_format
-    tools = [(tool.name, tool.description, tool.parameters) for tool in developer.tools]
+    tools, form = developer.tools, developer.response_format
     told = None if form is None else (form.name, form.description, form.schema)
     try:
-        return marshal.dumps((developer.instructions, tools, told), ONE_SPELLING)  # type: ignore[arg-type]
+        rest = marshal.dumps((developer.instructions, told), ONE_SPELLING)  # type: ignore[arg-type]
+        return rest + (tools if isinstance(tools, Functions) else Functions(tools)).content
     except ValueError:
         return None
 

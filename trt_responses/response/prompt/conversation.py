@@ -329,12 +329,15 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
 def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     """The item as the API gives it back: with an id and a status, whoever left them out. Refuses
     what could not be read again, such as a number of a thousand digits under an unknown key."""
-    filled = {"id": item.id or _item_id(item.type)}
-    if "status" in type(item).model_fields:
-        filled["status"] = getattr(item, "status", None) or "completed"
-    kept = item.model_copy(update=filled)
+    if blank := [name for name in ("id", "status") if item.__dict__.get(name) == ""]:
+        item = item.model_copy(update=dict.fromkeys(blank))
     # As bytes at once: the text between takes ten times as long where scripts are mixed.
-    text = kept.__pydantic_serializer__.to_json(kept, exclude_none=True)
+    text = item.__pydantic_serializer__.to_json(item, exclude_none=True)
+    filled = {} if item.id is not None else {"id": _item_id(item.type)}
+    if item.__dict__.get("status", "") is None:
+        filled["status"] = "completed"
+    if filled:  # a copy of the item takes three times as long as the rest
+        text = b"%b,%b" % (orjson.dumps(filled)[:-1], text[1:])
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError as error:

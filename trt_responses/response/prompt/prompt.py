@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -22,7 +23,14 @@ from trt_responses.response.prompt.vocabulary import spoken_here
 from trt_responses.response.steering.tools import shown
 from trt_responses.response.tools.approvals import silent_places
 from trt_responses.store.base import Block
-from trt_responses.wire.items import Compaction
+from trt_responses.wire.items import (
+    Compaction,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    InputMessage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -48,6 +56,14 @@ EFFORTS: Mapping[Effort | None, LanguageEffort] = {
 }
 """The efforts as gpt-oss knows them, which are three; others go to the nearest, and are echoed as
 they were asked."""
+ALONE = (
+    InputMessage,
+    FunctionCall,
+    FunctionCallOutput,
+    CustomToolCall,
+    CustomToolCallOutput,
+)
+"""Kinds of items that, without an id, refer to nothing and carry nothing sealed."""
 ID_BYTES = 4
 OLD_CONTEXTS = 8
 """The length, in contexts, up to which an old message may be dropped with `truncation: auto`; a
@@ -125,6 +141,16 @@ async def blocks_of(
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
         return await conversation.input_blocks(accepted.input, parts.renderer, (), at_most), None
+    rendered_items = partial(
+        conversation.input_blocks,
+        renderer=parts.renderer,
+        at_most=at_most,
+        note_media=parts.note_media,
+        places=accepted.places,
+    )
+    alone = [item for item in accepted.input if isinstance(item, ALONE) and item.id is None]
+    if len(alone) == len(accepted.input):
+        return await rendered_items(alone, prior=prior.blocks), None
     vocabulary = parts.dialect.vocabulary
     turns = await parts.sealer.opened_turns(
         accepted.input,
@@ -136,14 +162,8 @@ async def blocks_of(
     )
     compactions = opened_compactions(accepted, parts, owner)
     items = await resolved(accepted.input, prior.blocks, records, owner, vocabulary)
-    rendered = await conversation.input_blocks(
-        items.items,
-        parts.renderer,
-        (*prior.blocks, *calls_of(compactions)),
-        at_most,
-        note_media=parts.note_media,
-        places=accepted.places,
-    )
+    before = (*prior.blocks, *calls_of(compactions))
+    rendered = await rendered_items(items.items, prior=before)
     for place, opened in compactions.items():
         kind: Kind = "summary" if opened.said is None else "context"
         rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)

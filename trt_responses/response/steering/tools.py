@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.language.messages import FunctionTool
+from trt_responses.language.messages import Functions, FunctionTool
 from trt_responses.wire.known_tools import once
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def wrapped(pattern: str | None = None) -> Mapping[str, object]:
     }
 
 
-def shown(tools: Sequence[Tool]) -> tuple[FunctionTool, ...]:
+def shown(tools: Sequence[Tool]) -> Functions:
     """The tools as the prompt tells of them."""
-    return once(tools, "shown", lambda: tuple(map(_shown, tools)))
+    return once(tools, "shown", lambda: Functions(map(_shown, tools)))
 
 
 def _shown(tool: Tool) -> FunctionTool:

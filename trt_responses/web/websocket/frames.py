@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body
-from trt_responses.wire.parse import json_of, summary
+from trt_responses.wire.parse import request_json, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class ClientEvent(NamedTuple):
 
 def client_event(frame: bytes) -> ClientEvent:
     """The event in a frame, if it is one that this server knows."""
-    fields = json_of(frame)
+    fields = request_json(frame)
     if not isinstance(fields, dict):
         raise InvalidRequest(
             "Invalid frame: expected one JSON object with a 'type'.", code="invalid_value"
