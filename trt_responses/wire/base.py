@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 MAX_KEYS = 64
@@ -69,6 +77,20 @@ T = TypeVar("T")
 
 ListOf = Annotated[list[T], Field(fail_fast=True)]
 """A list in which the first fault ends the reading: details of a million would be built."""
+
+
+class Read(list[T]):
+    """A list whose entries are read already."""
+
+    __slots__ = ()
+
+
+def _unless_read(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    return value if isinstance(value, Read) else read(value)
+
+
+UNLESS_READ = WrapValidator(_unless_read)
+"""Takes a list that is read as it is: to look at each entry again takes a tenth of reading it."""
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 Label = Annotated[str, Field(min_length=1, max_length=1024)]

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.wire.base import Read
 from trt_responses.wire.tools import DATED, KINDS
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ ONE_SPELLING = 0
 """The version of `marshal` that writes no references, so that equal values are written alike."""
 
 
-class Known(list[T]):
+class Known(Read[T]):
     """A list that nobody changes, and what was made of it."""
 
     __slots__ = ("_made",)
@@ -120,11 +121,11 @@ class KnownTools:
                     break
         return fields
 
-    def keep(self, tools: SentTools) -> list[Tool]:
+    def keep(self, tools: SentTools) -> Read[Tool]:
         """The list, now that its entries are read; one that is kept from now on, if it may be."""
         sent = tools.sent
         if len(sent) < BEGINNING or not KEPT.issuperset(tool.type for tool in tools):
-            return tools
+            return Read(tools)
         kept: Known[Tool] = Known(tools)
         if sent not in self._lists:
             self._by_beginning.setdefault(sent[:BEGINNING], []).append(sent)

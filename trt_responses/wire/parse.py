@@ -14,10 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, from_json
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire.base import Options, few_keys
+from trt_responses.wire.base import Options, Read, few_keys
 from trt_responses.wire.chat import request as chat
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
-from trt_responses.wire.known_tools import KNOWN, Known, SentTools
+from trt_responses.wire.known_tools import KNOWN, SentTools
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.messages import request as messages
 from trt_responses.wire.request import Request
@@ -122,8 +122,6 @@ def steps_of(
         if size > SMALL_BYTES:
             yield
         yield from _lists(sent, LISTS.get(kind, RESPONSES))
-        if isinstance(tools := sent.get("tools"), SentTools):
-            sent["tools"] = KNOWN.keep(tools)
     try:
         request = kind.model_validate(sent)
     except ValidationError as error:
@@ -151,13 +149,14 @@ def _lists(sent: dict[str, Any], lists: Lists) -> Steps:
     """Put what was read in place of each entry of the long lists."""
     for name, entry in lists.entries.items():
         entries = sent.get(name)
-        if isinstance(entries, list) and not isinstance(entries, Known):  # a known one is read
+        if isinstance(entries, list) and not isinstance(entries, Read):
             for start in range(0, len(entries), AT_ONCE):
                 if start:
                     yield
                 for place in range(start, min(len(entries), start + AT_ONCE)):
                     yield from _parts(entries[place], (name, place), lists)
                     entries[place] = _read(entries[place], entry, (name, place))
+            sent[name] = KNOWN.keep(entries) if isinstance(entries, SentTools) else Read(entries)
 
 
 def _parts(item: Any, where: tuple[str | int, ...], lists: Lists) -> Steps:

@@ -7,19 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty, Options, few_keys
+from trt_responses.wire.base import UNLESS_READ, ClosedObject, ListOf, NonEmpty, Options, few_keys
 from trt_responses.wire.choice import Effort, TextFormat, ToolChoice
 from trt_responses.wire.items import TEXT_OR_LIST, SentItem
-from trt_responses.wire.known_tools import Known
 from trt_responses.wire.tools import Tool
 
 MetadataKey = Annotated[str, Field(max_length=64)]
@@ -52,7 +44,9 @@ class StreamOptions(Options):
 
 
 Input = Annotated[
-    Annotated[str, Tag("~text")] | Annotated[ListOf[SentItem], Tag("~list")], TEXT_OR_LIST
+    Annotated[str, Tag("~text")] | Annotated[ListOf[SentItem], Tag("~list")],
+    TEXT_OR_LIST,
+    UNLESS_READ,
 ]
 Identifier = Annotated[str, Field(max_length=1024)]
 """A name that a client makes up; the API allows 64 characters of most."""
@@ -80,10 +74,6 @@ class ContextManagement(ClosedObject):
 
     type: Literal["compaction"]
     compact_threshold: Annotated[int, Field(ge=1000, lt=2**53)] | None = None
-
-
-def _unless_known(tools: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    return tools if isinstance(tools, Known) else read(tools)
 
 
 class Request(Options):
@@ -114,7 +104,7 @@ class Request(Options):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     text: TextOptions | None = None
     tool_choice: ToolChoice | None = None
-    tools: Annotated[ListOf[Tool] | None, WrapValidator(_unless_known)] = None
+    tools: Annotated[ListOf[Tool] | None, UNLESS_READ] = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
