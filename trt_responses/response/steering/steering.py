@@ -109,8 +109,10 @@ class Steering:
         thread, so that the loop goes on, and owners take turns."""
         narrows = accepted.choice.narrows or accepted.answer is not None
         narrows = narrows or accepted.thought is not None
-        if not (narrows or accepted.tools or accepted.built_in):  # as most requests
-            return SteeringRequest(self._dialect, guides, Turn(begun=tuple(accepted.begun)))
+        if not (narrows or accepted.built_in or _with_forms(accepted)):  # as most requests
+            offered = tuple(_without_forms(accepted.tools).values())
+            turn = Turn(offered=offered, begun=tuple(accepted.begun))
+            return SteeringRequest(self._dialect, guides, turn)
         if self._unknown_bytes(accepted) <= AT_ONCE_BYTES:
             answer, calls = self._compiled(accepted, guides)
         else:
@@ -166,7 +168,7 @@ class Steering:
             place = f"{asked.place}.schema"
             schema = ANY_OBJECT if asked.schema is None else asked.schema
             answer = compiled(schema, place, strict=asked.strict)
-        calls = dict(once(accepted.tools, "without forms", partial(_without_forms, accepted.tools)))
+        calls = dict(_without_forms(accepted.tools))
         for tool in _with_forms(accepted):
             form = None
             if is_raw(tool):
@@ -243,13 +245,17 @@ class Steering:
         )
 
 
-def _without_forms(tools: Sequence[Tool]) -> dict[str, Choice]:
+def _without_forms(tools: Sequence[Tool]) -> Mapping[str, Choice]:
     """The calls of all tools, by their names."""
-    calls = {}
-    for tool in tools:
-        what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
-        calls[tool.name] = Choice("call", tool.name, None, what, raw=is_raw(tool))
-    return calls
+
+    def calls() -> dict[str, Choice]:
+        found = {}
+        for tool in tools:
+            what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
+            found[tool.name] = Choice("call", tool.name, None, what, raw=is_raw(tool))
+        return found
+
+    return once(tools, "without forms", calls)
 
 
 def _with_forms(accepted: Accepted) -> Sequence[Tool]:
