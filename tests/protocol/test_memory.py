@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WARM = 40
 """So many requests until what is made once is made, and what is remembered has its size."""
-REQUESTS = 12
+REQUESTS, BATCHES = 12, 8
 ONE_IN_TEN = 10
 """So many requests there are to one whose client hangs up."""
 ITEM_BYTES = 1000
@@ -53,7 +53,7 @@ def small_caches() -> Harmony:
 
 
 async def grown(history: Store, dialect: Harmony | None = None, **asked: object) -> list[float]:
-    """By how many bytes a request each of three batches made the process larger."""
+    """By how many bytes a request each of some batches made the process larger."""
     engine = ScriptedEngine(answers, keep_records=1)
     settings = Settings(**(SETTINGS | {"explain_bytes": 20_000}))
     app = create_app(settings, engine=engine, store=history, speaks=dialect)
@@ -63,7 +63,7 @@ async def grown(history: Store, dialect: Harmony | None = None, **asked: object)
         try:
             await batch(client, range(WARM), asked)
             sizes = [traced()]
-            for first in range(WARM, WARM + 3 * REQUESTS, REQUESTS):
+            for first in range(WARM, WARM + BATCHES * REQUESTS, REQUESTS):
                 await batch(client, range(first, first + REQUESTS), asked)
                 await until(lambda: not len(app.state.runs))
                 sizes.append(traced())
