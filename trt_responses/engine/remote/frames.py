@@ -115,23 +115,25 @@ def read_abort(body: bytes) -> int:
 # --- to a front end ---------------------------------------------------------------------------
 
 
+def ids(words: Sequence[int]) -> bytes:
+    """The frame of requests that got one id and nothing else: the number and the id of each."""
+    return frame(Kind.IDS, array("I", words).tobytes())
+
+
 def steps(pending: Pending) -> bytes:
-    """The frames of what was pushed since the last write, in its order."""
+    """The frames of any chunks, in their order."""
     made: list[bytes] = []
     held: list[Any] = []
-    held_kind = Kind.IDS
+    held_kind = Kind.RUNS
     for number, chunk in pending:
-        ids, logprobs, cached_tokens, finish, *_ = chunk
-        plain = finish is None and cached_tokens is None and not logprobs
-        kind = (Kind.IDS if len(ids) == 1 else Kind.RUNS) if plain else Kind.CHUNKS
+        plain = chunk.finish is None and chunk.cached_tokens is None and not chunk.logprobs
+        kind = Kind.RUNS if plain else Kind.CHUNKS
         if kind is not held_kind:
             if held:
                 made.append(_joined(held_kind, held))
             held, held_kind = [], kind
-        if kind is Kind.IDS:
-            held += (number, ids[0])
-        elif kind is Kind.RUNS:
-            held += (number, len(ids), *ids)
+        if kind is Kind.RUNS:
+            held += (number, len(chunk.token_ids), *chunk.token_ids)
         else:
             held.append((number, *_chunk_fields(chunk)))
     if held:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING, cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_responses.engine.base import Chunk, GenerateOptions, Guide, Health, Limits, Logprob
 from trt_responses.engine.remote import frames
 from trt_responses.engine.remote.frames import Kind, Splitter
+from trt_responses.engine.remote.server import EngineServer, FrontEnd, RemoteSink
 from trt_responses.errors import ApiError, InvalidRequest
+
+if TYPE_CHECKING:
+    from trt_responses.engine.base import Engine
 
 WORD = st.integers(0, 2**32 - 1)
 IDS = st.lists(WORD, max_size=5).map(tuple)
@@ -61,9 +68,47 @@ def test_what_an_engine_pushes_arrives_in_its_order(
     assert told_of(read(frames.steps(pending), cut)) == told_of(pending)
 
 
+@given(st.lists(st.tuples(WORD, st.builds(Chunk, st.lists(WORD, min_size=1, max_size=1)) | CHUNKS)))
+def test_what_is_pushed_within_a_turn_is_sent_in_its_order(pushed: list[tuple[int, Chunk]]) -> None:
+    assert told_of(read(sent(pushed) or b"", 40)) == told_of(pushed)
+
+
 def test_a_step_of_one_id_each_takes_eight_bytes_for_each_stream() -> None:
-    pending = [(number, Chunk((number + 7,))) for number in range(64)]
-    assert len(frames.steps(pending)) == frames.HEAD.size + 64 * 8
+    step = [(number, Chunk((number + 7,))) for number in range(64)]
+    assert len(sent(step)) == frames.HEAD.size + 64 * 8
+
+
+class Healthy:
+    """An engine of which only its health is asked."""
+
+    def health(self) -> Health:
+        return Health(True, True, 0)
+
+
+class Written(FrontEnd):
+    """A front end whose bytes are kept, each write by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(EngineServer(cast("Engine", Healthy()), "1"))
+        self.writes: list[bytes] = []
+
+    def write(self, said: bytes) -> None:
+        self.writes.append(said)
+
+
+def sent(pushed: list[tuple[int, Chunk]]) -> bytes:
+    """What leaves for a front end when an engine pushes all of it within one turn."""
+
+    async def turn() -> bytes:
+        front_end = Written()
+        for number, chunk in pushed:
+            RemoteSink(front_end, number).push(chunk)
+        assert not front_end.writes
+        await asyncio.sleep(0)
+        assert len(front_end.writes) == bool(pushed)
+        return b"".join(front_end.writes)
+
+    return asyncio.run(turn())
 
 
 def test_a_request_arrives_with_all_its_options() -> None:
