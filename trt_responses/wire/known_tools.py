@@ -12,7 +12,6 @@ import re
 import secrets
 from collections import OrderedDict
 from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_responses.errors import InvalidRequest
@@ -20,7 +19,7 @@ from trt_responses.wire.base import Read
 from trt_responses.wire.tools import DATED, KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from trt_responses.wire.tools import Tool
 
@@ -36,10 +35,13 @@ KEPT = frozenset((*KINDS, *DATED)) - {"mcp"}
 LIST = re.compile(rb'"tools"\s*:\s*(?=\[)')
 """What stands before a list of tools. Within a text it could not, for its quotation marks would
 have backslashes; but in another object than the request it could."""
+NAME = b'"tools"'
 LOOKED_AT = 4
-"""Such places of a body at which a list is looked for."""
+"""Such places of a body at which a list is looked for, the last ones: clients write it late."""
 BEGINNING = 64
 """Bytes of a list by which others are told from it at once; a shorter one is not kept."""
+MOST_ALIKE = 32
+"""Lists that are kept of those that begin alike, which are looked through one by one."""
 STANDS_FOR = secrets.token_hex(16).encode()
 """A text that stands where a list stood. No client can know it."""
 DECODER = json.JSONDecoder()
@@ -103,7 +105,7 @@ class KnownTools:
     def parsed(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
         """The JSON of a body. Its `tools` are a `Known` list if they came before, and `SentTools`
         where `keep` can keep them."""
-        places = [found.end() for found in islice(LIST.finditer(body), LOOKED_AT)]
+        places = [*_places(body)]
         for start in places:
             if (sent := self._known_at(body, start)) is not None:
                 end = start + len(sent)
@@ -115,10 +117,13 @@ class KnownTools:
                         return fields
         fields = parse(body)
         if places and isinstance(fields, dict) and isinstance(tools := fields.get("tools"), list):
+            left = MOST_BYTES
             for start in places:
-                if sent := _list_at(body, start, tools, parse):
+                sent = _list_at(body, start, left)
+                if sent and _says(sent, tools, parse):
                     fields["tools"] = SentTools(tools, sent)
                     break
+                left -= len(sent) or left
         return fields
 
     def keep(self, tools: SentTools) -> Read[Tool]:
@@ -127,21 +132,24 @@ class KnownTools:
         if len(sent) < BEGINNING or not KEPT.issuperset(tool.type for tool in tools):
             return Read(tools)
         kept: Known[Tool] = Known(tools)
+        alike = self._by_beginning.setdefault(sent[:BEGINNING], [])
         if sent not in self._lists:
-            self._by_beginning.setdefault(sent[:BEGINNING], []).append(sent)
+            alike.append(sent)
             self._bytes += len(sent)
         self._lists[sent] = kept
+        if len(alike) > MOST_ALIKE:
+            self._drop(alike[0])
         while self._bytes > self._limit_bytes:
-            self._drop_oldest()
+            self._drop(next(iter(self._lists)))
         return kept
 
-    def _drop_oldest(self) -> None:
-        oldest, _ = self._lists.popitem(last=False)
-        self._bytes -= len(oldest)
-        alike = self._by_beginning[oldest[:BEGINNING]]
-        alike.remove(oldest)
+    def _drop(self, sent: bytes) -> None:
+        del self._lists[sent]
+        self._bytes -= len(sent)
+        alike = self._by_beginning[sent[:BEGINNING]]
+        alike.remove(sent)
         if not alike:
-            del self._by_beginning[oldest[:BEGINNING]]
+            del self._by_beginning[sent[:BEGINNING]]
 
     def _known_at(self, body: bytes, start: int) -> bytes | None:
         """The known list that stands there. No list begins with another one, so there is one."""
@@ -154,16 +162,32 @@ class KnownTools:
 KNOWN = KnownTools()
 
 
-def _list_at(body: bytes, start: int, tools: list[Any], parse: Callable[[bytes], Any]) -> bytes:
-    """The bytes of the list that begins there; none when it is another one, or too long."""
+def _places(body: bytes) -> Iterator[int]:
+    """Where lists of tools begin, the last one first."""
+    end = len(body)
+    for _ in range(LOOKED_AT):
+        if (at := body.rfind(NAME, 0, end)) < 0:
+            return
+        if found := LIST.match(body, at):
+            yield found.end()
+        end = at
+
+
+def _list_at(body: bytes, start: int, at_most: int) -> bytes:
+    """The bytes of the list that begins there; none when it is no JSON, or has more bytes."""
     # JSON's own characters are ASCII: in Latin-1, whose characters are one byte each, a list has
     # the same end as in UTF-8.
-    text = body[start : start + MOST_BYTES].decode("latin-1")
+    text = body[start : start + at_most].decode("latin-1")
     try:
         _, end = DECODER.raw_decode(text)
-        sent = body[start : start + end]
-        # Unlike `==`, these bytes tell 1 from 1.0 and true.
-        same = marshal.dumps(parse(sent), ONE_SPELLING) == marshal.dumps(tools, ONE_SPELLING)
-    except (InvalidRequest, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return b""
-    return sent if same else b""
+    return body[start : start + end]
+
+
+def _says(sent: bytes, tools: list[Any], parse: Callable[[bytes], Any]) -> bool:
+    """Whether these bytes say this list. Unlike `==`, marshal's tell 1 from 1.0 and true."""
+    try:
+        return marshal.dumps(parse(sent), ONE_SPELLING) == marshal.dumps(tools, ONE_SPELLING)
+    except (InvalidRequest, ValueError):
+        return False

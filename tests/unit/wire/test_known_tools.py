@@ -9,7 +9,7 @@ import pytest
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.response.accept.responses import accept
-from trt_responses.wire.known_tools import Known, KnownTools, SentTools
+from trt_responses.wire.known_tools import MOST_ALIKE, MOST_BYTES, Known, KnownTools, SentTools
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import parse, request_json, steps
 from trt_responses.wire.request import Request
@@ -177,3 +177,28 @@ def test_the_longest_unused_go_first_when_there_are_too_many() -> None:
     assert not is_known(bodies[1])
     assert not is_known(asked(*(WEATHER | {"name": f"w{n}"} for n in range(4))))
     assert not any(map(is_known, bodies))
+
+
+def test_few_are_kept_of_those_that_begin_alike() -> None:
+    """They are looked through one by one, and a client could send any number of them."""
+    kept = KnownTools()
+    bodies = [asked(WEATHER | {"strict": True, "x": n}) for n in range(3 * MOST_ALIKE)]
+    for body in bodies:
+        tools = kept.parsed(body, orjson.loads)["tools"]
+        kept.keep(SentTools(parse(body).tools or (), tools.sent))
+    known = [isinstance(kept.parsed(body, orjson.loads)["tools"], Known) for body in bodies]
+    assert known == [False] * 2 * MOST_ALIKE + [True] * MOST_ALIKE
+
+
+def test_a_list_behind_others_of_the_input_is_known_and_one_that_is_too_long_is_not() -> None:
+    listed = {
+        "type": "mcp_list_tools",
+        "id": "mcpl_1",
+        "server_label": "x",
+        "tools": [{"name": "t", "input_schema": {}}],
+    }
+    body = orjson.dumps({"model": "m", "input": [listed] * 9, "tools": [WEATHER]})
+    first, again = (parse(body).tools for _ in range(2))
+    assert first is again
+    long = asked(WEATHER | {"description": "x" * MOST_BYTES})
+    assert type(request_json(long)["tools"]) is list
