@@ -37,8 +37,10 @@ async def living(app: ASGIApp) -> AsyncIterator[None]:
         tasks.create_task(app(scope, phases.get, told.put))  # type: ignore[arg-type]
         await pass_through("startup")
         freeze_heap()  # as a server does when it has started
-        yield
-        gc.unfreeze()
+        try:
+            yield
+        finally:
+            gc.unfreeze()
         await pass_through("shutdown")
 
 

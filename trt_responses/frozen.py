@@ -8,7 +8,20 @@ and `dataclasses.replace` looks at every field: together a tenth of what a respo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import marshal
+from typing import TYPE_CHECKING, Any
+
+ONE_SPELLING = 2
+"""The last version of `marshal` that writes no references, so that equal values are written
+alike."""
+
+
+def bytes_of(value: Any) -> bytes:
+    """What a value of JSON's types says, in its order: other bytes for any other value. Unlike `==`
+    and unlike JSON they tell 1 from 1.0 and true, and 1e400 from null. Raises a `ValueError` where
+    nesting is too deep."""
+    return marshal.dumps(value, ONE_SPELLING)
+
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass

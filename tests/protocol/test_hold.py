@@ -97,6 +97,8 @@ WORST = (
     "count messages messages.[].content: 11",
     "frame tools tools.[].parameters: unknown",
     "upload: ",
+    "known tools",
+    "new tools",
 )
 
 

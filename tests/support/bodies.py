@@ -91,6 +91,32 @@ def reported() -> Iterator[Body]:
     yield Body("125,000 allowed of 1,000", lambda: _joined(tools=named, tool_choice=allowed))
 
 
+def with_known_tools() -> Iterator[Body]:
+    """Bodies that make it dear to find their tools among those that came before."""
+    numbers = {"type": "custom", "name": "c", "x": [1e-300] * 45}
+    known = [{"type": "function", "name": "known", "description": "It came before. " * 4}]
+    elsewhere = {f"k{n}": {"tools": known} for n in range(4)}
+    long = {"type": "function", "name": "f", "parameters": {"enum": [1e-300] * 20_000}}
+    text = "\n" * (BYTES // 2 - MARGIN)
+    yield Body("known tools", lambda: _joined(tools=known))
+    yield Body("known tools: behind a text", lambda: _joined(input=text, tools=known))
+    yield Body("known tools: elsewhere", lambda: _joined(input=text, **elsewhere))
+    yield Body("known tools: cut", lambda: _joined(input=text, **elsewhere)[:-1])
+    yield Body("known tools: blanks", lambda: _spread(b'"tools"%b:%b1'))
+    yield Body("new tools: numbers", lambda: _joined(tools=[numbers] * 1000, **_empty_lists()))
+    yield Body("new tools: one long one", lambda: _joined(tools=[long]))
+
+
+def _empty_lists() -> Json:
+    return {f"k{n}": {"tools": []} for n in range(4)}
+
+
+def _spread(field: bytes) -> bytes:
+    """A field with all the blanks that a body may have."""
+    blanks = b" " * (BYTES // 2 - MARGIN)
+    return _joined()[:-1] + b"," + field % (blanks, blanks) + b"}"
+
+
 def stretched() -> Iterator[Body]:
     """Each example at its bounds, once for each of its places."""
     for option in OPTIONS:
@@ -103,6 +129,7 @@ def stretched() -> Iterator[Body]:
         yield from _each_place("messages", message, MESSAGE, "/v1/messages")
     yield from counted()
     yield from framed()
+    yield from with_known_tools()
     for given in FEW[1:]:
         yield from _each_place(f"items {_kind(given)}", {"items": given}, {}, ITEMS)
     yield from _each_place("conversation", CONVERSATION, {}, "/v1/conversations")

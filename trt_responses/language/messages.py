@@ -5,18 +5,14 @@ How they are written is each dialect's own. Names and channels are Harmony's, fo
 
 from __future__ import annotations
 
-import marshal
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from trt_responses.frozen import dataclass
+from trt_responses.frozen import bytes_of, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ONE_SPELLING = 0
-"""The version of `marshal` that writes no references, so that shared values are written as others
-are."""
 FUNCTIONS = "functions."
 """The beginning of a recipient that names a client's function."""
 
@@ -72,10 +68,8 @@ class Functions(tuple[FunctionTool, ...]):
 
     @cached_property
     def content(self) -> bytes:
-        """Everything that is told, in its order. Raises a `ValueError` where nesting is too deep.
-        Unlike JSON it tells 1e400 from null."""
-        told = [(tool.name, tool.description, tool.parameters) for tool in self]
-        return marshal.dumps(told, ONE_SPELLING)
+        """Raises a `ValueError` where nesting is too deep."""
+        return bytes_of([(tool.name, tool.description, tool.parameters) for tool in self])
 
 
 @dataclass(frozen=True, slots=True)

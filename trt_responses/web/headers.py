@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 DIALECT_HEADER = b"x-trt-dialect"
 
-FIRST = "trt_responses.headers"
+BY_NAME = "trt_responses.headers"
 """Where a request's scope holds its headers by name; of several with one name, the first."""
 CLOSE = {"connection": "close"}
 NAMED, NAMED_CHARS = 32, 64
@@ -103,9 +103,9 @@ class ReplyHeaders:
 def header(request: Request, name: bytes) -> str | None:
     """The first header of this name. The framework's own look-up takes a microsecond each."""
     scope = request.scope
-    if (first := scope.get(FIRST)) is None:
-        first = scope[FIRST] = dict(reversed([*scope["headers"]]))
-    return None if (value := first.get(name)) is None else str(value, "latin-1")
+    if (by_name := scope.get(BY_NAME)) is None:
+        by_name = scope[BY_NAME] = dict(reversed([*scope["headers"]]))
+    return None if (value := by_name.get(name)) is None else str(value, "latin-1")
 
 
 def ignored_header(names: Sequence[str]) -> dict[str, str]:

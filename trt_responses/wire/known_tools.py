@@ -7,7 +7,6 @@ what others make of the list is made once, too. Knows no tool's meaning.
 from __future__ import annotations
 
 import json
-import marshal
 import re
 import secrets
 from collections import OrderedDict
@@ -15,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import bytes_of
 from trt_responses.wire.base import Read
 from trt_responses.wire.tools import DATED, KINDS
 
@@ -27,17 +27,20 @@ T = TypeVar("T")
 M = TypeVar("M")
 
 KNOWN_BYTES = 2 << 20
-"""JSON of all lists that are kept. What is made of a list takes some twelve times as much."""
-MOST_BYTES = 256 << 10
-"""The JSON of the longest list that is kept: to find its end takes some milliseconds."""
+"""JSON of all lists that are kept. What is made of a list takes some twelve times as much, and of
+one that is made for it sixty times."""
+MOST_BYTES = 128 << 10
+"""The JSON of the longest list that is kept: to find its end, and to see that it is the request's,
+takes some milliseconds."""
 KEPT = frozenset((*KINDS, *DATED)) - {"mcp"}
 """Kinds of tools that are kept: an MCP server's headers are secrets."""
-LIST = re.compile(rb'"tools"\s*:\s*(?=\[)')
-"""What stands before a list of tools. Within a text it could not, for its quotation marks would
-have backslashes; but in another object than the request it could."""
+LIST = re.compile(rb'"tools"\s*+:\s*+(?=\[)')
+"""What stands before a list of tools. It may stand before another one, or end a longer key: what is
+found so is always compared with what the parser gives."""
 NAME = b'"tools"'
-LOOKED_AT = 4
-"""Such places of a body at which a list is looked for, the last ones: clients write it late."""
+LOOKED_AT = 64
+"""Such places of a body at which a list is looked for: namespaces have lists within the list, and
+items of the input may have some before it."""
 BEGINNING = 64
 """Bytes of a list by which others are told from it at once; a shorter one is not kept."""
 MOST_ALIKE = 32
@@ -45,8 +48,6 @@ MOST_ALIKE = 32
 STANDS_FOR = secrets.token_hex(16).encode()
 """A text that stands where a list stood. No client can know it."""
 DECODER = json.JSONDecoder()
-ONE_SPELLING = 0
-"""The version of `marshal` that writes no references, so that equal values are written alike."""
 
 
 class Known(Read[T]):
@@ -100,30 +101,24 @@ class KnownTools:
         self._limit_bytes = limit_bytes
         self._bytes = 0
         self._lists: OrderedDict[bytes, Known[Tool]] = OrderedDict()
-        self._by_beginning: dict[bytes, list[bytes]] = {}
+        self._by_beginning: dict[bytes, dict[bytes, None]] = {}
 
     def parsed(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
         """The JSON of a body. Its `tools` are a `Known` list if they came before, and `SentTools`
         where `keep` can keep them."""
         places = [*_places(body)]
-        for start in places:
-            if (sent := self._known_at(body, start)) is not None:
-                end = start + len(sent)
-                with suppress(InvalidRequest):  # which tells another place than the whole would
-                    fields = parse(b'%b"%b"%b' % (body[:start], STANDS_FOR, body[end:]))
-                    if isinstance(fields, dict) and fields.get("tools") == STANDS_FOR.decode():
-                        self._lists.move_to_end(sent)
-                        fields["tools"] = self._lists[sent]
-                        return fields
+        known = [(sent, start) for start in places if (sent := self._known_at(body, start))]
+        if known:
+            sent, start = max(known, key=_length)  # one try, for it parses the whole body
+            with suppress(InvalidRequest):  # which tells another place than the whole would
+                fields = parse(b'%b"%b"%b' % (body[:start], STANDS_FOR, body[start + len(sent) :]))
+                if isinstance(fields, dict) and fields.get("tools") == STANDS_FOR.decode():
+                    fields["tools"] = self._used(sent)
+                    return fields
         fields = parse(body)
-        if places and isinstance(fields, dict) and isinstance(tools := fields.get("tools"), list):
-            left = MOST_BYTES
-            for start in places:
-                sent = _list_at(body, start, left)
-                if sent and _says(sent, tools, parse):
-                    fields["tools"] = SentTools(tools, sent)
-                    break
-                left -= len(sent) or left
+        tools = fields.get("tools") if isinstance(fields, dict) else None
+        if isinstance(tools, list) and (sent := _sent(tools, body, places, parse)):
+            fields["tools"] = SentTools(tools, sent)
         return fields
 
     def keep(self, tools: SentTools) -> Read[Tool]:
@@ -132,22 +127,29 @@ class KnownTools:
         if len(sent) < BEGINNING or not KEPT.issuperset(tool.type for tool in tools):
             return Read(tools)
         kept: Known[Tool] = Known(tools)
-        alike = self._by_beginning.setdefault(sent[:BEGINNING], [])
+        alike = self._by_beginning.setdefault(sent[:BEGINNING], {})
         if sent not in self._lists:
-            alike.append(sent)
+            alike[sent] = None
             self._bytes += len(sent)
         self._lists[sent] = kept
         if len(alike) > MOST_ALIKE:
-            self._drop(alike[0])
+            self._drop(next(iter(alike)))
         while self._bytes > self._limit_bytes:
             self._drop(next(iter(self._lists)))
         return kept
+
+    def _used(self, sent: bytes) -> Known[Tool]:
+        """A list that is used again, and is the last to go from now on."""
+        self._lists.move_to_end(sent)
+        alike = self._by_beginning[sent[:BEGINNING]]
+        alike[sent] = alike.pop(sent)
+        return self._lists[sent]
 
     def _drop(self, sent: bytes) -> None:
         del self._lists[sent]
         self._bytes -= len(sent)
         alike = self._by_beginning[sent[:BEGINNING]]
-        alike.remove(sent)
+        del alike[sent]
         if not alike:
             del self._by_beginning[sent[:BEGINNING]]
 
@@ -162,32 +164,39 @@ class KnownTools:
 KNOWN = KnownTools()
 
 
+def _length(known: tuple[bytes, int]) -> int:
+    return len(known[0])
+
+
 def _places(body: bytes) -> Iterator[int]:
-    """Where lists of tools begin, the last one first."""
-    end = len(body)
+    """The places at which lists of tools begin."""
+    at = 0
     for _ in range(LOOKED_AT):
-        if (at := body.rfind(NAME, 0, end)) < 0:
+        if (at := body.find(NAME, at)) < 0:
             return
         if found := LIST.match(body, at):
             yield found.end()
-        end = at
+        at += len(NAME)
 
 
-def _list_at(body: bytes, start: int, at_most: int) -> bytes:
-    """The bytes of the list that begins there; none when it is no JSON, or has more bytes."""
-    # JSON's own characters are ASCII: in Latin-1, whose characters are one byte each, a list has
-    # the same end as in UTF-8.
-    text = body[start : start + at_most].decode("latin-1")
-    try:
-        _, end = DECODER.raw_decode(text)
-    except (ValueError, RecursionError):
-        return b""
-    return body[start : start + end]
-
-
-def _says(sent: bytes, tools: list[Any], parse: Callable[[bytes], Any]) -> bool:
-    """Whether these bytes say this list. Unlike `==`, marshal's tell 1 from 1.0 and true."""
-    try:
-        return marshal.dumps(parse(sent), ONE_SPELLING) == marshal.dumps(tools, ONE_SPELLING)
-    except (InvalidRequest, ValueError):
-        return False
+def _sent(
+    tools: list[Any], body: bytes, places: Iterable[int], parse: Callable[[bytes], Any]
+) -> bytes:
+    """The bytes in which a body says these tools; none when they are not found, or are too many."""
+    end, left, said = 0, MOST_BYTES, None
+    for start in places:
+        if start < end:  # within the list before
+            continue
+        # JSON's own characters are ASCII: in Latin-1, whose characters are one byte each, a list
+        # has the same end as in UTF-8.
+        try:
+            found, length = DECODER.raw_decode(body[start : start + left].decode("latin-1"))
+            end = start + length
+            left -= length
+            if len(found) == len(tools):
+                said = said or bytes_of(tools)
+                if bytes_of(parse(sent := body[start:end])) == said:
+                    return sent
+        except (InvalidRequest, ValueError, RecursionError):
+            return b""
+    return b""

@@ -1,6 +1,7 @@
 """A body of JSON to a request, in pieces of work that are short enough for an event loop.
 
-The JSON itself is parsed at once, which `RequestLimits` keeps short; its lists, whose entries cost
+The JSON itself is parsed at once, or twice where known tools stand in another place than the
+request's own, which `RequestLimits` keeps short; its lists, whose entries cost
 ten times as much, are read a few entries at a time, and the first fault ends the reading. Knows no
 HTTP and no field's meaning.
 """

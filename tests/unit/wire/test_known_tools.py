@@ -190,15 +190,36 @@ def test_few_are_kept_of_those_that_begin_alike() -> None:
     assert known == [False] * 2 * MOST_ALIKE + [True] * MOST_ALIKE
 
 
-def test_a_list_behind_others_of_the_input_is_known_and_one_that_is_too_long_is_not() -> None:
+def test_a_list_among_others_is_known_and_one_that_is_too_long_is_not() -> None:
+    parse(asked(WEATHER))
+    spaces = [
+        {"type": "namespace", "name": f"n{n}", "description": "", "tools": [WEATHER]}
+        for n in range(9)
+    ]
     listed = {
         "type": "mcp_list_tools",
         "id": "mcpl_1",
         "server_label": "x",
         "tools": [{"name": "t", "input_schema": {}}],
     }
-    body = orjson.dumps({"model": "m", "input": [listed] * 9, "tools": [WEATHER]})
+    body = orjson.dumps({"model": "m", "input": [listed] * 9, "tools": spaces})
     first, again = (parse(body).tools for _ in range(2))
     assert first is again
     long = asked(WEATHER | {"description": "x" * MOST_BYTES})
     assert type(request_json(long)["tools"]) is list
+
+
+def test_of_those_that_begin_alike_the_one_in_use_stays() -> None:
+    kept = KnownTools()
+
+    def is_known(number: int) -> bool:
+        body = asked(WEATHER | {"strict": True, "x": number})
+        tools = kept.parsed(body, orjson.loads)["tools"]
+        if isinstance(tools, SentTools):
+            kept.keep(SentTools(parse(body).tools or (), tools.sent))
+        return isinstance(tools, Known)
+
+    is_known(0)
+    for number in range(1, 3 * MOST_ALIKE):
+        assert not is_known(number)
+        assert is_known(0)

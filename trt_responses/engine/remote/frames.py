@@ -115,13 +115,13 @@ def read_abort(body: bytes) -> int:
 # --- to a front end ---------------------------------------------------------------------------
 
 
-def ids(words: Sequence[int]) -> bytes:
+def single_ids(words: Sequence[int]) -> bytes:
     """The frame of requests that got one id and nothing else: the number and the id of each."""
     return frame(Kind.IDS, array("I", words).tobytes())
 
 
 def steps(pending: Pending) -> bytes:
-    """The frames of any chunks, in their order."""
+    """The frames of chunks, in their order. Those of one id alone cost less as `single_ids`."""
     made: list[bytes] = []
     held: list[Any] = []
     held_kind = Kind.RUNS

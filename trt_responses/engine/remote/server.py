@@ -143,7 +143,7 @@ class FrontEnd(asyncio.Protocol):
     def new_words(self) -> list[int]:
         """An empty list for numbers and ids, which are sent at the end of this turn."""
         self._pending, self.words = [], []
-        self._add(partial(frames.ids, self.words))
+        self._add(partial(frames.single_ids, self.words))
         return self.words
 
     def _add(self, frames_of: Callable[[], bytes]) -> None:
@@ -193,7 +193,8 @@ class RemoteSink:
         self._number = number
 
     def push(self, chunk: Chunk, /) -> None:
-        """It is the hot path: a chunk's fields are looked up by their places, at half the price."""
+        """Hold what the engine says until the end of this turn. It is the hot path: a chunk's
+        fields are looked up by their places, which costs half of what their names do."""
         ids = chunk[0]
         if len(ids) == 1 and chunk[3] is None and chunk[2] is None and not chunk[1]:
             words = self._front_end.words or self._front_end.new_words()

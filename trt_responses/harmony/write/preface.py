@@ -5,11 +5,11 @@ Written to openai-harmony's result, character for character. Knows no token but 
 
 from __future__ import annotations
 
-import marshal
 from typing import TYPE_CHECKING
 
+from trt_responses.frozen import bytes_of
 from trt_responses.harmony.write.typescript import json_of, type_of
-from trt_responses.language.messages import ONE_SPELLING, Developer, Functions
+from trt_responses.language.messages import Developer, Functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def made_of(developer: Developer) -> bytes | None:
     tools, form = developer.tools, developer.response_format
     told = None if form is None else (form.name, form.description, form.schema)
     try:
-        rest = marshal.dumps((developer.instructions, told), ONE_SPELLING)  # type: ignore[arg-type]
+        rest = bytes_of((developer.instructions, told))
         return rest + (tools if isinstance(tools, Functions) else Functions(tools)).content
     except ValueError:
         return None
