@@ -36,6 +36,13 @@ def test_a_key_stands_for_its_owner() -> None:
         keys.owner(request(host="localhost", authorization="Bearer k3"))
 
 
+def test_of_two_keys_the_first_counts() -> None:
+    """Whatever reads a request before us may look at that one alone."""
+    two = request(host="localhost", authorization="Bearer k1")
+    two.scope["headers"].append((b"authorization", b"Bearer k2"))
+    assert guard(k1="ann", k2="bob").owner(two) == "ann"
+
+
 @pytest.mark.parametrize(
     ("hosts", "host", "good"),
     [
