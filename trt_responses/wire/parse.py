@@ -1,9 +1,9 @@
 """A body of JSON to a request, in pieces of work that are short enough for an event loop.
 
 The JSON itself is parsed at once, or twice where known tools stand in another place than the
-request's own, which `RequestLimits` keeps short; its lists, whose entries cost
-ten times as much, are read a few entries at a time, and the first fault ends the reading. Knows no
-HTTP and no field's meaning.
+request's own, which `RequestLimits` keeps short; its lists, whose entries cost ten times as much,
+are read a few entries at a time, and the first fault ends the reading. Knows no HTTP and no field's
+meaning.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def steps(body: bytes, kind: type[R], limits: RequestLimits) -> Generator[None, 
 def steps_of(
     sent: Any, size: int, kind: type[R], limits: RequestLimits
 ) -> Generator[None, None, R]:
-    """The same for JSON that is loaded, and was of so many bytes; its lists are read in place."""
+    """The same for JSON that is loaded, and was of so many bytes; what was read takes the place of
+    its lists."""
     if isinstance(sent, dict):
         limits.check(sent)
         if size > SMALL_BYTES:

@@ -141,7 +141,7 @@ async def blocks_of(
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
         return await conversation.input_blocks(accepted.input, parts.renderer, (), at_most), None
-    rendered_items = partial(
+    render_items = partial(
         conversation.input_blocks,
         renderer=parts.renderer,
         at_most=at_most,
@@ -150,7 +150,7 @@ async def blocks_of(
     )
     alone = [item for item in accepted.input if isinstance(item, ALONE) and item.id is None]
     if len(alone) == len(accepted.input):
-        return await rendered_items(alone, prior=prior.blocks), None
+        return await render_items(alone, prior=prior.blocks), None
     vocabulary = parts.dialect.vocabulary
     turns = await parts.sealer.opened_turns(
         accepted.input,
@@ -163,7 +163,7 @@ async def blocks_of(
     compactions = opened_compactions(accepted, parts, owner)
     items = await resolved(accepted.input, prior.blocks, records, owner, vocabulary)
     before = (*prior.blocks, *calls_of(compactions))
-    rendered = await rendered_items(items.items, prior=before)
+    rendered = await render_items(items.items, prior=before)
     for place, opened in compactions.items():
         kind: Kind = "summary" if opened.said is None else "context"
         rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
