@@ -22,6 +22,7 @@ from trt_responses.app import create_app
 from trt_responses.backends import engines
 from trt_responses.cli.adapters import KINDS
 from trt_responses.engine.base import GenerateOptions
+from trt_responses.engine.llamacpp.body import STOPS_BY_ITSELF
 from trt_responses.engine.llamacpp.keeper import Patience
 from trt_responses.errors import NotFound
 from trt_responses.prepare.checkpoint.architecture import from_hf
@@ -43,6 +44,9 @@ SIZE = 0.2
 """Of the adapter's numbers: it changes what the model says, and leaves it sure of that. A turn
 reads what is there as one batch, where of two tokens about as likely another may come first."""
 NAMES = (None, "style")
+UNENDING = GenerateOptions(10_000, (), temperature=0.0, banned_ids=(*STOPS_BY_ITSELF,))
+"""Without the ids that end an answer it runs until it is aborted: the demo counts for 83 ids only,
+which another one's turns may leave time for."""
 
 
 @pytest.fixture
@@ -59,8 +63,8 @@ def engines_dir(demo_gguf: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def wish(adapter: str | None, max_tokens: int = 64) -> GenerateOptions:
-    return GenerateOptions(max_tokens, (), temperature=0.0, adapter=adapter)
+def wish(adapter: str | None) -> GenerateOptions:
+    return GenerateOptions(64, (), temperature=0.0, adapter=adapter)
 
 
 async def check_the_engine(engine: Engine) -> None:
@@ -73,7 +77,7 @@ async def check_the_engine(engine: Engine) -> None:
     assert again.token_ids == alone["style"].token_ids
     base = await generated(engine, PROMPT, wish(None))
     assert (base.cached_tokens, base.token_ids) == (0, alone[None].token_ids)
-    endless, handle = begin(engine, PROMPT, wish(None, 10_000))
+    endless, handle = begin(engine, PROMPT, UNENDING)
     await endless.some(1)
     told = await generated(engine, PROMPT, wish("style"))
     assert told.token_ids == alone["style"].token_ids
@@ -110,9 +114,7 @@ def test_an_adapter_answers_beside_the_model_itself_and_shares_nothing_with_it(
 ) -> None:
     """From the shelf to an answer. Turns are short."""
     monkeypatch.setattr(engines, "Patience", partial(Patience, turn_s=0.01))
-    settings = Settings(
-        engines_dir=engines_dir, store="memory://", context_tokens=2048, slots=1, threads=1
-    )
+    settings = Settings(engines_dir=engines_dir, store="memory://", slots=1, threads=1)
 
     async def story() -> None:
         made = loaded(engines.chosen_engine(settings), settings, engines.engine_of)
