@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,18 +24,21 @@ from tests.support.serving import listening
 from trt_responses import __version__
 from trt_responses.engine.base import GenerateOptions
 from trt_responses.engine.remote.client import RemoteEngine
-from trt_responses.engine.remote.process import Patience
+from trt_responses.engine.remote.process import EngineProcess, Patience
 from trt_responses.errors import EngineUnavailable, StartupError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from trt_responses.engine.remote.process import EngineProcess
-
 PROMPT = [1, 2, 3]
 STREAMS = 64
 HASTY = Patience(silence_s=4.0, first_backoff_s=0.01)
 ENDLESS = GenerateOptions(10_000, ())
+TALKATIVE = """import sys
+sys.stdout.write('{"ready": true}\\n' + 1_000 * "{}\\n")
+sys.stdout.flush()
+sys.stdin.readlines()
+"""
 
 
 @contextlib.asynccontextmanager
@@ -108,6 +112,19 @@ def test_a_server_answers_while_its_engine_is_frozen() -> None:
             assert status == 503
             assert b"no sign of life" in body
             await ready(engine)
+
+    asyncio.run(run())
+
+
+def test_a_process_that_gives_many_signs_of_life_at_once_can_be_stopped() -> None:
+    async def run() -> None:
+        process = EngineProcess((sys.executable, "-ISc", TALKATIVE), {})
+        await process.start()
+        for _ in range(3):  # from here on it is watched, and each turn of the loop reads a sign
+            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            await process.stop(5)
+        assert process.pid is None
 
     asyncio.run(run())
 

@@ -82,7 +82,8 @@ async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float | None) 
     except ApiError as error:
         return Chunk(finish="error", error=error.message)
     try:
-        return await asyncio.wait_for(answer.last, deadline_s)
+        async with asyncio.timeout(deadline_s):
+            return await answer.last
     except TimeoutError:
         return Chunk(finish="error", error=f"no token within {deadline_s:g} s")
     finally:

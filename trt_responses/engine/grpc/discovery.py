@@ -102,7 +102,8 @@ async def proven(
         sink = Gathered()
         handle = begin(prompt_ids, options, options.max_tokens, sink)
         try:
-            end = await asyncio.wait_for(sink.last, deadline_s)
+            async with asyncio.timeout(deadline_s):
+                end = await sink.last
         except TimeoutError:
             return ()
         finally:

@@ -208,7 +208,8 @@ class GrpcEngine:
             for _ in range(ABORTS):
                 ends = await self._protocol.abort(request.name, answer_s)
                 if ends:
-                    await asyncio.wait_for(request.call.code(), answer_s)
+                    async with asyncio.timeout(answer_s):
+                        await request.call.code()
                 if ends is not False or request.call.done():
                     break
                 await self._sleep(ABORT_AGAIN_S)

@@ -103,7 +103,8 @@ class Keeper:
         child = await Child.spawn(self._model, self._patience.start_timeout_s)
         self.child = child
         try:
-            await asyncio.wait_for(self._prove(child), self._patience.start_timeout_s)
+            async with asyncio.timeout(self._patience.start_timeout_s):
+                await self._prove(child)
         except TimeoutError:
             await child.end(0)
             raise StartupError("The engine loaded the model and gave no token.") from None

@@ -89,7 +89,8 @@ class Child:
     async def ends_within(self, seconds: float) -> bool:
         """Whether the child ends by itself within so many seconds."""
         try:
-            await asyncio.wait_for(self._process.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
         except TimeoutError:
             return False
         return True
@@ -104,7 +105,8 @@ class Child:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), deadline_s)
+            async with asyncio.timeout(deadline_s):
+                await self._process.wait()
         except TimeoutError:
             self.kill()
             await self._process.wait()
@@ -115,7 +117,8 @@ class Child:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(settings).encode() + b"\n")
         try:
-            line = await asyncio.wait_for(self._process.stdout.readline(), deadline_s)
+            async with asyncio.timeout(deadline_s):
+                line = await self._process.stdout.readline()
         except TimeoutError:
             raise StartupError(f"The engine did not load {path} within {deadline_s:g} s.") from None
         if not line:

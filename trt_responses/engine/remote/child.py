@@ -100,7 +100,8 @@ class _Life:
                 return lost
             self._say({})
             try:
-                await asyncio.wait_for(self._stop.wait(), BEAT_S)
+                async with asyncio.timeout(BEAT_S):
+                    await self._stop.wait()
             except TimeoutError:
                 continue
         return None

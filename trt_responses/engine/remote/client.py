@@ -75,7 +75,8 @@ class RemoteEngine:
             await self._process.start()
             self._path = self._process.path
         try:
-            self._up(await asyncio.wait_for(self._connected(), self._start_s))
+            async with asyncio.timeout(self._start_s):
+                self._up(await self._connected())
         except TimeoutError:
             await self.stop(0)
             raise StartupError(

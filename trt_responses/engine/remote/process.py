@@ -108,7 +108,8 @@ class EngineProcess:
     async def why(self, deadline_s: float) -> str:
         """The reason of a death, which may not have been noticed yet."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._fell.wait(), deadline_s)
+            async with asyncio.timeout(deadline_s):
+                await self._fell.wait()
         return self.fault or "The engine's process has closed the connection."
 
     async def lost(self) -> str:
@@ -159,7 +160,8 @@ class EngineProcess:
         with suppress(ConnectionError):
             process.stdin.write(json.dumps(first).encode() + b"\n")
         try:
-            said = await asyncio.wait_for(self._said(), self._patience.start_s)
+            async with asyncio.timeout(self._patience.start_s):
+                said = await self._said()
         except TimeoutError:
             await self._end(0)
             raise StartupError(
@@ -186,7 +188,8 @@ class EngineProcess:
         missed = 0
         while True:
             try:
-                said = await asyncio.wait_for(self._said(), self._patience.silence_s / LOOKS)
+                async with asyncio.timeout(self._patience.silence_s / LOOKS):
+                    said = await self._said()
             except TimeoutError:
                 missed += 1
                 if missed == LOOKS:
@@ -224,7 +227,8 @@ class EngineProcess:
                 process.stdin.write(f"{deadline_s}\n".encode())
                 process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), deadline_s)
+            async with asyncio.timeout(deadline_s):
+                await process.wait()
         except TimeoutError:
             pass
         finally:

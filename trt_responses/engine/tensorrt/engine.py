@@ -118,7 +118,8 @@ class TensorRtEngine:
             return
         self._thread.stop()
         try:
-            await asyncio.wait_for(self._ended.wait(), deadline_s)
+            async with asyncio.timeout(deadline_s):
+                await self._ended.wait()
         except TimeoutError:
             return
 

@@ -350,7 +350,8 @@ class TrtLlmEngine:
         except ApiError:  # what is refused is not ignored
             return ()
         try:
-            await asyncio.wait_for(sink.last, self._patience.first_answer_s)
+            async with asyncio.timeout(self._patience.first_answer_s):
+                await sink.last
         except TimeoutError:
             return ()
         finally:

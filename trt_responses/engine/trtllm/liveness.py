@@ -121,7 +121,8 @@ class Liveness:
         before, deadline_s = self.last_progress_ns, self._patience.probe_timeout_s
         early = self._silent_s() < self._patience.probe_every_s
         try:
-            why = await asyncio.wait_for(self._ask(), deadline_s)
+            async with asyncio.timeout(deadline_s):
+                why = await self._ask()
         except TimeoutError:
             why = f"no token within {deadline_s:g} s"
         else:

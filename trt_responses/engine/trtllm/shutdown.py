@@ -30,6 +30,7 @@ async def shut_down(llm: LLM, deadline_s: float) -> None:
 
     threading.Thread(target=shut, daemon=True).start()
     try:
-        await asyncio.wait_for(done.wait(), deadline_s)
+        async with asyncio.timeout(deadline_s):
+            await done.wait()
     except TimeoutError:
         logger.warning("TensorRT-LLM did not shut down within %g s.", deadline_s)

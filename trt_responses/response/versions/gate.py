@@ -241,7 +241,8 @@ class Gate:
 
     async def _new(self, prompt: Accepted, new: Loaded, which: str) -> Took:
         try:
-            return await asyncio.wait_for(self._asked(prompt, new, _NoLine()), PROMPT_S)
+            async with asyncio.timeout(PROMPT_S):
+                return await self._asked(prompt, new, _NoLine())
         except TimeoutError:
             raise Refused(f"{which} did not end within {PROMPT_S:g} s") from None
         except ApiError as error:
