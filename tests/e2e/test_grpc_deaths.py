@@ -30,7 +30,7 @@ from trt_responses.engine.grpc.engine import Address, GrpcEngine, Patience
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from tests.support.double.llm import LLM
     from tests.support.double.words import SamplingParams
@@ -40,6 +40,16 @@ KEEN = Patience(look_s=0.05)
 HASTY = Patience(look_s=0.05, answer_s=2.0, misses=2)
 HURRIED = Patience(look_s=0.05, silent_s=1.0, token_s=2.0)
 CONTEXT = 100_000
+
+
+@pytest.fixture
+def workers() -> Iterator[list[Worker]]:
+    """The ranks' processes of a test. They end behind its event loop, and not in it: a late call of
+    one that is dead and has told nothing never returns."""
+    begun: list[Worker] = []
+    yield begun
+    for worker in begun:
+        worker.end()
 
 
 def quick(port: int, patience: Patience = KEEN) -> GrpcEngine:
@@ -62,7 +72,9 @@ async def lost(told: list[Gather]) -> str:
 
 
 @pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_server_that_is_frozen_and_then_killed_is_told_and_found_again(protocol: str) -> None:
+def test_a_server_that_is_frozen_and_then_killed_is_told_and_found_again(
+    protocol: str, workers: list[Worker]
+) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(server_process(protocol))
@@ -79,7 +91,7 @@ def test_a_server_that_is_frozen_and_then_killed_is_told_and_found_again(protoco
             told = await streams(engine)
             os.kill(server.pid, signal.SIGKILL)
             assert "UNAVAILABLE" in await lost(told)
-            other = SERVICERS[protocol](rank_llm(None))
+            other = SERVICERS[protocol](rank_llm(workers))
             await stack.enter_async_context(served(other, server.port))
             await until_seen(lambda: engine.health().ready)
             assert (await generated(engine, PROMPT, GenerateOptions(3, ()))).token_ids == [7] * 3
@@ -87,14 +99,12 @@ def test_a_server_that_is_frozen_and_then_killed_is_told_and_found_again(protoco
     asyncio.run(scenario())
 
 
-def rank_llm(error: Exception | None, workers: list[Worker] | None = None) -> LLM:
+def rank_llm(workers: list[Worker], error: Exception | None = None) -> LLM:
     """A package whose steps go through a rank's process, which is kept in `workers`."""
 
     def begun() -> Worker:
-        worker = Worker(error, step_s=0.01)
-        if workers is not None:
-            workers.append(worker)
-        return worker
+        workers.append(Worker(error, step_s=0.01))
+        return workers[-1]
 
     def says(prompt_ids: Sequence[int], params: SamplingParams) -> Script:
         return Script(((7,),) * params.max_tokens)
@@ -104,18 +114,14 @@ def rank_llm(error: Exception | None, workers: list[Worker] | None = None) -> LL
 
 
 @asynccontextmanager
-async def over_a_rank(
-    protocol: str, error: Exception | None, patience: Patience = KEEN
-) -> AsyncIterator[tuple[GrpcEngine, Worker]]:
-    workers: list[Worker] = []
-    async with served(SERVICERS[protocol](rank_llm(error, workers))) as port:
+async def over(protocol: str, llm: LLM, patience: Patience = KEEN) -> AsyncIterator[GrpcEngine]:
+    async with served(SERVICERS[protocol](llm)) as port:
         engine = quick(port, patience)
         await engine.start()
         try:
-            yield engine, workers[0]
+            yield engine
         finally:
             await engine.stop(1)
-            workers[0].kill()
 
 
 @pytest.mark.parametrize(
@@ -129,11 +135,13 @@ async def over_a_rank(
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_rank_that_fails_ends_all_streams_with_a_reason(protocol: str, error: Exception) -> None:
+def test_a_rank_that_fails_ends_all_streams_with_a_reason(
+    protocol: str, error: Exception, workers: list[Worker]
+) -> None:
     async def scenario() -> None:
-        async with over_a_rank(protocol, error) as (engine, worker):
+        async with over(protocol, rank_llm(workers, error)) as engine:
             told = await streams(engine)
-            worker.kill()
+            workers[0].kill()
             assert "Executor is unhealthy" in await lost(told)
             await until_seen(lambda: "Executor" in (engine.health().reason or ""))
 
@@ -141,11 +149,13 @@ def test_a_rank_that_fails_ends_all_streams_with_a_reason(protocol: str, error: 
 
 
 @pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(protocol: str) -> None:
+def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(
+    protocol: str, workers: list[Worker]
+) -> None:
     async def scenario() -> None:
-        async with over_a_rank(protocol, None, HURRIED) as (engine, worker):
+        async with over(protocol, rank_llm(workers), HURRIED) as engine:
             told = await streams(engine)
-            worker.freeze()
+            workers[0].freeze()
             assert await lost(told) == (
                 "The engine is away: it is well and gives no ids (no token within 2 s)."
             )
@@ -154,12 +164,12 @@ def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(protocol: s
 
 
 def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, workers: list[Worker]
 ) -> None:
     caplog.set_level(logging.INFO)
 
     async def scenario() -> None:
-        async with served(SERVICERS["trtllm"](rank_llm(None))) as port:
+        async with served(SERVICERS["trtllm"](rank_llm(workers))) as port:
             pass
         with pytest.raises(StartupError, match=r"took no request within 0\.2 s: .*UNAVAILABLE"):
             await quick(port, Patience(start_s=0.2, look_s=0.05)).start()
@@ -167,7 +177,7 @@ def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load
         starting = asyncio.create_task(engine.start())
         caplog.clear()
         await until_seen(lambda: "is waited for" in caplog.text)
-        async with served(SERVICERS["openengine"](rank_llm(None)), port):
+        async with served(SERVICERS["openengine"](rank_llm(workers)), port):
             await starting
             assert engine.protocol == "OpenEngine"
             await engine.stop(1)
@@ -176,10 +186,12 @@ def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load
 
 
 @pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_server_whose_rank_dies_in_the_start_is_no_engine(protocol: str) -> None:
+def test_a_server_whose_rank_dies_in_the_start_is_no_engine(
+    protocol: str, workers: list[Worker]
+) -> None:
     async def scenario() -> None:
-        workers: list[Worker] = []
-        async with served(SERVICERS[protocol](rank_llm(RuntimeError("gone"), workers))) as port:
+        llm = rank_llm(workers, RuntimeError("gone"))
+        async with served(SERVICERS[protocol](llm)) as port:
             workers[0].kill()
             with pytest.raises(StartupError, match="Executor is unhealthy"):
                 await quick(port, Patience(start_s=0.2, look_s=0.05)).start()

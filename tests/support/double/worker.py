@@ -30,6 +30,7 @@ class Worker:
         self.is_dead = threading.Event()
         self._advance: Callable[[], bool] = bool  # nothing to do
         self._work = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._process = subprocess.Popen(
             ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
@@ -38,7 +39,7 @@ class Worker:
     def drive(self, advance: Callable[[], bool]) -> None:
         """Take charge of `advance`, which makes one step and says whether there is more to do."""
         self._advance = advance
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread.start()
 
     def loaded(self) -> None:
         """Return when the model is loaded; an error where the worker died meanwhile."""
@@ -78,6 +79,18 @@ class Worker:
     def kill(self) -> None:
         self._process.kill()
         self.wait()
+
+    def end(self) -> None:
+        """End it with the test that began it; whoever calls it late is told so, and not kept."""
+        self.error = self.error or RuntimeError("the test is over")
+        atexit.unregister(self.wait)
+        self.kill()
+        self.is_dead.set()
+        self.wake()
+        self._thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
     def freeze(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
