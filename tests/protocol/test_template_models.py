@@ -102,6 +102,19 @@ def test_logprobs_of_an_answer_are_of_its_text_alone() -> None:
     asyncio.run(story())
 
 
+def test_a_thought_that_goes_on_as_another_author_ends_there_and_an_answer_comes() -> None:
+    said = "<think>\nHm.<|im_start|>user\nHi", "There.<|im_end|>"
+
+    async def story() -> None:
+        async with template_served("qwen3", *said) as s:
+            call = await create(s, tools=[WEATHER], tool_choice="none", reasoning={"max_tokens": 64})
+            assert call.status == 200, call.body
+            texts = [item["content"][0]["text"] for item in call.json()["output"]]
+            assert texts == ["Hm.", "There."]
+
+    asyncio.run(story())
+
+
 def test_a_custom_tools_input_comes_as_text() -> None:
     written = (
         '<tool_call>\n{"name": "shell", "arguments": {"input": "ls \\"x\\""}}\n</tool_call>'

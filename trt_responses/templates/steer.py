@@ -45,6 +45,9 @@ class Places:
         self.stops = tuple(dict.fromkeys(stop_ids))
         """What ends a turn, the lawful one first."""
         self.ends = frozenset(self.stops)
+        foreign = map(tokeniser.id_of, family.foreign)
+        self.foreign = frozenset(token_id for token_id in foreign if token_id is not None)
+        """What begins another author's turn."""
         self.controls = tuple(tokeniser.controls)
         controls = tokeniser.controls
         self.token_bytes = tuple(
@@ -157,7 +160,7 @@ class TurnPlan:
         most = left if wanted is None else min(left, wanted)
         behind = places.ids("\n\n")
         if most > 0:
-            ends = places.ends | {closed[0], *places.call_open[:1]}
+            ends = places.ends | places.foreign | {closed[0], *places.call_open[:1]}
             gate = Gate(ends, closed, may_be_cut=True)
             return behind, Segment(most, tuple(ends), forced, gate=gate, name="thought")
         if begun:
