@@ -107,7 +107,9 @@ def test_a_thought_that_goes_on_as_another_author_ends_there_and_an_answer_comes
 
     async def story() -> None:
         async with template_served("qwen3", *said) as s:
-            call = await create(s, tools=[WEATHER], tool_choice="none", reasoning={"max_tokens": 64})
+            call = await create(
+                s, tools=[WEATHER], tool_choice="none", reasoning={"max_tokens": 64}
+            )
             assert call.status == 200, call.body
             texts = [item["content"][0]["text"] for item in call.json()["output"]]
             assert texts == ["Hm.", "There."]
