@@ -1,8 +1,9 @@
 """Plans of runs for models with a template: the same wishes as Harmony's, at other places.
 
-A thought ends at its mark, or is closed by force when its budget is spent. A call begins with its
-mark; behind it the name is chosen among those offered, and the arguments are guided. An answer is
-guided from its first id. Knows rows and ids; knows no request and no engine.
+A thought ends at its mark, or is closed by force: when its budget is spent, when the model ends its
+turn in it or begins another author's. A call begins with its mark; behind it the name is chosen
+among those offered, and the arguments are guided. An answer is guided from its first id. Knows rows
+and ids; knows no request and no engine.
 """
 
 from __future__ import annotations
