@@ -26,6 +26,7 @@ from trt_responses.engine.triton.engine import Address, TritonEngine, address_of
 from trt_responses.errors import EngineUnavailable, StartupError
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.shelf import shelf
+from trt_responses.serve.triton_model import engine_of_version
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -126,14 +127,33 @@ def test_a_client_gets_the_same_ids_over_a_triton_and_without_one(
 
 
 def test_versions_are_numbered_and_never_change(
-    repository: Path, engines_dir: Path, capsys: pytest.CaptureFixture[str]
+    engines_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = ["export", "triton", "tiny", str(repository), "--engines-dir", str(engines_dir)]
+    def contexts() -> dict[str, int]:
+        return {
+            file.parent.name: engine_of_version(file).limits().context_tokens
+            for file in (tmp_path / "tiny").glob("*/settings.json")
+        }
+
+    told = ["export", "triton", "tiny", str(tmp_path), "--engines-dir", str(engines_dir)]
+    monkeypatch.setenv("TRT_RESPONSES_CONTEXT_TOKENS", str(CONTEXT))
     assert main(told) == 0
-    assert (repository / "tiny" / "2" / "model.py").exists()
+    form = tmp_path / "tiny" / "config.pbtxt"
+    written_ns = form.stat().st_mtime_ns
+    monkeypatch.setenv("TRT_RESPONSES_CONTEXT_TOKENS", str(2 * CONTEXT))
+    assert main(told) == 0
+    assert contexts() == {"1": CONTEXT, "2": 2 * CONTEXT}
+    assert (tmp_path / "tiny" / "2" / "model.py").exists()
+    assert form.stat().st_mtime_ns == written_ns  # or Triton reloads every version
     assert main([*told, "--version", "2"]) == 1
     assert "version 2 already" in capsys.readouterr().err
-    assert main(["export", "triton", "nobody", str(repository)]) == 1
+    assert main([*told, "--version", "7"]) == 0
+    assert main(told) == 0
+    assert sorted(contexts()) == ["1", "2", "7", "8"]
+    assert main(["export", "triton", "nobody", str(tmp_path)]) == 1
 
 
 def test_a_model_that_is_away_takes_no_work_and_then_does() -> None:

@@ -46,7 +46,7 @@ class TritonPythonModel:
         self._thread.start()
         self._running: set[_Answer] = set()
         self._engine = engine_of_version(
-            Path(args["model_repository"]) / SETTINGS_FILE, args["model_version"]
+            Path(args["model_repository"]) / args["model_version"] / SETTINGS_FILE
         )
         self._wait(self._engine.start())
         self._looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
@@ -153,10 +153,8 @@ class _Answer:
                 self.handle.abort()
 
 
-def engine_of_version(settings_file: Path, version: str) -> Engine:
-    """The engine that a model repository's file names for a version."""
+def engine_of_version(settings_file: Path) -> Engine:
+    """The engine that a version's file names."""
     told = json.loads(settings_file.read_text("utf-8"))
-    settings = Settings(
-        engine=told["versions"][version], engines_dir=told["engines_dir"], **told["settings"]
-    )
+    settings = Settings(engine=told["engine"], engines_dir=told["engines_dir"], **told["settings"])
     return engine_of(chosen_engine(settings), settings)

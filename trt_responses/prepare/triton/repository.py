@@ -34,22 +34,22 @@ def write_repository(
     """Add a version to the model `name` in this repository, the next one unless it is given;
     returns its directory. Triton loads it without touching those that are there."""
     model = directory / name
-    file = model / "settings.json"
-    told = json.loads(file.read_text("utf-8")) if file.exists() else {"versions": {}}
-    known = told["versions"]
-    number = str(version or max(map(int, known), default=0) + 1)
-    if number in known:
+    model.mkdir(parents=True, exist_ok=True)
+    known = (int(entry.name) for entry in model.iterdir() if entry.name.isdecimal())
+    made = model / str(version or max(known, default=0) + 1)
+    try:
+        made.mkdir()
+    except FileExistsError:
         raise StartupError(
-            f"{model} has a version {number} already, of the engine {known[number]!r}: versions "
-            "never change."
-        )
-    (model / number).mkdir(parents=True, exist_ok=True)
-    write_whole(model / number / "model.py", MODEL)
-    write_whole(model / "config.pbtxt", config(name, inputs, outputs))
-    known[number] = engine
-    told |= {"engines_dir": str(engines_dir.resolve()), "settings": dict(settings)}
-    write_whole(file, json.dumps(told, indent=2) + "\n")
-    return model / number
+            f"{model} has a version {made.name} already: versions never change."
+        ) from None
+    form, text = model / "config.pbtxt", config(name, inputs, outputs)
+    if not form.exists() or form.read_text("utf-8") != text:  # a new one has every version reloaded
+        write_whole(form, text)
+    told = {"engine": engine, "engines_dir": str(engines_dir.resolve()), "settings": dict(settings)}
+    write_whole(made / "settings.json", json.dumps(told, indent=2) + "\n")
+    write_whole(made / "model.py", MODEL)
+    return made
 
 
 def config(name: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
