@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PROMPT = [1, 2, 3]
 STREAMS = 64
 HASTY = Patience(silence_s=4.0, first_backoff_s=0.01)
+PATIENT = Patience(silence_s=60.0, first_backoff_s=0.01)
 ENDLESS = GenerateOptions(10_000, ())
 TALKATIVE = """import sys
 sys.stdout.write('{"ready": true}\\n' + 1_000 * "{}\\n")
@@ -76,7 +77,8 @@ def test_a_death_ends_all_streams_with_its_reason_and_the_engine_comes_back(
     number: signal.Signals, reason: str
 ) -> None:
     async def run() -> None:
-        async with running(HASTY) as (engine, process):
+        patience = HASTY if number == signal.SIGSTOP else PATIENT
+        async with running(patience) as (engine, process):
             told = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
             await asyncio.gather(*(sink.some(1) for sink in told[:2]))
             assert process.pid is not None
@@ -95,7 +97,7 @@ def test_a_death_ends_all_streams_with_its_reason_and_the_engine_comes_back(
 
 def test_a_server_answers_while_its_engine_is_frozen() -> None:
     async def run() -> None:
-        process = process_of("slow", HASTY)
+        process = process_of("slow", Patience(silence_s=4.0, first_backoff_s=1.0))
         engine = RemoteEngine(__version__, process=process)
         async with listening(engine) as address:
 

@@ -193,7 +193,7 @@ def test_a_server_whose_rank_dies_in_the_start_is_no_engine(
         llm = rank_llm(workers, RuntimeError("gone"))
         async with served(SERVICERS[protocol](llm)) as port:
             workers[0].kill()
-            with pytest.raises(StartupError, match="Executor is unhealthy"):
+            with pytest.raises(StartupError, match=r"gone|Executor is unhealthy"):
                 await quick(port, Patience(start_s=0.2, look_s=0.05)).start()
 
     asyncio.run(scenario())

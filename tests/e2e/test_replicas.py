@@ -401,7 +401,7 @@ def test_a_run_whose_record_cannot_be_kept_ends_failed_with_the_reason(redis: Re
 
 def test_a_server_that_hangs_is_away_after_a_while(redis: RedisServer) -> None:
     async def story() -> None:
-        async with served(store=RedisStore(redis.url, answer_s=0.2)) as s:
+        async with served(store=RedisStore(redis.url, answer_s=2.0)) as s:
             made = (await s.client.create()).json()["id"]
             with redis.paused():
                 assert (await s.client.create()).status == 503

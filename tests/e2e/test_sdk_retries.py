@@ -85,11 +85,12 @@ def test_clients_with_default_retries_come_through_a_restart() -> None:
                     assert await running.status() == 200
                     old.state.lifecycle.drain(0)
                     calls = [asyncio.create_task(ask(client)) for ask in ASKS]
-                    await until(lambda: statuses == [503] * len(ASKS))
+                    await until(lambda: len(statuses) >= len(ASKS))
                     running.close()  # the last one that ran: the old server ends
                 async with server_on(held, script(ANSWER)):
                     assert await asyncio.gather(*calls) == ["Hello there, friend."] * len(ASKS)
-        assert statuses == [503] * len(ASKS) + [200] * len(ASKS)
+        assert set(statuses[: -len(ASKS)]) == {503}
+        assert statuses[-len(ASKS) :] == [200] * len(ASKS)
 
     asyncio.run(story())
 

@@ -203,7 +203,7 @@ def header(name: str) -> str:
 def test_the_header_is_one_of_those_allowed_be_one_the_beginning_of_another(stage: Stage) -> None:
     asked = {"tools": TOOLS, "tool_choice": "required", "reasoning": NO_THOUGHT}
     called = []
-    for name in NAMES:
+    for name in NAMES if stage.is_scripted else 4 * NAMES:
         played = stage.play(asked, header(name) + GUIDE_ENDS, BODY)
         (call,) = played.snapshot()["output"]
         text = stage.vocabulary.text(list(played.reader.kept))

@@ -51,6 +51,11 @@ def repository(engines_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         yield directory
 
 
+async def no_look(_: float) -> None:
+    """The loop stands still between two tests, and a look over that time would be answered late."""
+    await asyncio.Event().wait()
+
+
 @pytest.fixture(scope="module")
 def loaded(repository: Path) -> Iterator[tuple[Bench, StandIn]]:
     with asyncio.Runner() as runner:
@@ -60,13 +65,13 @@ def loaded(repository: Path) -> Iterator[tuple[Bench, StandIn]]:
         async def begun() -> TritonEngine:
             await stand_in.load()
             address = await stack.enter_async_context(serving(stand_in.app()))
-            return TritonEngine(Address(address.host, address.port, "tiny"))
+            return TritonEngine(Address(address.host, address.port, "tiny"), sleep=no_look)
 
         engine = runner.run(begun())
         address = engine.address
 
         def make() -> Engine:
-            return TritonEngine(address)
+            return TritonEngine(address, sleep=no_look)
 
         runner.run(engine.start())
         yield Bench("triton", engine, make, runner), stand_in
