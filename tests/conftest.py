@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from trt_responses.tokens import vocabulary as vocabularies
 
@@ -26,6 +27,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("everywhere")
+providers._get_local_constants = lambda: providers._local_constants
+"""Without this, constants of those modules that happen to be imported go into the examples."""
 
 
 @pytest.fixture(scope="session")

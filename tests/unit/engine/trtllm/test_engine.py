@@ -946,7 +946,7 @@ def test_a_dead_worker_is_found_by_silence_and_ends_the_engine_after_three_probe
     assert double.misuse == []
 
 
-FAIR = replace(SHORT, probe_timeout_s=0.3)
+FAIR = replace(SHORT, probe_timeout_s=1.0)
 """Where some probes must be answered in time, on a busy machine too."""
 
 
