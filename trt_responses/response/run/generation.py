@@ -237,10 +237,12 @@ class Generation:
 
     def pause(self) -> bool:
         """Take the present request from the engine, which is exchanged: the segment goes on with
-        the next one. Returns whether there was a request."""
+        the next one. Returns whether there was a request. One whose last token has just come waits
+        for nothing."""
         if self._preparation is not None and self._preparation.pause():
             return True
-        if self._handle is None or self._verdict is not None:
+        ended = self._segment_end is None or self._segment_end.done()
+        if ended or self._handle is None or self._verdict is not None:
             return False
         self._handle.abort()
         self._handle = None

@@ -233,6 +233,20 @@ def test_a_run_whose_owner_is_stopped_closes_its_log_and_its_request(stage_of: S
     asyncio.run(go())
 
 
+@pytest.mark.parametrize("given", range(1, len(ANSWER) + 1))
+def test_a_run_pauses_only_while_the_engine_owes_it_a_token(stage_of: Stages, given: int) -> None:
+    async def go() -> None:
+        stage = stage_of()
+        making = await stage.begin()
+        for _ in range(given):
+            stage.clock.step_alone()
+        whole = given == len(ANSWER)
+        assert stage.run.pause() is not whole
+        assert (await making).status == ("completed" if whole else "failed")  # nobody waits here
+
+    asyncio.run(go())
+
+
 # --- parts that break -------------------------------------------------------------------------
 
 
