@@ -3,7 +3,9 @@ services, apart from what the package makes of its own descriptions."""
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import shutil
 import sys
 import tempfile
 from functools import cache
@@ -36,6 +38,7 @@ def compile_protos(name: str, *options: str) -> None:
 def bindings() -> Path:
     """The folder of the generated modules, which stands on the path from now on."""
     folder = Path(tempfile.mkdtemp(prefix="grpc-bindings-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for path in sorted(PROTOS.rglob("*.proto")):
         name = str(path.relative_to(PROTOS))
         compile_protos(name, f"--python_out={folder}", f"--grpc_python_out={folder}")
