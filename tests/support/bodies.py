@@ -69,6 +69,8 @@ class Body(NamedTuple):
     """Made when it is played: all of them together would not fit into memory."""
     path: str = "/v1/responses"
     content_type: str = "application/json"
+    wrong_at_its_end: bool = False
+    """Whether all of it is read before it is refused, which takes as long as an answer may."""
 
 
 def reported() -> Iterator[Body]:
@@ -101,7 +103,8 @@ def with_known_tools() -> Iterator[Body]:
     yield Body("known tools", lambda: _joined(tools=known))
     yield Body("known tools: behind a text", lambda: _joined(input=text, tools=known))
     yield Body("known tools: elsewhere", lambda: _joined(input=text, **elsewhere))
-    yield Body("known tools: cut", lambda: _joined(input=text, **elsewhere)[:-1])
+    cut = Body("known tools: cut", lambda: _joined(input=text, **elsewhere)[:-1])
+    yield cut._replace(wrong_at_its_end=True)
     yield Body("known tools: blanks", lambda: _spread(b'"tools"%b:%b1'))
     yield Body("new tools: numbers", lambda: _joined(tools=[numbers] * 1000, **_empty_lists()))
     yield Body("new tools: one long one", lambda: _joined(tools=[long]))
@@ -195,7 +198,8 @@ def in_containers() -> Iterator[Body]:
         "half a boundary": b"\r\n--" * (BYTES // 4),
     }
     for name, data in forms.items():
-        yield Body(f"upload: {name}", partial(bytes, data), FILES, FORM)
+        open_end = name == "half a boundary"
+        yield Body(f"upload: {name}", partial(bytes, data), FILES, FORM, open_end)
     for name, boundary in (("parameters", ";" * 60_000), ("a boundary", "-" * 60_000)):
         kind = f"{FORM}{boundary}"
         yield Body(f"upload: {name} of its type", lambda: b"-" * (BYTES - MARGIN), FILES, kind)

@@ -498,7 +498,7 @@ def test_a_lock_lasts_while_it_is_renewed_and_no_longer(history: History) -> Non
             await store.change(version(1))
             assert await store.lock(ONE, LEASE_S) is True
             for _ in range(3):
-                history.advance(LEASE_S - 1)
+                history.advance(LEASE_S - 10)
                 assert await store.renew_lock(ONE, LEASE_S) is True
             history.advance(LEASE_S + 1)
             assert await store.renew_lock(ONE, LEASE_S) is False, "its server died"
@@ -610,13 +610,13 @@ def test_a_job_without_a_heartbeat_is_lost_and_stays_so(history: History) -> Non
     async def story() -> None:
         async with opened(history) as store:
             await store.put_job(job())
-            history.advance(LEASE_S - 1)
+            history.advance(LEASE_S - 10)
             assert await store.renew_job("j") == "held"
-            history.advance(LEASE_S - 1)
+            history.advance(LEASE_S - 10)
             found = await store.get("j", "ann")
             assert isinstance(found, Job)
             assert not found.lost
-            history.advance(2)
+            history.advance(11)
             assert await store.get("j", "ann") == replace(job(), lost=True)
             assert await store.renew_job("j") == "gone"
             assert await store.cancel_job("j", "ann") is False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -147,7 +148,7 @@ class ComputingThread:
         self._callbacks.emit(emitted)
 
     def _post(self, call: Callable[..., None], given: object) -> None:
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop was closed meanwhile
             self._loop.call_soon_threadsafe(call, given)
 
 

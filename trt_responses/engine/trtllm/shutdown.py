@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ async def shut_down(llm: LLM, deadline_s: float) -> None:
         try:
             llm.shutdown()
         finally:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=shut, daemon=True).start()

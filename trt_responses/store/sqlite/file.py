@@ -19,6 +19,7 @@ APPLICATION_ID = 0x74727452
 """`trtR`, which tells a history from any other SQLite file."""
 BUSY_MS = 5_000
 WAL_BYTES = 64 * 1024 * 1024
+DAMAGED = " It is damaged, or no history: move it away to begin a new one."
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -142,6 +143,8 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
         db.execute("COMMIT")
     except sqlite3.Error as error:
         raise StartupError(f"The history {path} cannot be used: {error}.{_remedy(error)}") from None
+    except UnicodeDecodeError:  # of a fault that quotes a damaged name
+        raise StartupError(f"The history {path} cannot be used.{DAMAGED}") from None
 
 
 def _check_kind(db: sqlite3.Connection, path: Path) -> None:
@@ -168,7 +171,7 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
 def _remedy(error: sqlite3.Error) -> str:
     match _code(error):
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return " It is damaged, or no history: move it away to begin a new one."
+            return DAMAGED
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:
             return " The server must be able to write to it and to its directory."
         case _:

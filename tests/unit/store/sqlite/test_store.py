@@ -6,7 +6,6 @@ About 3 s on one core.
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -175,16 +174,25 @@ def test_a_file_of_a_newer_version_is_refused_and_not_changed(tmp_path: Path) ->
     assert "upgrade" in said
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        (b"CREATE TABLE blocks", b"DAMAGE TABLE blocks"),
+        (b"tableblocks", b"table\xfflocks"),
+        (b"CREATE", b"\0\xff\xfe\xfd\xfc\xfb"),
+    ],
+    ids=["a statement", "a name", "all statements"],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, whole: bytes, damaged: bytes) -> None:
     async def story() -> None:
         async with opened(tmp_path / "h.db") as store:
             await store.put(record("a"))
 
     asyncio.run(story())
     path = tmp_path / "h.db"
-    data = bytearray(path.read_bytes())
-    data[100:2000] = os.urandom(16) * 118 + bytes(12)  # the schema's page
-    path.write_bytes(data)
+    data = path.read_bytes()
+    assert whole in data
+    path.write_bytes(data.replace(whole, damaged))
     said = start_fails(path)
     assert "damaged" in said
     assert "move it away" in said
