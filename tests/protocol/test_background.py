@@ -386,6 +386,43 @@ def test_a_store_that_is_away_for_less_than_a_lease_does_no_harm() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("was_kept", [True, False])
+@pytest.mark.parametrize("which", [1, 2, 3])
+def test_frames_whose_keeping_was_not_answered_are_told_once(which: int, was_kept: bool) -> None:
+    """A reader that leaves while they are being kept does the same."""
+
+    async def story() -> None:
+        ticks = Ticks()
+
+        class Unanswered(MemoryStore):
+            asked = 0
+
+            async def append_frames(self, *given: Any, **more: Any) -> Any:
+                self.asked += 1
+                if self.asked != which:
+                    return await super().append_frames(*given, **more)
+                if was_kept:
+                    await super().append_frames(*given, **more)
+                raise StoreUnavailable("cut off")
+
+        store = Unanswered(Bounds(lease_s=30), clock_s=ticks)
+        async with served(THOUGHT, store=store, manual=True, sleep=ticks.sleep, **AT_ONCE) as s:
+            response_id = (await started(s))["id"]
+            for _ in range(6):
+                await settled()
+                await s.clock.step(2)  # so that more is new at each beat
+                await ticks.pass_(1)
+            last = await ended(s, response_id)
+            assert store.asked > which
+            assert last["status"] == "completed"
+            call = await s.client.get(f"/v1/responses/{response_id}?stream=true")
+            numbers = [event["sequence_number"] for event in call.events]
+            assert numbers == list(range(len(numbers)))
+            assert call.events[-1]["type"] == "response.completed"
+
+    asyncio.run(story())
+
+
 def test_a_stop_ends_what_goes_on_and_stores_that_it_did() -> None:
     async def story() -> None:
         class Lasting(MemoryStore):

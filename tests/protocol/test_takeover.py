@@ -18,6 +18,8 @@ from tests.support.served import Served, ids, script, served
 from tests.support.steering import GUIDES
 from tests.support.template_served import template_served
 from tests.support.ticks import Ticks, settled
+from trt_responses.errors import StoreUnavailable
+from trt_responses.response.run.commit import Commit
 from trt_responses.store.base import Job
 from trt_responses.store.limits import Bounds
 from trt_responses.store.memory.store import MemoryStore
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from tests.support.asgi import Call
     from trt_responses.engine.base import GenerateOptions
     from trt_responses.engine.scripted.engine import Script
+    from trt_responses.response.run.run import Run
+    from trt_responses.wire.response import Response
 
 Json = dict[str, Any]
 
@@ -257,6 +261,88 @@ def test_what_was_asked_to_be_cancelled_is_cancelled_by_whoever_takes_it() -> No
         await settled()
         await pair.pass_(3, 1)
         assert (await ending).json()["status"] == "cancelled"
+
+    run(story, Model())
+
+
+def test_a_cancel_reaches_the_server_that_has_taken_the_response() -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        name = (await started(one))["id"]
+        await pair.steps(4)
+        await pair.pass_(LEASE_S + 1, 1)
+        assert len(one.runs) == len(other.runs) == 1, "the first one has not woken yet"
+        asking = asyncio.create_task(cancelled(one, name))
+        await settled()
+        for _ in range(50):
+            if asking.done():
+                break
+            await pair.pass_(0.1, 1, 0)
+        assert (await asking).json()["status"] == "cancelled"
+        await pair.pass_(2, 1, 0)
+        assert (await got(other, name))["status"] == "cancelled"
+        assert len(one.runs) == len(other.runs) == 0
+
+    run(story, Model())
+
+
+def test_a_server_without_room_leaves_a_response_to_others_and_looks_again_later() -> None:
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        take, taken = pair.store.take_job, 0
+
+        async def counted(model: str) -> Job | None:
+            nonlocal taken
+            taken += 1
+            assert taken < 100, "it takes and leaves it without a pause"
+            return await take(model)
+
+        pair.store.take_job = counted  # type: ignore[method-assign]
+        name = (await started(one))["id"]
+        await pair.steps(4)
+        full = other.client.ask(stream=True)
+        await settled()
+        pair._ticks[-1].now += LEASE_S + 1
+        looks = 5
+        for _ in range(looks):
+            await pair._ticks[1].pass_(1.0)
+        assert taken <= looks + 1
+        assert (await got(other, name))["status"] == "in_progress"
+        full.hang_up()
+        await settled()
+        last = await whole(replay(other, name), pair, 1)
+        assert last["status"] == "completed"
+
+    run(story, Model(), max_running=1, max_waiting=0)
+
+
+def test_what_closes_an_answer_is_told_once_when_its_server_dies_before_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No id says that a budget has ended: the next server would close the answer once more."""
+    commit = Commit.__call__
+    dying = True
+
+    async def story(pair: Pair) -> None:
+        async def killed(self: Commit, last: Response, run: Run) -> None:
+            nonlocal dying
+            if not dying:
+                return await commit(self, last, run)
+            dying = False
+            await pair.pass_(2.0, 0)  # in which its frames are saved
+            raise StoreUnavailable("It is killed here.")
+
+        monkeypatch.setattr(Commit, "__call__", killed)
+        one, other = pair.servers
+        name = (await started(one, max_output_tokens=len(WHOLE) - 4))["id"]
+        reading = replay(other, name)
+        await pair.steps(len(WHOLE))
+        await pair.pass_(LEASE_S + 1.2, 1)
+        last = await whole(reading, pair, 1)
+        types = [event["type"] for event in reading.events]
+        assert types.count("response.output_text.done") == 1
+        assert last["status"] == "incomplete"
+        assert not dying
 
     run(story, Model())
 

@@ -304,7 +304,10 @@ class Store(Records, Protocol):
 
     async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
         """Keep more of a job's frames: the first is number 0, and each follows the last. Whether
-        the job is still of this term, and they may be told.
+        the job is still of this term and not lost, and they may be told.
+
+        A call that was not answered may have kept them: repeat it with the same frames. Frames that
+        do not follow what is kept are left out.
 
         They have a bound of their own: the oldest responses' frames leave, all of them at once.
         """

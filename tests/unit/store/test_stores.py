@@ -620,6 +620,7 @@ def test_a_job_without_a_heartbeat_is_lost_and_stays_so(history: History) -> Non
             assert await store.get("j", "ann") == replace(job(), lost=True)
             assert await store.renew_job("j") == "gone"
             assert await store.cancel_job("j", "ann") is False
+            assert await store.append_frames("j", frames(0, 1)) is False, "its end was read"
             assert await store.finish_job(record("j", block("late"))) is False
             assert await store.get("j", "ann") == replace(job(), lost=True)
             assert history.bytes(store) == (0, 0)

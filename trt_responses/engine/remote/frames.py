@@ -84,7 +84,7 @@ def frame(kind: Kind, body: bytes) -> bytes:
 
 def generate(number: int, prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
     """The frame that begins a request."""
-    said = orjson.dumps(options)
+    said = orjson.dumps(options, default=dict)  # its headers are any mapping
     ids = array("I", prompt_ids).tobytes()
     return frame(Kind.GENERATE, PAIR.pack(number, len(said)) + said + ids)
 

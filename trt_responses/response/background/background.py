@@ -160,25 +160,27 @@ class Background:
             await self._sleep(self._heartbeat_s)
             try:
                 while self._runs.takes_work:
-                    if (job := await self._store.take_job(self._model)) is None:
+                    job = await self._store.take_job(self._model)
+                    if job is None or not await self._go_on(job):
                         break
-                    await self._go_on(job)
             except ApiError as fault:
                 logger.warning("jobs of other servers could not be looked for: %s", fault.message)
             except Exception:
                 logger.exception("a job of another server could not be taken")
 
-    async def _go_on(self, job: Job) -> None:
+    async def _go_on(self, job: Job) -> bool:
         """Go on with a job where another server stopped, or leave it to the next server, or fail it
-        for good."""
+        for good. Returns False when there was no room for it, and so for no other."""
         try:
             run = await self._made_again(job)
-            await self._extend_lock(run)
         except ApiError as fault:
             passing = fault.status >= 500 or fault.status in (409, 429)
             logger.warning("%s is not gone on with: %s", job.id, fault.message)
             await self._store.leave_job(job.id, term=job.term, to_others=passing)
-            return
+            return not passing
+        except asyncio.CancelledError:  # this server ends
+            await self._store.leave_job(job.id, term=job.term, to_others=True)
+            raise
         except Exception:
             await self._store.leave_job(job.id, term=job.term, to_others=False)
             raise
@@ -186,13 +188,14 @@ class Background:
         self._count(job.owner, 1)
         self._running += 1
         self._begin(KeptRun(run, job.owner, job), moves=True)
+        return True
 
     async def _made_again(self, job: Job) -> Run:
         made = run_of(job, self._runs.built_in)
         if made is None:
             raise ApiError("What was told of it is not kept.", status=410)
         accepted, dialect, before = made
-        return await self._runs.start(
+        run = await self._runs.start(
             accepted,
             owner=job.owner,
             arrival_ns=time.monotonic_ns(),
@@ -200,6 +203,12 @@ class Background:
             dialect=dialect,
             before=before,
         )
+        try:
+            await self._extend_lock(run)
+        except BaseException:
+            await self._runs.release(run)
+            raise
+        return run
 
     def _leave(self, kept: KeptRun) -> bool:
         """Leave a run to another server. Returns False when no other can go on with it."""
@@ -249,8 +258,9 @@ class Background:
         if kept is not None and kept.owner == owner:
             kept.run.cancel()
             await kept.run.ended()
-            return await self._store.get(response_id, owner)
         found = await self._store.get(response_id, owner)
+        if not isinstance(found, Job):  # else another server has taken it, or will
+            return found
         if not await self._store.cancel_job(response_id, owner):
             return await self._store.get(response_id, owner)
         waits = max(1, int(self._store.lease_s / self._heartbeat_s))

@@ -43,6 +43,8 @@ class KeptRun:
         self._saved_ids = 0 if before is None else len(before.ids) // 4
         self._cursor = Cursor(run.log, after=self._saved - 1)
         self._unsaved = b""
+        self._asked: Frames | None = None
+        """The frames that the store was asked to keep, while it has not answered."""
 
     def body(self) -> bytes:
         """The snapshot as of now, in JSON."""
@@ -61,16 +63,11 @@ class KeptRun:
         """Keep the frames that are new. Frames that cannot be kept now are kept the next time;
         after the `last` call nothing is kept."""
         async with self._saving:
-            if self.left or self.run.log.closed:
+            if self.left or self.run.ending:
                 return
-            frames = self._news()
-            if frames.count:
-                kept_ids = self._saved_ids + len(frames.ids) // 4
-                if not await store.append_frames(self.run.id, frames, term=self.term):
-                    self.run.cancel()  # another server has it
-                    return
-                self._saved, self._unsaved = frames.first + frames.count, b""
-                self._saved_ids = kept_ids
+            if not (await self._settle(store) and await self._append(store, self._news())):
+                self.run.cancel()  # another server has it, or it was told that it failed
+                return
             self.left = last
 
     async def finish(
@@ -79,6 +76,8 @@ class KeptRun:
         """Keep the record, its conversation's next version and the last frames, before the end is
         told. Returns False when the store refuses them."""
         async with self._saving:
+            if not await self._settle(store):
+                return False
             frames = self._news()
             closing = ending(last, self.run.error)
             spelling = ResponsesSpelling(self.run.log.dialect)
@@ -87,6 +86,23 @@ class KeptRun:
             data = b"".join((frames.data, *told))
             whole = Frames(frames.first, frames.count + len(told), data, ended=True)
             return await store.finish_job(record, whole, conversation, term=self.term)
+
+    async def _settle(self, store: Store) -> bool:
+        """Ask again for what was not answered, as it was: it may be kept, and a store takes nothing
+        longer in its place. Returns False when the store refuses it."""
+        return self._asked is None or await self._append(store, self._asked)
+
+    async def _append(self, store: Store, frames: Frames) -> bool:
+        """Whether the job is still ours; if it is, the frames are kept."""
+        if not frames.count:
+            return True
+        self._asked = frames
+        if not await store.append_frames(self.run.id, frames, term=self.term):
+            return False
+        self._saved = frames.first + frames.count
+        self._saved_ids += len(frames.ids) // 4
+        self._asked, self._unsaved = None, b""
+        return True
 
     def _news(self) -> Frames:
         """The frames that are not kept yet. A run that is made again has none until it has come to

@@ -158,6 +158,11 @@ class Run:
         """Whether the engine has been asked."""
         return self._generation.asked_ns is not None
 
+    @property
+    def ending(self) -> bool:
+        """Whether no more ids come, so that all that is not kept yet is kept with the end."""
+        return self.log.closed or self._generation.last_token_ns is not None
+
     async def ended(self) -> None:
         """Wait until the end is stored and told, for those who do not own the run."""
         while not self.log.closed:

@@ -86,7 +86,7 @@ class MemoryJobs:
     def note(self, job_id: str, term: int, frames: Frames) -> bool:
         """Whether frames of this term may be kept; what they tell is noted."""
         running = self._jobs.get(job_id)
-        if running is None or running.job.term != term:
+        if running is None or running.job.term != term or self._lost(running):
             return False
         if frames.first == running.frames:
             running.frames += frames.count

@@ -272,6 +272,8 @@ APPEND = (
     + """
 local id, ttl = ARGV[1], tonumber(ARGV[5])
 if redis.call('EXISTS', 'trt:j:' .. id) == 0 or not is_of(id, ARGV[6]) then return 0 end
+local job = redis.call('HMGET', 'trt:j:' .. id, 'until', 'source', 'deaths')
+if lost(job, tonumber(ARGV[8]), tonumber(ARGV[9])) then return 0 end
 if append(id, tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ttl) and ARGV[7] ~= '' then
   redis.call('APPEND', 'trt:i:' .. id, ARGV[7])
   if ttl > 0 then redis.call('PEXPIRE', 'trt:i:' .. id, ttl) end

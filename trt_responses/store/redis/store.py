@@ -340,7 +340,7 @@ class RedisStore:
 
     async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
         piece = _piece(await _squeezed(frames))
-        said = (frames.first, frames.count, piece, self._ttl_ms, term, frames.ids)
+        said = (frames.first, frames.count, piece, self._ttl_ms, term, frames.ids, *self._waits)
         return bool(await self._do(scripts.APPEND, response_id, *said))
 
     async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:

@@ -133,9 +133,12 @@ def finish(db: sqlite3.Connection, job_id: str, term: int, now_s: float) -> bool
     return taken.rowcount > 0
 
 
-def is_of(db: sqlite3.Connection, job_id: str, term: int) -> bool:
-    """Whether a job is still of this term."""
-    found = db.execute("SELECT 1 FROM jobs WHERE id = ? AND term = ?", (job_id, term))
+def is_of(db: sqlite3.Connection, job_id: str, term: int, times: Times) -> bool:
+    """Whether a job is still of this term, and nobody has read that it is lost."""
+    found = db.execute(
+        f"SELECT 1 FROM jobs WHERE id = :id AND term = :term AND NOT ({LOST})",
+        {"id": job_id, "term": term, **times._asdict()},
+    )
     return found.fetchone() is not None
 
 

@@ -338,7 +338,7 @@ class SqliteStore:
         squeezed, at_most = await _squeezed(frames), self._bounds.max_frame_bytes
 
         def append(db: sqlite3.Connection) -> bool:
-            if not jobs.is_of(db, response_id, term):
+            if not jobs.is_of(db, response_id, term, self._times()):
                 return False
             jobs.append(db, response_id, squeezed, at_most)
             return True

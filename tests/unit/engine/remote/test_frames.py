@@ -13,6 +13,7 @@ from trt_responses.engine.remote import frames
 from trt_responses.engine.remote.frames import Kind, Splitter
 from trt_responses.engine.remote.server import EngineServer, FrontEnd, RemoteSink
 from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.response.run.origin import NOWHERE
 
 if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
@@ -131,6 +132,13 @@ def test_a_request_arrives_with_all_its_options() -> None:
     (((kind, body),)) = Splitter().feed(frames.generate(7, range(1000), options))
     assert kind == Kind.GENERATE
     assert frames.read_generate(body) == (7, list(range(1000)), options)
+
+
+def test_a_request_that_no_http_request_is_behind_arrives_too() -> None:
+    """As one of a response that was taken over."""
+    options = GenerateOptions(9, (200002,), trace_headers=NOWHERE.trace_headers)
+    (((_, body),)) = Splitter().feed(frames.generate(7, (1, 2), options))
+    assert frames.read_generate(body) == (7, [1, 2], options)
 
 
 def test_a_refusal_keeps_its_status_code_and_place() -> None:
