@@ -40,6 +40,12 @@ sys.stdout.write('{"ready": true}\\n' + 1_000 * "{}\\n")
 sys.stdout.flush()
 sys.stdin.readlines()
 """
+SAYS = """import sys
+sys.stdout.write('{{"ready": true}}\\n')
+{}
+sys.stdout.flush()
+"""
+"""A program that is ready, does one thing more, and ends."""
 
 
 @contextlib.asynccontextmanager
@@ -188,6 +194,43 @@ def test_after_too_many_deaths_in_a_row_the_engine_is_lost() -> None:
             os.kill(process.pid, signal.SIGKILL)
             await until_seen(lambda: not engine.health().alive)
             assert "SIGKILL" in (engine.health().reason or "")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "line", ["no JSON\\n", "[]" * 40_000 + "\\n", '{"los'], ids=["no JSON", "too long", "cut"]
+)
+def test_a_process_that_says_what_cannot_be_read_is_replaced(line: str) -> None:
+    async def run() -> None:
+        program = SAYS.format(f"sys.stdout.write({line!r}.encode().decode('unicode_escape'))")
+        patience = Patience(restarts=1, first_backoff_s=0.01, silence_s=600)
+        process = EngineProcess((sys.executable, "-ISc", program), {}, patience)
+        await process.start()
+        try:
+            async with asyncio.timeout(60):
+                why = await process.lost()
+            assert "cannot be read" in why or "exit status 0" in why
+            assert process.pid is None
+        finally:
+            await process.stop(0)
+
+    asyncio.run(run())
+
+
+def test_deaths_while_it_loads_are_not_forgiven_however_long_it_loads(tmp_path: Path) -> None:
+    """It loads once, and never again."""
+
+    async def run() -> None:
+        program = f"import os; os.mkdir({str(tmp_path / 'once')!r})\n" + SAYS.format("pass")
+        patience = Patience(restarts=2, first_backoff_s=0.01, steady_s=0.0)
+        process = EngineProcess((sys.executable, "-ISc", program), {}, patience)
+        await process.start()
+        try:
+            async with asyncio.timeout(60):
+                assert "while it was loaded" in await process.lost()
+        finally:
+            await process.stop(0)
 
     asyncio.run(run())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import resource
 import signal
 import time
 from contextlib import suppress
@@ -23,6 +24,10 @@ from tests.support.grpc_servicers import Open
 from tests.support.polling import polled, until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import Address, Child, child
+from trt_responses.errors import StartupError
+from trt_responses.serve.fleet import kept_address
+from trt_responses.serve.server import bound
+from trt_responses.settings import Settings
 
 FRONT_END, ENGINE = "trt_responses.serve.front_end", "trt_responses.serve.engine_process"
 A_MINUTE = 8
@@ -39,6 +44,10 @@ def running(server: Child, program: str) -> list[int]:
         for pid in server.children()
         if program in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     ]
+
+
+async def as_many(server: Child, program: str, count: int) -> None:
+    await until_seen(lambda: len(running(server, program)) == count)
 
 
 def lives(pid: int) -> bool:
@@ -150,6 +159,53 @@ def test_front_ends_over_another_servers_engine_need_none_of_this_machine(tmp_pa
                 server.signal(signal.SIGTERM)
                 assert (await server.ended())[0] == 0
         assert not (tmp_path / "demo").exists()
+
+    asyncio.run(run())
+
+
+def test_an_address_is_kept_from_others_before_a_front_end_listens() -> None:
+    with kept_address(Settings(port=0)) as settings:
+        with pytest.raises(StartupError, match="cannot listen"):
+            bound(settings)
+        with pytest.raises(StartupError, match="cannot listen"), kept_address(settings):
+            pass
+        with bound(settings, shared=True), bound(settings, shared=True):
+            pass
+
+
+@pytest.mark.xdist_group("embedded")
+def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
+    engines_dir: Path, tmp_path: Path
+) -> None:
+    arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
+    settings = {
+        "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",
+        "TRT_RESPONSES_DATA_DIR": str(tmp_path),
+        "TRT_RESPONSES_LINGER_S": "0",
+        "TRT_RESPONSES_CONTEXT_TOKENS": "512",
+        "TRT_RESPONSES_ENGINE_SILENCE_S": "8",
+    }
+
+    async def run() -> None:
+        async with child(*arguments, environment=settings) as server:
+            address = await server.ready()
+            frozen = running(server, FRONT_END)[0]
+            os.kill(frozen, signal.SIGSTOP)
+            await until_seen(lambda: not lives(frozen))
+            await as_many(server, FRONT_END, 2)
+            for program in (FRONT_END, ENGINE):
+                before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+                resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+                killed = running(server, program)
+                for pid in killed:
+                    os.kill(pid, signal.SIGKILL)
+                await server.says("Too many open files")
+                resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+                await as_many(server, program, len(killed))
+            assert (await ask_when_up(address))[0] == 200
+            server.signal(signal.SIGTERM)
+            status, _, said = await server.ended()
+            assert status == 0, said
 
     asyncio.run(run())
 

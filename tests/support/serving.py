@@ -106,6 +106,12 @@ class Child:
         """Its own child processes."""
         return children_of(self._process.pid)
 
+    async def says(self, words: str) -> None:
+        """Wait until a line of its log has these words; lines up to it are read by then."""
+        async with asyncio.timeout(PATIENCE_S):
+            while words not in (line := (await self._stderr.readline()).decode()):
+                assert line, f"it ended, and never said {words!r}"
+
     async def ended(self) -> tuple[int, str, str]:
         """Exit status, and the rest of what it said on both streams."""
         async with asyncio.timeout(PATIENCE_S):

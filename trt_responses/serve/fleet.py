@@ -9,25 +9,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.engines import chosen_engine
+from trt_responses.engine.remote.process import LOOKS
 from trt_responses.errors import StartupError
 from trt_responses.serve.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.serve.engine_process import process_of
+from trt_responses.serve.front_end import ENGINE_LOST
 from trt_responses.serve.server import bound, lasting, log_to_stderr
 from trt_responses.serve.systemd import Notifier
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from trt_responses.engine.remote.process import EngineProcess
     from trt_responses.settings import Settings
@@ -52,12 +56,22 @@ def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> in
             "sqlite:///path or redis://host:port/number, got memory://."
         )
     log_to_stderr(settings)
-    with bound(settings) as free:  # so that somebody else's address is refused
+    with kept_address(settings) as address:
+        asyncio.run(Fleet(*(with_engine or _with_engine)(address)).run())
+    return 0
+
+
+@contextmanager
+def kept_address(settings: Settings) -> Iterator[Settings]:
+    """Keep the address for this fleet's front ends, whether one listens or not. Gives the settings
+    with its port; somebody else's address is a `StartupError`."""
+    with bound(settings) as free:
         host, port = free.getsockname()[:2]
     settings = settings.model_copy(update={"host": host, "port": port})
-    with bound(settings, shared=True):  # which nobody listens on, and so keeps the port
-        asyncio.run(Fleet(*(with_engine or _with_engine)(settings)).run())
-    return 0
+    with bound(settings, shared=True) as kept:
+        # Then Linux lets a socket be bound beside it that shares the port, and no other.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        yield settings
 
 
 class Fleet:
@@ -86,6 +100,8 @@ class Fleet:
         await asyncio.sleep(0)  # so that the socket's path is known
         keepers = [asyncio.create_task(self._keep(number)) for number in range(count)]
         try:
+            for task in (watching, *keepers):
+                task.add_done_callback(self._broke)
             await self._stopping.wait()
             self._notifier.tell("STOPPING=1", "stopping")
             patience_s = self._settings.linger_s + self._settings.drain_s + CLOSING_S
@@ -125,35 +141,69 @@ class Fleet:
         lost = await self._engine.lost()
         self._fail(f"The engine is lost and the server has ended: {lost}")
 
+    def _broke(self, task: asyncio.Task[None]) -> None:
+        """End the fleet when a task that keeps a part of it has raised, for nobody else would."""
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            logger.error("a part of the fleet is not kept any more", exc_info=fault)
+            self._fail(f"The fleet broke ({type(fault).__name__}: {fault}).")
+
     async def _keep(self, number: int) -> None:
         """Keep a front end in this place: start another when one dies."""
         failures = 0
         while not self._stopping.is_set():
-            process = await self._begin(number)
-            if self._stopping.is_set():  # it was told so while this one began
-                process.send_signal(self._signal)
-            assert process.stdout is not None
-            if hello := await process.stdout.readline():
-                failures = 0
-                self._up(number, hello.decode())
-            status = await process.wait()
-            del self._running[number]
-            with closing(SharedCounts(self._counts, number)) as counts:
-                counts.clear()  # what it made has ended with it
+            try:
+                ended = await self._one(number)
+            except OSError as error:  # no descriptor, no memory: it may come back
+                if number not in self._ready:
+                    raise
+                ended = f"could not be started ({error})"
+                failures += 1
+            else:
+                failures = 1
             if self._stopping.is_set():
                 return
-            if status == 0:  # an admin has told it to stop, and means all of them
-                logger.warning("Front end %d was told to stop: so do all.", number + 1)
-                self._stop(signal.SIGTERM)
-                return
-            if number not in self._ready:
-                self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
-                return
-            failures += 1
-            logger.warning(
-                "Front end %d ended with status %d and is started again.", number + 1, status
-            )
+            logger.warning("Front end %d %s and is started again.", number + 1, ended)
             await asyncio.sleep(min(MOST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures, 20)))
+
+    async def _one(self, number: int) -> str:
+        """Start a front end and watch it to its end. Returns how it ended."""
+        process = await self._begin(number)
+        engine_pid = self._engine.pid if self._engine is not None else None
+        if self._stopping.is_set():  # it was told so while this one began
+            process.send_signal(self._signal)
+        status = await self._watched(number, process)
+        del self._running[number]
+        with closing(SharedCounts(self._counts, number)) as counts:
+            counts.clear()  # what it made has ended with it
+        if status == 0 and not self._stopping.is_set():
+            logger.warning("Front end %d was told to stop: so do all.", number + 1)
+            self._stop(signal.SIGTERM)
+        elif number not in self._ready:
+            self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
+        elif status == ENGINE_LOST and self._engine is not None and self._engine.pid == engine_pid:
+            self._engine.restart("it makes nothing any more")
+        return f"ended with status {status}"
+
+    async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
+        """Wait for a front end's end, and return its status. One that gave signs of life and gives
+        none any more is killed: it holds its clients and its places."""
+        assert process.stdout is not None
+        missed: float = -math.inf
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.engine_silence_s / LOOKS):
+                    line = await process.stdout.readline()
+            except TimeoutError:
+                missed += 1
+                if missed == LOOKS:
+                    logger.warning("Front end %d gives no sign of life.", number + 1)
+                    process.kill()
+                continue
+            if not line:
+                return await process.wait()
+            missed = 0
+            if line.strip():
+                self._up(number, line.decode())
 
     async def _begin(self, number: int) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sys
@@ -18,7 +19,7 @@ from trt_responses.engine.remote.child import die_with
 from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.errors import StartupError
 from trt_responses.serve.counts import COUNTS, SharedCounts
-from trt_responses.serve.server import bound, log_to_stderr, run_server
+from trt_responses.serve.server import LostEngineError, bound, log_to_stderr, run_server
 from trt_responses.serve.siblings import Siblings
 from trt_responses.settings import Settings
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine
     from trt_responses.prepare.shelf.shelf import Selection
+
+
+BEAT_S = 0.5
+"""Seconds between two signs of life: empty lines on standard output, for the fleet."""
+ENGINE_LOST = 3
+"""The exit status of a front end whose engine serves no more, though its process may live."""
 
 
 def main() -> int:
@@ -51,23 +58,34 @@ def main() -> int:
             run_server(app, settings, address)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
-        return 1
+        return ENGINE_LOST if isinstance(error, LostEngineError) else 1
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         pass
     return 0
 
 
 def join(app: FastAPI, siblings: Siblings) -> None:
-    """Have an app's metrics speak for all front ends while it lives."""
+    """Have an app's metrics speak for all front ends while it lives, and give signs of life."""
     own_life = app.router.lifespan_context
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        async with siblings.life(), own_life(app):
-            yield
+        beating = asyncio.create_task(_beat())
+        try:
+            async with siblings.life(), own_life(app):
+                yield
+        finally:
+            beating.cancel()
+            await asyncio.wait((beating,))
 
     app.state.metrics.others = siblings.others
     app.router.lifespan_context = life
+
+
+async def _beat() -> None:
+    while True:
+        print(flush=True)
+        await asyncio.sleep(BEAT_S)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,10 @@ ABANDON_S = 1.5
 """Seconds that a start gets to end when it is told to stop; then the process ends as it is."""
 
 
+class LostEngineError(StartupError):
+    """The server has ended since its engine is beyond recovery."""
+
+
 class Server(uvicorn.Server):
     """uvicorn's server, which listens before the engine is loaded and stops listening last.
 
@@ -179,13 +183,14 @@ def _serve(settings: Settings, address: socket.socket) -> None:
 def run_server(
     app: FastAPI, settings: Settings, address: socket.socket, notifier: Notifier | None = None
 ) -> None:
-    """Serve an app until told to stop. Raises a `StartupError` when it could not go on."""
+    """Serve an app until told to stop. Raises a `StartupError` when it could not start, and a
+    `LostEngineError` when it could not go on."""
     server = Server(app, settings, notifier)
     server.run(sockets=[address])
     if server.fault is not None:
         raise server.fault
     if server.lost is not None:
-        raise StartupError(f"The engine is lost and the server has ended: {server.lost}")
+        raise LostEngineError(f"The engine is lost and the server has ended: {server.lost}")
 
 
 def log_to_stderr(settings: Settings) -> None:

@@ -48,7 +48,8 @@ class Listening(SettingGroup):
     engine_silence_s: Seconds = Field(
         20.0,
         ge=2,
-        description="Seconds without a sign of life after which an engine's own process is ended.",
+        description="Seconds without a sign of life after which an engine's own process, or one of "
+        "several front ends, is ended.",
     )
     engine_restarts: int = Field(
         5,

@@ -68,6 +68,8 @@ class RemoteEngine:
         self._limits = Limits(0, 0)
         self._down: str | None = "The engine has not been started."
         self._stopped = False
+        self._unfit = False
+        """Whether the process that serves now is of another version."""
         self._last_progress_ns = now_ns()
 
     async def start(self) -> None:
@@ -127,7 +129,7 @@ class RemoteEngine:
             await self._process.stop(deadline_s)
 
     def _is_alive(self) -> bool:
-        return self._process is None or self._process.alive
+        return not self._unfit and (self._process is None or self._process.alive)
 
     def _why_not(self) -> str | None:
         """The reason why the engine takes no work now."""
@@ -140,7 +142,7 @@ class RemoteEngine:
         return None if told is None or told.ready else told.reason or "The engine is not ready."
 
     async def _live(self) -> None:
-        """Keep a connection, one after another, for as long as a process serves."""
+        """Keep a connection, one after another, for as long as a process of this version serves."""
         while True:
             connection = self._connection
             assert connection is not None
@@ -150,7 +152,12 @@ class RemoteEngine:
                 self._down = await self._process.why(LAST_WORDS_S)
             logger.warning("The connection to the engine is lost: %s", self._down)
             connection.fail(self._down, lost="died")
-            self._up(await self._connected())
+            try:
+                self._up(await self._connected())
+            except StartupError as error:  # the package was exchanged under a server that runs
+                self._down, self._unfit = str(error), True
+                logger.error("%s", error)
+                return
 
     def _up(self, connection: Connection) -> None:
         self._connection, self._down = connection, None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import shutil
 import signal
@@ -42,7 +43,7 @@ class Patience:
     restarts: int = 5
     """Deaths in a row that are followed by another start."""
     steady_s: float = 60.0
-    """Seconds of life after which earlier deaths are forgiven."""
+    """Seconds of service after which earlier deaths are forgiven."""
     first_backoff_s: float = 0.2
     most_backoff_s: float = 30.0
 
@@ -105,6 +106,12 @@ class EngineProcess:
             self._listening.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def restart(self, why: str) -> None:
+        """Kill the process, whose engine is lost though it gives signs of life; another one is
+        started, unless there were too many deaths."""
+        self._last_words = why
+        _kill(self._process)
+
     async def why(self, deadline_s: float) -> str:
         """The reason of a death, which may not have been noticed yet."""
         with suppress(TimeoutError):
@@ -120,15 +127,17 @@ class EngineProcess:
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
         while self.alive:
-            begun_s = loop.time()
+            ready_s = math.inf
             try:
                 if self._process is None:
                     await self._begin()
+                ready_s = loop.time()
                 fault = await self._ended()
-            except StartupError as error:
+            except (StartupError, OSError) as error:  # no descriptor, no memory: it may come back
+                await self._end(0)
                 fault = str(error)
-            lived_s = loop.time() - begun_s
-            self._failures = 1 if lived_s >= self._patience.steady_s else self._failures + 1
+            served_s = loop.time() - ready_s
+            self._failures = 1 if served_s >= self._patience.steady_s else self._failures + 1
             self.alive = self._failures <= self._patience.restarts
             self.fault = fault
             self._fell.set()
@@ -167,20 +176,25 @@ class EngineProcess:
             raise StartupError(
                 f"The engine did not load within {self._patience.start_s:g} s."
             ) from None
-        if said is None or "ready" not in said:
+        if said is None:
             how = await self._how()
-            why = said["failed"] if said else f"Its process ended while it was loaded ({how})."
             await self._end(0)
-            raise StartupError(why)
+            raise StartupError(f"Its process ended while it was loaded ({how}).")
+        if "ready" not in said:
+            await self._end(0)
+            raise StartupError(said.get("failed", "Its process gave no reason why it failed."))
         self.fault = None
         self._fell.clear()
 
     async def _said(self) -> dict[str, str] | None:
-        """The next line of the process, read as JSON; None at its end."""
+        """The next line of the process, read as JSON; None at its end, which may cut a line."""
         assert self._process is not None
         assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        said: dict[str, str] | None = json.loads(line) if line else None
+        try:
+            line = await self._process.stdout.readline()
+            said: dict[str, str] | None = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError as error:  # too long a line, or no JSON
+            raise StartupError(f"The engine's process says what cannot be read: {error}.") from None
         return said
 
     async def _ended(self) -> str:
@@ -195,7 +209,7 @@ class EngineProcess:
                 if missed == LOOKS:
                     silence = f"it gave no sign of life for {self._patience.silence_s:g} s"
                     self._last_words = silence
-                    self._kill()
+                    _kill(self._process)
                 continue
             if said is None:
                 break
@@ -209,13 +223,6 @@ class EngineProcess:
         assert self._process is not None
         code = await self._process.wait()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-
-    def _kill(self) -> None:
-        """Kill the process with all that it has started in its session; else a rank that has
-        stalled outlives it and keeps a GPU's memory."""
-        if self._process is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _end(self, deadline_s: float) -> None:
         """Ask the process to end; past the deadline, kill it."""
@@ -232,7 +239,13 @@ class EngineProcess:
         except TimeoutError:
             pass
         finally:
-            self._process = process
-            self._kill()
-            self._process = None
+            _kill(process)
             await process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process | None) -> None:
+    """Kill a process with all that it has started in its session; else a rank that has stalled
+    outlives it and keeps a GPU's memory."""
+    if process is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

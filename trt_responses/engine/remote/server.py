@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from trt_responses.engine.base import Chunk
 from trt_responses.engine.remote import frames
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from trt_responses.engine.base import Engine, Handle, Sink
+    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Sink
 
 logger = logging.getLogger(__name__)
 
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
 """Bytes that may wait for a front end that does not read, before it is given up."""
+KEEPS_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+"""The socket's path is the parent's, which serves the next process there; from Python 3.13 on a
+server that closes would remove it."""
 LOOK_S = 0.1
 """Seconds between two looks at the engine's health; a change is told at once."""
 
@@ -49,7 +53,9 @@ class EngineServer:
     async def start(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         self.path = listening.getsockname()
-        self._server = await loop.create_unix_server(lambda: FrontEnd(self), sock=listening)
+        self._server = await loop.create_unix_server(
+            lambda: FrontEnd(self), sock=listening, **KEEPS_PATH
+        )
         self._looking = asyncio.create_task(self._look())
 
     async def stop(self) -> None:
@@ -108,11 +114,17 @@ class FrontEnd(asyncio.Protocol):
         self._handles.clear()
 
     def data_received(self, data: bytes) -> None:
-        for kind, body in self._splitter.feed(data):
-            if kind == Kind.GENERATE:
-                self._generate(body)
-            elif kind == Kind.ABORT:
-                self._abort(frames.read_abort(body))
+        """After bytes that are no frame nothing has a meaning any more: the front end is given
+        up, and connects again."""
+        try:
+            for kind, body in self._splitter.feed(data):
+                if kind == Kind.GENERATE:
+                    self._generate(*frames.read_generate(body))
+                elif kind == Kind.ABORT:
+                    self._abort(frames.read_abort(body))
+        except frames.UNREADABLE as fault:
+            logger.warning("A front end has sent what cannot be read: %s", fault)
+            self._give_up()
 
     def close(self) -> None:
         self.flush()
@@ -166,12 +178,15 @@ class FrontEnd(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _generate(self, body: bytes) -> None:
-        number, prompt_ids, options = frames.read_generate(body)
+    def _generate(self, number: int, prompt_ids: list[int], options: GenerateOptions) -> None:
         try:
             handle = self._engine.generate(prompt_ids, options, self._sink(number))
         except ApiError as error:
             self.push(number, Chunk(finish="error", error=error.message, refusal=error))
+        except Exception as fault:  # a request that breaks must not end those beside it
+            logger.exception("The engine could not take a request.")
+            said = f"The engine could not take the request ({type(fault).__name__})."
+            self.push(number, Chunk(finish="error", error=said))
         else:
             self._handles[number] = handle
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,8 +18,10 @@ from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall, 
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from trt_responses.engine.base import Sink
     from trt_responses.engine.scripted.engine import Request
 
 OPTIONS = GenerateOptions(1000, ())
@@ -214,6 +216,58 @@ def test_a_sink_that_raises_costs_the_others_nothing(tmp_path: Path) -> None:
         async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
             remote.generate([1], OPTIONS, Raises())
             assert (await generated(remote, [1], OPTIONS)).token_ids == [1, 2, 3]
+
+    asyncio.run(run())
+
+
+def test_a_request_at_which_the_engine_breaks_costs_the_others_nothing(tmp_path: Path) -> None:
+    class Breaks(ScriptedEngine):
+        def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Any:
+            if prompt_ids == [13]:
+                raise KeyError(13)
+            return super().generate(prompt_ids, options, sink)
+
+    async def run() -> None:
+        engine = Breaks([Script(((1,), Stall()))])
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            beside, _ = begin(remote, [1], OPTIONS)
+            await beside.some(1)
+            broken = await generated(remote, [13], OPTIONS)
+            assert broken.end.finish == "error"
+            assert "KeyError" in (broken.end.error or "")
+            assert beside.chunks[-1].finish is None
+
+    asyncio.run(run())
+
+
+def test_a_front_end_that_sends_no_frame_is_given_up_and_connects_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        engine = ScriptedEngine([Script(((1,),))])
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            _, writer = await asyncio.open_unix_connection(path_of(server))
+            writer.write(frames.frame(frames.Kind.GENERATE, b"nothing"))
+            await until(lambda: len(server.front_ends) == 2)
+            await until(lambda: len(server.front_ends) == 1)
+            writer.close()
+            assert (await generated(remote, [1], OPTIONS)).token_ids == [1]
+
+    asyncio.run(run())
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_a_process_of_another_version_in_the_place_of_ours_ends_this_server(tmp_path: Path) -> None:
+    """As after an upgrade under a server that runs: it could wait for ever."""
+
+    async def run() -> None:
+        engine = ScriptedEngine([ENDLESS])
+        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
+            server._version = "2.0"
+            for connection in tuple(server.front_ends):
+                connection.close()
+            await until(lambda: not remote.health().alive)
+            assert "of version 2.0" in (remote.health().reason or "")
 
     asyncio.run(run())
 
