@@ -14,8 +14,6 @@ from trt_responses.store.memory.store import MemoryStore
 from trt_responses.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trt_responses.store.base import Spell, Store
 
 
@@ -35,7 +33,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         case "memory":
             # It ends with its server, whose jobs nobody else could take.
             own = replace(bounds, takeover_s=0.0)
-            return MemoryStore(own, lease_clock_s=steady_clock(), spell=spell)
+            return MemoryStore(own, lease_clock_s=time.monotonic, spell=spell)
         case "sqlite":
             synchronous = settings.store_synchronous
             return SqliteStore(
@@ -43,16 +41,19 @@ def store_of(settings: Settings, spell: Spell) -> Store:
                 bounds,
                 synchronous=synchronous,
                 spell=spell,
-                lease_clock_s=steady_clock(),
+                lease_clock_s=time.monotonic,
+                boot=_boot(),
             )
         case "redis":
             return _redis(place.where, bounds, spell)
 
 
-def steady_clock() -> Callable[[], float]:
-    """A clock of Unix time that goes on evenly when the machine's date jumps."""
-    offset_s = time.time() - time.monotonic()
-    return lambda: time.monotonic() + offset_s
+def _boot() -> str:
+    """The name of this start of the machine, where the system gives it one."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:

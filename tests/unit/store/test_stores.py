@@ -122,6 +122,46 @@ def test_a_date_that_jumps_takes_no_job_from_its_server(
     run(story())
 
 
+@pytest.mark.parametrize("jump_s", [60.0, 3600.0, -3600.0])
+def test_servers_that_began_at_different_dates_see_a_lease_end_at_one_moment(
+    tmp_path: Path, jump_s: float
+) -> None:
+    """The machine's date was wrong when the first one began, and has been put right since."""
+    seconds = [100.0]
+
+    def store(date_s: float, boot: str) -> SqliteStore:
+        return SqliteStore(
+            tmp_path / "h.db",
+            TAKEN,
+            clock_s=lambda: date_s,
+            lease_clock_s=lambda: seconds[0],
+            boot=boot,
+        )
+
+    async def story() -> None:
+        one, other = store(NOW, "boot 1"), store(NOW + jump_s, "boot 1")
+        await one.start()
+        await other.start()
+        await one.put_job(replace(job(), source=b"all there is", model="demo"))
+        assert await one.lock(ONE, LEASE_S)
+        seconds[0] += LEASE_S - 1
+        assert await other.take_job("demo") is None
+        assert not await other.lock(OTHER, LEASE_S)
+        seconds[0] += 2
+        assert await other.lock(OTHER, LEASE_S)
+        taken = await other.take_job("demo")
+        assert taken is not None
+        await one.stop()
+        await other.stop()
+        seconds[0] = 5.0  # the machine has started again, a long time later
+        third = store(NOW + 3 * 3600, "boot 2")
+        await third.start()
+        assert await third.renew_job("j", term=2) == "gone"
+        await third.stop()
+
+    run(story())
+
+
 # --- records ----------------------------------------------------------------------------------
 
 ODD_BLOCKS = (

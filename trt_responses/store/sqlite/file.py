@@ -103,6 +103,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (id, owner)
         ) WITHOUT ROWID""",
     ),
+    ("CREATE TABLE clocks (boot TEXT PRIMARY KEY, offset_s REAL NOT NULL) WITHOUT ROWID",),
 )
 VERSION = len(MIGRATIONS)
 
@@ -125,9 +126,14 @@ def tuned(db: sqlite3.Connection, synchronous: Synchronous, log_bytes: int) -> s
     return db
 
 
-def prepare(db: sqlite3.Connection, path: Path) -> None:
+def prepare(db: sqlite3.Connection, path: Path, boot: str = "", offset_s: float = 0.0) -> float:
     """Make the file one of today's version that can be written. Raises a `StartupError` where that
-    is not possible."""
+    is not possible.
+
+    Returns the seconds that turn a clock which counts from the machine's start into a date. All
+    servers take those that the first one since this `boot` had, for they must see a lease end at
+    the same moment, though the date was put right between their starts.
+    """
     try:
         _check_kind(db, path)
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded by a new file only
@@ -137,10 +143,15 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
         db.execute("BEGIN IMMEDIATE")
         try:
             _migrate(db, path)
+            if boot:
+                db.execute("INSERT OR IGNORE INTO clocks VALUES (?, ?)", (boot, offset_s))
+                noted = db.execute("SELECT offset_s FROM clocks WHERE boot = ?", (boot,))
+                (offset_s,) = noted.fetchone()
         except BaseException:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+        return offset_s
     except sqlite3.Error as error:
         raise StartupError(f"The history {path} cannot be used: {error}.{_remedy(error)}") from None
     except UnicodeDecodeError:  # of a fault that quotes a damaged name

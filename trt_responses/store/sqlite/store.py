@@ -50,7 +50,8 @@ anyway."""
 
 class SqliteStore:
     """An LRU in a file, bounded by bytes, count and age. What was stored with a `spell` reads as
-    damaged without it. Ages count by `clock_s`; leases by one that does not jump, if there is one.
+    damaged without it. Ages count by `clock_s`; leases by one that does not jump, if there is one,
+    and that all processes share which have the same `boot`.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class SqliteStore:
         spell: Spell = says_nothing,
         clock_s: Callable[[], float] = time.time,
         lease_clock_s: Callable[[], float] | None = None,
+        boot: str = "",
         connect: Callable[[Path], sqlite3.Connection] = file.connect,
     ) -> None:
         self._path = path
@@ -69,7 +71,9 @@ class SqliteStore:
         self._synchronous = synchronous
         self._spell = spell
         self._clock_s = clock_s
-        self._lease_clock_s = lease_clock_s or clock_s
+        self._steady_s = lease_clock_s or clock_s
+        self._boot = boot
+        self._offset_s = 0.0
         self._open = connect
         self.usage = Usage()
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
@@ -120,7 +124,8 @@ class SqliteStore:
         except (OSError, sqlite3.Error) as error:
             raise StartupError(f"The history {self._path} cannot be opened: {error}.") from None
         try:
-            file.prepare(db, self._path)
+            offset_s = self._clock_s() - self._steady_s()
+            self._offset_s = file.prepare(db, self._path, self._boot, offset_s)
             self.usage.holds(*rows.totals(db))
         finally:
             db.close()
@@ -264,6 +269,9 @@ class SqliteStore:
         rows.drop_frames(db, response_id)
         db.execute("DELETE FROM jobs WHERE id = ?", (response_id,))
         return True
+
+    def _lease_clock_s(self) -> float:
+        return self._steady_s() + self._offset_s
 
     def _now(self) -> rows.Now:
         return rows.Now(self._clock_s(), self._lease_clock_s())

@@ -239,7 +239,7 @@ def test_a_file_of_an_older_version_is_brought_to_todays_with_what_it_holds(
 
     asyncio.run(fill())
     with closing(sqlite3.connect(path)) as db:  # as its first version was
-        for table in ("jobs", "frames", "locks"):
+        for table in ("jobs", "frames", "locks", "clocks"):
             db.execute(f"DROP TABLE {table}")
         for column in ("version", "vocabulary"):
             db.execute(f"ALTER TABLE records DROP COLUMN {column}")
@@ -278,7 +278,8 @@ def test_a_file_from_when_texts_stood_beside_their_ids_keeps_what_it_holds(tmp_p
             "frames DROP COLUMN ids",
         ):
             db.execute(f"ALTER TABLE {column}")
-        db.execute("DROP TABLE locks")
+        for table in ("locks", "clocks"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 3")
     asyncio.run(story())
     asyncio.run(without_its_words())
