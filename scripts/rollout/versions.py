@@ -26,6 +26,7 @@ from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.shelf import promotion, shelf
 from trt_responses.prepare.shelf import versions as kept
 from trt_responses.prepare.shelf.card import read_card, write_card
+from trt_responses.prepare.shelf.locks import locked
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def copied(home: Path) -> None:
     number = 1 + len(list(home.glob("*/card.json")))
     version = f"{number:012x}"
     shutil.copytree(first, home / version)
-    with shelf.locked(home, wait=True):
+    with locked(home, wait=True):
         assert kept.new_number(home, version, "a copy of the first") == number
         write_card(home / version, replace(read_card(first), version=version, number=number))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.scripted.engine import ScriptedEngine
+    from trt_responses.response.versions.loaded import Version
 
 LAME = ANSWER.replace("<|return|>", "<|end|>Stray.<|return|>")  # text that belongs nowhere
 
@@ -233,6 +235,93 @@ def test_a_canary_is_promoted_without_being_loaded_again(tmp_path: Path) -> None
             assert (await s.load(version=2)).json()["state"] == "promoted"
             assert len(made) == 1
             assert await s.version() == "demo@2"
+
+    asyncio.run(story())
+
+
+def test_a_canary_that_was_not_compared_is_compared_before_it_is_promoted(tmp_path: Path) -> None:
+    async def story() -> None:
+        slow = Faulty(scripted(), later_s=0.03)
+        async with exchanged(tmp_path, lambda: slow) as s:
+            assert (await s.load(version=2, canary=0.5, gate=False)).status == 200
+            refused = await s.load(version=2)
+            assert (refused.status, refused.json()["gate"]["prompts"]) == (409, 4)
+            shown = (await s.client.send("GET", "/admin/engines/demo", headers=ADMIN)).json()
+            assert (shown["promoted"]["version"], shown["canary"]["version"]) == (
+                "demo@1",
+                "demo@2",
+            )
+            assert (await s.load(version=2, gate=False)).json()["state"] == "promoted"
+
+    asyncio.run(story())
+
+
+def test_a_canary_that_is_dead_is_not_promoted(tmp_path: Path) -> None:
+    async def story() -> None:
+        dies = Faulty(scripted())
+        async with exchanged(tmp_path, lambda: dies) as s:
+            assert (await s.load(version=2, canary=0.5)).status == 200
+            dies.dead = True
+            refused = await s.load(version=2, gate=False)
+            assert refused.status == 409
+            assert "unload it" in refused.error["message"]
+            assert await s.version() == "demo@1"
+
+    asyncio.run(story())
+
+
+def test_a_canary_is_not_unloaded_while_it_is_promoted(tmp_path: Path) -> None:
+    async def story() -> None:
+        second = Faulty(scripted())
+        async with exchanged(tmp_path, lambda: second) as s:
+            assert (await s.load(version=2, canary=0.5)).status == 200
+            promote, begun, go = s.builds.promote, threading.Event(), threading.Event()
+
+            def slowly(version: Version, reason: str) -> None:
+                begun.set()
+                assert go.wait(60)
+                promote(version, reason)
+
+            s.builds.promote = slowly  # type: ignore[method-assign]
+            going = asyncio.create_task(s.load(version=2))
+            await until(begun.is_set)
+            refused = await s.load("unload")
+            assert (refused.status, "changing over" in refused.error["message"]) == (409, True)
+            go.set()
+            assert (await going).json()["state"] == "promoted"
+            assert not second.stopped
+            assert await s.version() == "demo@2"
+
+    asyncio.run(story())
+
+
+def test_a_load_of_what_is_served_puts_the_pointer_back_to_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with exchanged(tmp_path, scripted) as s:
+            s.builds.promoted = "demo@2"  # by a command
+            told = await s.load(version=1, reason="stay")
+            assert told.json()["state"] == "unchanged"
+            assert s.builds.promoted == "demo@1"
+            assert s.builds.journal == [("promoted", "demo@1", "stay")]
+            refused = await s.load(version=1, canary=0.5)
+            assert (refused.status, "no canary" in refused.error["message"]) == (409, True)
+
+    asyncio.run(story())
+
+
+def test_the_journal_tells_of_a_canary_that_another_one_replaces_and_of_a_pointer_that_stays(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with exchanged(tmp_path, scripted, scripted) as s:
+            for number in (2, 3):
+                assert (await s.load(version=number, canary=0.5)).status == 200
+            s.builds.broken = "the disk is full"
+            assert (await s.load(version=3)).status == 409
+            assert [(act, label) for act, label, _ in s.builds.journal] == [
+                *(("canary", "demo@2"), ("canary", "demo@3"), ("unloaded", "demo@2")),
+                ("refused", "demo@3"),
+            ]
 
     asyncio.run(story())
 

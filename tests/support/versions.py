@@ -82,6 +82,8 @@ class TestBuilds:
         return self.builds[wanted]
 
     def promote(self, version: Version, reason: str) -> None:
+        if self.promoted == version.label:
+            return
         if self.broken is not None:
             raise StartupError(self.broken)
         self.promoted = version.label

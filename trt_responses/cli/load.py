@@ -34,7 +34,7 @@ def add_load(commands: Commands) -> None:
     text = "refuse it where memory does not hold both, instead of pausing what is running"
     load.add_argument("--no-pause", action="store_true", help=text)
     text = "give it this share of the conversations, as 0.1, and promote nothing"
-    load.add_argument("--canary", type=float, metavar="SHARE", help=text)
+    load.add_argument("--canary", type=_share, metavar="SHARE", help=text)
     load.add_argument("--reason", default="", help="what the journal says of it")
     _command(commands, "unload", "have a running server end its canary", _unload)
 
@@ -44,11 +44,16 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("name", metavar="NAME", help="name of the engine")
-    for setting in ("host", "port"):
-        field = Settings.model_fields[setting]
-        parser.add_argument(f"--{setting}", metavar=setting.upper(), help=field.description)
+    parser.add_argument("--host", metavar="HOST", help="Address of the running server.")
+    parser.add_argument("--port", metavar="PORT", help="Its port.")
     parser.set_defaults(run=run)
     return parser
+
+
+def _share(text: str) -> float:
+    if not 0 < (share := float(text)) < 1:  # which "nan" is not, either
+        raise ValueError
+    return share
 
 
 def _load(options: argparse.Namespace) -> int:

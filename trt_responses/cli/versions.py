@@ -32,7 +32,7 @@ def add_versions(commands: Commands) -> None:
     rollback.add_argument("--reason", default="", help="what the journal says of it")
     text = "remove versions but the promoted one, the one before it, and the newest others"
     prune = _command(commands, "prune", text, _prune)
-    prune.add_argument("--keep", type=int, default=1, metavar="N", help="how many others; 1")
+    prune.add_argument("--keep", type=_count, default=1, metavar="N", help="how many others; 1")
     prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     add_load(commands)
     journal = _command(commands, "journal", "show every change of an engine's versions", _journal)
@@ -66,11 +66,17 @@ def _rollback(options: argparse.Namespace) -> int:
     return 0
 
 
+def _count(text: str) -> int:
+    if (count := int(text)) < 0:
+        raise ValueError
+    return count
+
+
 def _prune(options: argparse.Namespace) -> int:
     found = promotion.prune(
         _settings(options).engines_dir,
         options.name,
-        max(0, options.keep),
+        options.keep,
         rehearse=options.dry_run,
     )
     for entry in found:

@@ -20,7 +20,8 @@ from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, inside, json
 from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import json_or_nothing, sha256_of
-from trt_responses.prepare.shelf.shelf import DEMO, SOURCE, locked
+from trt_responses.prepare.shelf.locks import locked
+from trt_responses.prepare.shelf.shelf import DEMO, SOURCE
 
 if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.safetensors import Array, Tensor

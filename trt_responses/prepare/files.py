@@ -82,7 +82,11 @@ def file_difference(
         return f"{file.name}: found {status.st_size} bytes, expected {file.size_bytes}; {remedy}"
     if status.st_mtime_ns == file.mtime_ns and not deep:
         return None
-    if (found := sha256_of(path)) != file.sha256:
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        return f"{file.name}: it cannot be read ({error.strerror}); {remedy}"
+    if found != file.sha256:
         return f"{file.name}: found SHA-256 {found[:12]}…, expected {file.sha256[:12]}…; {remedy}"
     return None
 

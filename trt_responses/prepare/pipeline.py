@@ -32,7 +32,8 @@ from trt_responses.prepare.progress import Silent, megabytes
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
 from trt_responses.prepare.shelf.card import Card, Limits
-from trt_responses.prepare.shelf.shelf import checked_name, locked
+from trt_responses.prepare.shelf.locks import locked
+from trt_responses.prepare.shelf.shelf import checked_name
 from trt_responses.prepare.verify import answered, harmony_question
 
 if TYPE_CHECKING:

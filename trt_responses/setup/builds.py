@@ -15,6 +15,7 @@ from trt_responses.prepare.memory import memory
 from trt_responses.prepare.shelf import promotion, shelf, versions
 from trt_responses.prepare.shelf.adapters import adapters_of
 from trt_responses.prepare.shelf.card import read_card
+from trt_responses.prepare.shelf.locks import held
 from trt_responses.response.versions.gate import PROMPTS, accepted_prompts
 from trt_responses.response.versions.loaded import Loaded, Version
 from trt_responses.settings import PREFIX
@@ -64,7 +65,7 @@ def loaded(selection: Selection, settings: Settings, engine_of: EngineOf) -> Loa
     return Loaded(
         version_of(selection, settings),
         engine_of(selection, settings),
-        partial(shelf.held, selection.directory),
+        partial(held, selection.directory),
         card,
     )
 
@@ -107,16 +108,14 @@ class PreparedBuilds:
         return self._home / self._usable()[0].version
 
     def promote(self, version: Version, reason: str) -> None:
+        if versions.is_promoted(self._home, version.digest):
+            return
         wanted = f"{self.name}@{version.digest}"
         promotion.promote(self._settings.engines_dir, wanted, reason)
 
     def note(self, act: Act, version: Version, reason: str) -> None:
         change = versions.Change(versions.now(), act, version.number, version.digest, reason)
-        try:
-            with shelf.locked(self._home, wait=True):
-                versions.note(self._home, change)
-        except OSError as error:
-            raise StartupError(f"{self._home} cannot be written ({error.strerror}).") from None
+        versions.note(self._home, change)
 
 
 class PreparedBuild:

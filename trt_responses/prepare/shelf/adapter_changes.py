@@ -13,6 +13,7 @@ from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.shelf import shelf, versions
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
 from trt_responses.prepare.shelf.card import read_card
+from trt_responses.prepare.shelf.locks import is_held, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -97,7 +98,7 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
         if found is None:
             known = ", ".join(adapter.name for adapter in adapters) or "none"
             raise PrepareError(f"adapter {name}: {card.label} has no such one, but: {known}.")
-        if shelf.is_held(directory):
+        if is_held(directory):
             raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
         write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
         _delete(directory / FOLDER / found.place)
@@ -108,7 +109,7 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
 def _changing(directory: Path, name: str) -> Iterator[None]:
     """The engine's lock. A file that cannot be read or written is a `PrepareError` in it."""
     try:
-        with shelf.locked(directory.parent):
+        with locked(directory.parent):
             yield
     except OSError as error:
         place = error.filename or directory / FOLDER

@@ -1,7 +1,6 @@
 """Which version of an engine is served: promote one, roll back, prune the rest.
 
-Each takes the engine's lock, so that it never meets a build or a removal. Knows the shelf and the
-journal; knows no server.
+A promotion and a rollback wait for no build. Knows the shelf and the journal; knows no server.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.locks import changing, is_held, locked
 from trt_responses.prepare.shelf.versions import Change, now
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def promote(engines_dir: Path, wanted: str, reason: str = "") -> Card:
     """Serve this version from the next start or load on; refused when its files are not whole."""
     directory = shelf.find(engines_dir, wanted)
-    with shelf.locked(directory.parent, wait=True):
+    with changing(directory.parent):
         versions.adopt(directory.parent)
         return _pointed(directory, "promoted", reason)
 
@@ -33,15 +33,20 @@ def rollback(engines_dir: Path, name: str, reason: str = "") -> Card:
     """Serve the version that was promoted before this one and is still there."""
     home = engines_dir / shelf.checked_name(name)
     shelf.find(engines_dir, name)
-    with shelf.locked(home, wait=True):
+    with changing(home):
         versions.adopt(home)
-        for version in reversed(versions.before(home)):
-            if (home / version / cards.CARD).exists():
-                return _pointed(home / version, "rolled back", reason)
+        if (version := _goes_back_to(home)) is not None:
+            return _pointed(home / version, "rolled back", reason)
     raise PrepareError(
         f"engine {name!r}: no version was promoted before this one, or none of them is there any "
         f"more; `trt-responses engine promote {name} N` chooses any."
     )
+
+
+def _goes_back_to(home: Path) -> str | None:
+    """The version that a rollback serves: the last that was promoted before and is still there."""
+    earlier = reversed(versions.before(home))
+    return next((v for v in earlier if (home / v / cards.CARD).exists()), None)
 
 
 def _pointed(directory: Path, act: Act, reason: str) -> Card:
@@ -49,8 +54,7 @@ def _pointed(directory: Path, act: Act, reason: str) -> Card:
     if found := shelf.difference(card, directory, None):
         raise PrepareError(f"engine {card.label}: {found}")
     home = directory.parent
-    pointer = versions.promoted(home)
-    if pointer is None or pointer.version != card.version:
+    if not versions.is_promoted(home, card.version):
         versions.point(home, Change(now(), act, card.number, card.version, reason))
     return card
 
@@ -61,13 +65,23 @@ def prune(engines_dir: Path, name: str, keep: int, *, rehearse: bool = False) ->
     has loaded, and what a killed build has left."""
     home = engines_dir / shelf.checked_name(name)
     shelf.find(engines_dir, name)
-    with shelf.locked(home, wait=True):
+    if rehearse:
+        return _prunable(engines_dir, name, keep)
+    with locked(home):
         versions.adopt(home)
-        kept = set(versions.before(home)[-1:])
-        others = [
-            entry
-            for entry in shelf.versions_of(engines_dir, name)
-            if not entry.promoted and entry.version not in kept and entry.status != "unfinished"
+        return [
+            shelf.remove_version(home / entry.version)
+            for entry in _prunable(engines_dir, name, keep)
         ]
-        gone = [entry for entry in others[keep:] if not shelf.is_held(home / entry.version)]
-        return gone if rehearse else [shelf.remove_version(home / e.version) for e in gone]
+
+
+def _prunable(engines_dir: Path, name: str, keep: int) -> list[Entry]:
+    home = engines_dir / name
+    others = [
+        entry
+        for entry in shelf.versions_of(engines_dir, name)
+        if not entry.promoted
+        and entry.version != _goes_back_to(home)
+        and entry.status != "unfinished"
+    ]
+    return [entry for entry in others[keep:] if not is_held(home / entry.version)]

@@ -1,33 +1,29 @@
-"""The directory of engines: what stands in it, which one to serve, and who may write.
+"""The directory of engines: what stands in it, which one to serve, and what may be removed.
 
-Knows names, versions, locks and cards; converts nothing and starts nothing.
+Knows names, versions and cards; converts nothing and starts nothing.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
 from trt_responses.prepare.shelf.adapters import adapter_difference
+from trt_responses.prepare.shelf.locks import changing, is_held, locked
 from trt_responses.prepare.shelf.plans import chain_difference
 from trt_responses.prepare.shelf.versions import NUMBER, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from trt_responses.prepare.machine import ServingMachine
     from trt_responses.prepare.shelf.card import Card
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-LOCK = "lock"
 DEMO = "demo"
 SOURCE = "demo-source"
 """The directory of the demo's weights, which stands among the engines and is none."""
@@ -81,61 +77,6 @@ def checked_name(name: str) -> str:
     return name
 
 
-@contextmanager
-def locked(home: Path, *, wait: bool = False) -> Iterator[None]:
-    """Lock an engine, so that one process alone writes it; the kernel ends the lock with the
-    process."""
-    with (home / LOCK).open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read(20).strip() or "unknown"
-            raise PrepareError(
-                f"engine {home.name!r}: found another build of it (process {holder}), expected "
-                "none; wait until it is done."
-            ) from None
-        if not _is_same_file(file.fileno(), home / LOCK):
-            raise PrepareError(f"engine {home.name!r} was removed meanwhile; start again.")
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def _is_same_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-@contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Keep this version from being removed while the context lasts: it is being served."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError as error:
-        raise PrepareError(f"{directory} cannot be read ({error.strerror}).") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def is_held(directory: Path) -> bool:
-    """Whether some process serves this version."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def entries(engines_dir: Path) -> list[Entry]:
     """Every version of every engine, by name, the newest version first."""
     if not engines_dir.is_dir():
@@ -174,13 +115,8 @@ def _entry(directory: Path) -> Entry:
         card.built_at,
         ignores=card.ignores,
         number=card.number,
-        promoted=_is_promoted(directory),
+        promoted=versions.is_promoted(directory.parent, version),
     )
-
-
-def _is_promoted(directory: Path) -> bool:
-    pointer = versions.promoted(directory.parent)
-    return pointer is not None and pointer.version == directory.name
 
 
 def find(engines_dir: Path, wanted: str) -> Path:
@@ -288,6 +224,8 @@ def remove(engines_dir: Path, wanted: str) -> list[Entry]:
     with locked(home):
         if version:
             return [remove_version(directory)]
+        for each in _versions(home):
+            _check_free(each)
         gone = versions_of(engines_dir, name)
         try:
             _deleted([*_versions(home), home])
@@ -299,21 +237,27 @@ def remove(engines_dir: Path, wanted: str) -> list[Entry]:
 def remove_version(directory: Path) -> Entry:
     """Delete one version under its engine's lock; the promoted one only when it is alone."""
     home, gone = directory.parent, _entry(directory)
-    if is_held(directory):
-        raise PrepareError(f"engine {gone.label}: a server has it loaded; stop that first.")
-    if gone.promoted:
-        if len(_versions(home)) > 1:
-            raise PrepareError(
-                f"engine {gone.label}: it is the promoted version, which is served; promote "
-                "another first, or remove the engine by its name."
-            )
-        (home / versions.POINTER).unlink()
-    try:
-        _deleted([directory, *_caches(directory)])
-    except OSError as error:
-        raise PrepareError(f"{directory} cannot be removed ({error.strerror}).") from None
-    versions.note(home, versions.Change(versions.now(), "removed", gone.number, gone.version))
+    _check_free(directory)
+    with changing(home):  # so that nobody promotes it meanwhile
+        if versions.is_promoted(home, directory.name):
+            if len(_versions(home)) > 1:
+                raise PrepareError(
+                    f"engine {gone.label}: it is the promoted version, which is served; promote "
+                    "another first, or remove the engine by its name."
+                )
+            (home / versions.POINTER).unlink()
+        try:
+            _deleted([directory, *_caches(directory)])
+        except OSError as error:
+            raise PrepareError(f"{directory} cannot be removed ({error.strerror}).") from None
+        versions.note(home, versions.Change(versions.now(), "removed", gone.number, gone.version))
     return gone
+
+
+def _check_free(directory: Path) -> None:
+    if is_held(directory):
+        label = _entry(directory).label
+        raise PrepareError(f"engine {label}: a server has it loaded; stop that first.")
 
 
 def _caches(directory: Path) -> list[Path]:

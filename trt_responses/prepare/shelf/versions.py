@@ -5,15 +5,17 @@
 
 The pointer is written first and its line second, and it holds that line whole. So a process that is
 killed between the two leaves one truth, and the next to look adds what the journal lacks. A number
-is in the journal before it is in a card, so that none is given twice. Writers hold the engine's
-lock.
+is in the journal before it is in a card, so that none is given twice. Each writer takes
+`changes.lock`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +25,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import decoded
 from trt_responses.prepare.shelf import card as cards
+from trt_responses.prepare.shelf.locks import changing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +69,27 @@ def promoted(home: Path) -> Change | None:
         return None
     except OSError as error:
         raise PrepareError(f"{home / POINTER} cannot be read ({error.strerror}).") from None
-    return decoded(Change, text, POINTER)
+    try:
+        return decoded(Change, text, POINTER)
+    except PrepareError:
+        raise PrepareError(
+            f"{home / POINTER} is damaged: `trt-responses engine promote {home.name} N` writes it "
+            "anew."
+        ) from None
+
+
+def is_promoted(home: Path, version: str) -> bool:
+    """Whether the pointer says this version. A damaged one says none."""
+    pointer = _readable_pointer(home)
+    return pointer is not None and pointer.version == version
+
+
+def _readable_pointer(home: Path) -> Change | None:
+    """The pointer, for who can go on without: a damaged one is to be replaced."""
+    try:
+        return promoted(home)
+    except PrepareError:
+        return None
 
 
 def journal(home: Path) -> list[Change]:
@@ -79,7 +102,7 @@ def journal(home: Path) -> list[Change]:
     except OSError as error:
         raise PrepareError(f"{home / JOURNAL} cannot be read ({error.strerror}).") from None
     found = [change for line in text.split(b"\n") if (change := _change(line)) is not None]
-    pointer = promoted(home)
+    pointer = _readable_pointer(home)
     if pointer is not None and pointer not in found:
         found.append(pointer)
         found.sort(key=lambda change: change.at)
@@ -95,56 +118,68 @@ def _change(line: bytes) -> Change | None:
 
 def note(home: Path, change: Change) -> None:
     """Append to the journal, and first what the pointer says and the journal does not."""
-    pointer = promoted(home)
-    try:
-        if pointer is not None and pointer != change and _line(pointer) not in _lines(home):
-            _append(home, pointer)
-        _append(home, change)
-    except OSError as error:
-        raise PrepareError(f"{home / JOURNAL} cannot be written ({error.strerror}).") from None
+    with changing(home):
+        pointer = _readable_pointer(home)
+        try:
+            if pointer is not None and pointer != change and _line(pointer) not in _lines(home):
+                _append(home, pointer)
+            _append(home, change)
+        except OSError as error:
+            raise PrepareError(f"{home / JOURNAL} cannot be written ({error.strerror}).") from None
 
 
 def point(home: Path, change: Change) -> None:
-    """Change which version is promoted, in one step, and then note it in the journal."""
-    earlier = promoted(home)
-    change = replace(change, before=earlier.version if earlier else None)
-    if earlier is not None and _line(earlier) not in _lines(home):
-        _append(home, earlier)
-    try:
-        write_whole(home / POINTER, _line(change).decode())
-        _synced(home)
-    except OSError as error:
-        raise PrepareError(f"{home / POINTER} cannot be written ({error.strerror}).") from None
-    note(home, change)
+    """Change which version is promoted, in one step, and then note it in the journal. Once the
+    pointer is there the change has happened: a line that cannot be written now is written by the
+    next who notes something."""
+    with changing(home):
+        earlier = _readable_pointer(home)
+        change = replace(change, before=earlier.version if earlier else None)
+        try:
+            if earlier is not None and _line(earlier) not in _lines(home):
+                _append(home, earlier)
+        except OSError as error:
+            raise PrepareError(f"{home / JOURNAL} cannot be written ({error.strerror}).") from None
+        try:
+            write_whole(home / POINTER, _line(change).decode())
+        except OSError as error:
+            raise PrepareError(f"{home / POINTER} cannot be written ({error.strerror}).") from None
+        with suppress(OSError):
+            _synced(home)
+        with suppress(PrepareError):
+            note(home, change)
 
 
 def new_number(home: Path, version: str, reason: str = "") -> int:
     """The next number, given to a version for ever; none comes twice."""
-    number = 1 + max(_numbers(home), default=0)
-    note(home, Change(now(), "built", number, version, reason))
+    with changing(home):
+        number = 1 + max(_numbers(home), default=0)
+        note(home, Change(now(), "built", number, version, reason))
     return number
 
 
 def adopt(home: Path) -> None:
     """Give numbers to versions that have none, oldest first, and promote the newest if none is:
     so were they served before there were numbers."""
-    found = sorted(_cards(home), key=lambda pair: pair[1].built_at)
-    known = {change.version: change.number for change in journal(home) if change.act == "built"}
-    for place, (directory, card) in enumerate(found):
-        if card.number is None:
-            number = known.get(card.version) or new_number(home, card.version, "built before")
-            found[place] = (directory, replace(card, number=number))
-            cards.write_card(directory, found[place][1])
-    promote_first(home, [card for _, card in found])
+    with changing(home):
+        found = sorted(_cards(home), key=lambda pair: pair[1].built_at)
+        known = {change.version: change.number for change in journal(home) if change.act == "built"}
+        for place, (directory, card) in enumerate(found):
+            if card.number is None:
+                number = known.get(card.version) or new_number(home, card.version, "built before")
+                found[place] = (directory, replace(card, number=number))
+                cards.write_card(directory, found[place][1])
+        promote_first(home, [card for _, card in found])
 
 
 def promote_first(home: Path, found: list[Card]) -> None:
     """Promote the last of these that can be served, where none has ever been."""
     usable = [card for card in found if card.status != "planned"]
-    if usable and promoted(home) is None:
-        card = usable[-1]
-        reason = "the first version"
-        point(home, Change(now(), "promoted", card.number, card.version, reason))
+    with changing(home):
+        if usable and not (home / POINTER).exists():
+            card = usable[-1]
+            reason = "the first version"
+            point(home, Change(now(), "promoted", card.number, card.version, reason))
 
 
 def before(home: Path) -> list[str]:
@@ -191,9 +226,15 @@ def _lines(home: Path) -> list[bytes]:
 def _append(home: Path, change: Change) -> None:
     lines = _lines(home)
     torn = b"\n" if lines and not lines[-1].endswith(b"\n") else b""
+    data = torn + _line(change)
     with (home / JOURNAL).open("ab", buffering=0) as file:
-        file.write(torn + _line(change))
+        begin = file.tell()
+        if file.write(data) != len(data):  # a disk that is nearly full takes a part
+            file.truncate(begin)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(file.fileno())
+    if not lines:
+        _synced(home)
 
 
 def _synced(directory: Path) -> None:

@@ -14,15 +14,16 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from weakref import WeakSet
 
-from trt_responses.errors import InvalidRequest, NotFound, ServerDraining, StartupError
+from trt_responses.errors import ApiError, InvalidRequest, NotFound, ServerDraining, StartupError
 from trt_responses.frozen import dataclass
 from trt_responses.response.versions.in_place import InPlace
 from trt_responses.response.versions.refused import LoadRefused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.versions.builds import Act, Build, Builds
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.versions import LoadRequest
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,19 @@ class Exchange:
         self._new_gate = new_gate
         self._lifecycle = lifecycle
         self._pause = pause
-        self._task: asyncio.Task[Outcome] | None = None
+        self._passed: WeakSet[Loaded] = WeakSet()
+        """Those that the gate has let through."""
+        self._task: asyncio.Task[Any] | None = None
+        """The change that is going on."""
         self.phase: str | None = None
-        """What a load is at."""
+        """What a change is at."""
         self.last: dict[str, Any] | None = None
         """What the last load came to."""
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """While it lasts versions may be loaded; a load that is going on at its end is given up."""
+        """While it lasts versions may be loaded. A load that is going on at its end is given up; if
+        its pointer is being written just then, the next start serves that version."""
         try:
             yield
         finally:
@@ -117,10 +123,17 @@ class Exchange:
         builds = self._of(name)
         if self._lifecycle.draining:
             raise ServerDraining("The server is being stopped and loads nothing more.")
+        return await self._alone(self._load(builds, asked))
+
+    async def _alone(self, change: Coroutine[Any, Any, T]) -> T:
+        """Make a change to its end, while there is no other."""
         if self._task is not None and not self._task.done():
-            raise LoadRefused(f"Another load is going on ({self.phase}): wait until it has ended.")
-        self._task = asyncio.get_running_loop().create_task(self._load(builds, asked))
-        return await asyncio.shield(self._task)
+            change.close()
+            raise LoadRefused(
+                f"Another change is going on ({self.phase}): wait until it has ended."
+            )
+        self._task = task = asyncio.get_running_loop().create_task(change)
+        return await asyncio.shield(task)
 
     async def unload(self, name: str, number: str | None = None) -> Version:
         """End a canary; the promoted version is served to the end."""
@@ -136,10 +149,17 @@ class Exchange:
                 "to the server's end: only a canary can be unloaded, and "
                 + ("none is loaded." if canary is None else f"'{canary.version.label}' is one.")
             )
-        await self._note(builds, "unloaded", canary.version, "it was asked for")
-        if self._versions.canary is canary:
-            self._versions.end_canary()
-        return canary.version
+        return await self._alone(self._unload(builds, canary))
+
+    async def _unload(self, builds: Builds, canary: Loaded) -> Version:
+        self.phase = f"unloading {canary.version.label}"
+        try:
+            await self._note(builds, "unloaded", canary.version, "it was asked for")
+            if self._versions.canary is canary:
+                self._versions.end_canary()
+            return canary.version
+        finally:
+            self.phase = None
 
     def _of(self, name: str) -> Builds:
         builds, served = self._builds, self._versions.promoted.version
@@ -161,6 +181,9 @@ class Exchange:
             report = refused.report.told() if refused.report is not None else None
             self.last = {"state": "refused", "reason": refused.message, "gate": report}
             raise
+        except Exception as fault:
+            self.last = {"state": "failed", "reason": f"{type(fault).__name__}: {fault}"}
+            raise
         finally:
             self.phase = None
 
@@ -172,26 +195,58 @@ class Exchange:
         except StartupError as error:
             raise LoadRefused(str(error)) from None
         version = build.version
-        if version == served:
-            return Outcome("unchanged", version, served)
-        if (loaded := self._canary_of(version)) is not None:
-            return await self._served(builds, loaded, asked, None)
         try:
-            narrow = await self._looked_at(build)
-            if narrow is not None:
-                return await self._in_place(builds, build, asked, narrow)
-            loaded, report = await self._through_the_gate(build, asked)
-        except LoadRefused as refused:
-            refused.message = f"{version.label} is not served: {refused.message}."
+            if version == served:
+                return await self._unchanged(builds, version, asked)
+            return await self._exchanged(builds, build, asked)
+        except (ApiError, StartupError, OSError) as fault:
+            refused = fault if isinstance(fault, LoadRefused) else LoadRefused(str(fault))
+            said = refused.message.removesuffix(".")
+            refused.message = f"{version.label} is not served: {said}."
             logger.warning("%s", refused.message)
             await self._note(builds, "refused", version, refused.message)
-            raise
+            raise refused from None
+
+    async def _unchanged(self, builds: Builds, served: Version, asked: LoadRequest) -> Outcome:
+        """Nothing but that the pointer, which a command may have moved, says what is served."""
+        if asked.canary is not None:
+            raise LoadRefused("it is the promoted version, of which there is no canary")
+        await asyncio.to_thread(builds.promote, served, asked.reason)
+        return Outcome("unchanged", served, served)
+
+    async def _exchanged(self, builds: Builds, build: Build, asked: LoadRequest) -> Outcome:
+        if (canary := self._canary_of(build.version)) is not None:
+            report = await self._judged_canary(canary, asked)
+            return await self._served(builds, canary, asked, report)
+        narrow = await self._looked_at(build)
+        if narrow is not None:
+            return await self._in_place(builds, build, asked, narrow)
+        loaded, report = await self._through_the_gate(build, asked)
         try:
             return await self._served(builds, loaded, asked, report)
         except BaseException:
             if loaded not in self._versions:
                 await loaded.stop()
             raise
+
+    async def _judged_canary(self, canary: Loaded, asked: LoadRequest) -> GateReport | None:
+        """What the gate says of a canary that is to be promoted, unless it has passed before."""
+        if not canary.able:
+            raise LoadRefused("as a canary it serves no more: unload it, and load it again")
+        passed = canary in self._passed and not asked.exact
+        if asked.canary is not None or not asked.gate or passed:
+            return None
+        return await self._compared(canary, asked)
+
+    async def _compared(self, loaded: Loaded, asked: LoadRequest) -> GateReport:
+        """What the gate says of a version that it lets through."""
+        promoted = self._versions.promoted
+        self.phase = f"comparing {loaded.version.label} with {promoted.version.label}"
+        report = await self._new_gate().compare(promoted, loaded, exact=asked.exact)
+        if report.refused is not None:
+            raise LoadRefused(report.refused, report)
+        self._passed.add(loaded)
+        return report
 
     def _canary_of(self, version: Version) -> Loaded | None:
         canary = self._versions.canary
@@ -201,23 +256,13 @@ class Exchange:
         self, build: Build, asked: LoadRequest
     ) -> tuple[Loaded, GateReport | None]:
         """The version, loaded and found good; else nothing of it is left."""
-        promoted, label = self._versions.promoted, build.version.label
-        self.phase = f"loading {label}"
+        self.phase = f"loading {build.version.label}"
+        loaded = await _started(build)
         try:
-            loaded = await _started(build)
-        except StartupError as error:
-            raise LoadRefused(str(error).removesuffix(".")) from None
-        try:
-            if not asked.gate:
-                return loaded, None
-            self.phase = f"comparing {label} with {promoted.version.label}"
-            report = await self._new_gate().compare(promoted, loaded, exact=asked.exact)
-            if report.refused is not None:
-                raise LoadRefused(report.refused, report)
+            return loaded, await self._compared(loaded, asked) if asked.gate else None
         except BaseException:
             await loaded.stop()
             raise
-        return loaded, report
 
     async def _looked_at(self, build: Build) -> str | None:
         """The reason why memory does not hold it beside what is served, if it does not."""
@@ -269,14 +314,15 @@ class Exchange:
         before, version = self._versions.promoted.version, loaded.version
         if asked.canary is not None:
             share = f"{asked.canary:.0%} of the conversations"
+            other = self._versions.canary
             await self._note(builds, "canary", version, asked.reason or share)
             self._versions.try_out(loaded, asked.canary)
+            if other is not None and other is not loaded:
+                why = f"{version.label} is the canary in its place"
+                await self._note(builds, "unloaded", other.version, why)
             return Outcome("canary", version, before, report)
         self.phase = f"changing over to {version.label}"
-        try:
-            await asyncio.to_thread(builds.promote, version, asked.reason)
-        except StartupError as error:
-            raise LoadRefused(f"{version.label} is not served: {error}") from None
+        await asyncio.to_thread(builds.promote, version, asked.reason)
         self._versions.promote(loaded)
         logger.info("%s is served in place of %s", version.label, before.label)
         await self._note(builds, "loaded", version, asked.reason)

@@ -138,6 +138,12 @@ class Loaded:
     def health(self) -> Health:
         return self.engine.health() if self._away is None else self._away.health()
 
+    @property
+    def able(self) -> bool:
+        """Whether its engine takes requests now."""
+        health = self.health()
+        return health.alive and health.ready
+
     def limits(self) -> Limits:
         return self.engine.limits() if self._away is None else self._away.limits
 

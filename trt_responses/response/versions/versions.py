@@ -85,12 +85,12 @@ class Versions:
         usual = next(iter(having), self.promoted)
         if number is not None:
             for loaded in self:
-                if loaded.version.number == number and (loaded is self.promoted or _able(loaded)):
+                if loaded.version.number == number and (loaded is self.promoted or loaded.able):
                     return (loaded if loaded in having else usual).lease()
             self.gone += 1
             return usual.lease(f"{self.promoted.version.name}@{number}")
         canary = self.canary
-        if canary in having and _able(canary) and _lot(asked.root or fresh_id) < self.share:
+        if canary in having and canary.able and _lot(asked.root or fresh_id) < self.share:
             return canary.lease()
         return usual.lease()
 
@@ -167,11 +167,6 @@ class Versions:
 
     def limits(self) -> Limits:
         return self.promoted.limits()
-
-
-def _able(loaded: Loaded) -> bool:
-    health = loaded.health()
-    return health.alive and health.ready
 
 
 def _lot(root: str) -> float:

@@ -34,6 +34,7 @@ from trt_responses.prepare.pipeline import BuildTools, Built
 from trt_responses.prepare.progress import Lines, megabytes, shown_on
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.shelf.card import CARD, read_card
+from trt_responses.prepare.shelf.locks import locked
 
 if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.safetensors import Array
@@ -330,11 +331,13 @@ def test_two_builds_of_one_engine_do_not_meet(
     tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary
 ) -> None:
     (tmp_path / "mine").mkdir()
-    with shelf.locked(tmp_path / "mine"):
-        with pytest.raises(PrepareError, match=rf"'mine': found another .*process {os.getpid()}"):
+    with locked(tmp_path / "mine"):
+        with pytest.raises(
+            PrepareError, match=rf"'mine': another process \({os.getpid()}\) builds"
+        ):
             prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary))
-        with pytest.raises(PrepareError, match="'mine': found another"):
-            shelf.locked(tmp_path / "mine").__enter__()
+        with pytest.raises(PrepareError, match="'mine': another process"):
+            locked(tmp_path / "mine").__enter__()
 
 
 def test_a_build_may_wait_for_the_other(tmp_path: Path) -> None:
@@ -342,11 +345,11 @@ def test_a_build_may_wait_for_the_other(tmp_path: Path) -> None:
     done: list[str] = []
 
     def second() -> None:
-        with shelf.locked(tmp_path, wait=True):
+        with locked(tmp_path, wait=True):
             done.append("second")
 
     waiting = threading.Thread(target=second)
-    with shelf.locked(tmp_path):
+    with locked(tmp_path):
         waiting.start()
         done.append("first")
     waiting.join()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +15,12 @@ import pytest
 from tests.support.cards import carded
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import MODEL
-from trt_responses.prepare.shelf import promotion, shelf, versions
+from trt_responses.prepare.shelf import locks, promotion, shelf, versions
 from trt_responses.prepare.shelf.card import read_card, write_card
+from trt_responses.prepare.shelf.locks import changing, held, locked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ONE, TWO, THREE, FOUR = (f"{place}" * 12 for place in "abcd")
@@ -137,11 +142,109 @@ def test_pruning_keeps_the_promoted_one_the_one_before_it_and_the_newest(tmp_pat
     assert [e.label for e in shelf.entries(tmp_path)] == ["mine@2", "mine@1"]
 
 
+def test_pruning_keeps_what_a_rollback_goes_to_though_one_between_is_gone(tmp_path: Path) -> None:
+    for version in (ONE, TWO, THREE):
+        build(tmp_path, version)
+    for number in (2, 3):
+        promotion.promote(tmp_path, f"mine@{number}")
+    shelf.remove(tmp_path, "mine@2")
+    assert promotion.prune(tmp_path, "mine", 0) == []
+    assert promotion.rollback(tmp_path, "mine").label == "mine@1"
+
+
+def test_a_build_keeps_nobody_from_a_promotion_or_a_rollback(tmp_path: Path) -> None:
+    for version in (ONE, TWO):
+        build(tmp_path, version)
+    with locked(tmp_path / "mine"):
+        assert promotion.promote(tmp_path, "mine@2").label == "mine@2"
+        assert promotion.rollback(tmp_path, "mine").label == "mine@1"
+        with pytest.raises(PrepareError, match=r"another process .* wait until it is done"):
+            promotion.prune(tmp_path, "mine", 0)
+        assert [e.label for e in promotion.prune(tmp_path, "mine", 0, rehearse=True)] == ["mine@2"]
+
+
+def test_who_changes_versions_at_the_same_time_waits_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path, ONE)
+    monkeypatch.setattr(locks, "CHANGES_S", 0.0)
+    with (tmp_path / "mine" / locks.CHANGES).open("a+") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(PrepareError, match="changes which version is served"):
+            build(tmp_path, TWO)
+    assert build(tmp_path, TWO) == 2
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    for lock in (changing, locked):
+        with pytest.raises(PrepareError, match=r"none cannot be written \(No such file"):
+            lock(tmp_path / "none").__enter__()
+
+
+@contextmanager
+def room_in(journal: Path, size_bytes: int) -> Iterator[None]:
+    """No file may be longer than the journal and so many bytes, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most = journal.stat().st_size + size_bytes
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room_bytes", [0, 20])
+def test_on_a_full_disk_a_promotion_is_whole_and_its_line_comes_later(
+    tmp_path: Path, room_bytes: int
+) -> None:
+    for version in (ONE, TWO, THREE):
+        build(tmp_path, version)
+    home = tmp_path / "mine"
+    journal = home / versions.JOURNAL
+    before = journal.read_bytes()
+    with room_in(journal, room_bytes):
+        assert promotion.promote(tmp_path, "mine@2", "at noon").label == "mine@2"
+        assert served(tmp_path) == "mine@2"
+        with pytest.raises(PrepareError, match=r"journal\.jsonl cannot be written"):
+            promotion.promote(tmp_path, "mine@3")
+        assert served(tmp_path) == "mine@2"
+        with pytest.raises(PrepareError, match=r"journal\.jsonl cannot be written"):
+            versions.new_number(home, FOUR)
+        assert journal.read_bytes() == before, "no line is there in part"
+    promotion.promote(tmp_path, "mine@3")
+    assert build(tmp_path, FOUR) == 4
+    assert acts(tmp_path)[-3:] == [("promoted", 2), ("promoted", 3), ("built", 4)]
+
+
+def test_a_damaged_pointer_harms_no_other_engine_and_is_mended_by_a_promotion(
+    tmp_path: Path,
+) -> None:
+    for version in (ONE, TWO):
+        build(tmp_path, version)
+    (tmp_path / "mine" / versions.POINTER).write_bytes(b"x")
+    assert [entry.promoted for entry in shelf.entries(tmp_path)] == [False, False]
+    with pytest.raises(PrepareError, match=r"promoted\.json is damaged: .* promote mine N"):
+        shelf.select(tmp_path, "mine")
+    assert build(tmp_path, THREE) == 3
+    assert promotion.promote(tmp_path, "mine@2").label == "mine@2"
+    assert served(tmp_path) == "mine@2"
+
+
+def test_an_engine_of_which_a_server_has_a_version_is_not_removed(tmp_path: Path) -> None:
+    for version in (ONE, TWO):
+        build(tmp_path, version)
+    with held(tmp_path / "mine" / ONE):
+        with pytest.raises(PrepareError, match=r"mine@1: a server has it loaded"):
+            shelf.remove(tmp_path, "mine")
+        assert len(shelf.entries(tmp_path)) == 2
+    assert len(shelf.remove(tmp_path, "mine")) == 2
+
+
 def test_what_a_server_has_loaded_is_not_pruned(tmp_path: Path) -> None:
     for version in (ONE, TWO, THREE):
         build(tmp_path, version)
     home = tmp_path / "mine"
-    with shelf.held(home / TWO), shelf.held(home / TWO):  # by two servers
+    with held(home / TWO), held(home / TWO):  # by two servers
         assert [e.label for e in promotion.prune(tmp_path, "mine", 0)] == ["mine@3"]
     assert [e.label for e in promotion.prune(tmp_path, "mine", 0)] == ["mine@2"]
     assert [e.label for e in shelf.entries(tmp_path)] == ["mine@1"]
