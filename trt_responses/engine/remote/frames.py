@@ -153,7 +153,10 @@ def read_runs(body: bytes) -> Iterator[tuple[int, Sequence[int]]]:
     while start < len(words):
         number, count = words[start : start + 2]
         start += 2
-        yield number, words[start : start + count].tolist()
+        ids = words[start : start + count].tolist()
+        if len(ids) != count:
+            raise ValueError(f"a run of {count} ids that has {len(ids)}")
+        yield number, ids
         start += count
 
 

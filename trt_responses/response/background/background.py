@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import logging
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError, Overloaded
@@ -143,6 +143,8 @@ class Background:
             await self._store.put_job(job)
         except BaseException:
             await self._runs.release(run)
+            with suppress(ApiError):  # it may be there, though that was not answered
+                await self._store.delete(run.id, owner)
             raise
         return kept
 

@@ -130,7 +130,9 @@ class Runs:
             place.leave()
             if lease is not None:
                 lease.release()
-            if held is not None:
+            if held is not None and before is not None:
+                held.leave()  # the next server to go on with the run takes it
+            elif held is not None:
                 await held.free()
             raise
         finally:

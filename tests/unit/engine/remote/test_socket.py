@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -179,11 +180,21 @@ def test_a_lost_connection_ends_the_streams_and_is_made_anew(tmp_path: Path) -> 
         frames.HEAD.pack(1 << 31, frames.Kind.IDS),
         frames.frame(frames.Kind.IDS, b"12345"),
         frames.frame(frames.Kind.RUNS, b"1234"),
+        frames.frame(frames.Kind.RUNS, array("I", (1, 3, 7)).tobytes()),
         frames.frame(frames.Kind.CHUNKS, b"[[1, 2]]"),
         frames.frame(frames.Kind.CHUNKS, b"nothing"),
         frames.frame(frames.Kind.STATE, b"{}"),
     ],
-    ids=["kind", "size", "half a pair", "half a run", "half a chunk", "no JSON", "no state"],
+    ids=[
+        "kind",
+        "size",
+        "half a pair",
+        "half a run",
+        "two ids short",
+        "half a chunk",
+        "no JSON",
+        "no state",
+    ],
 )
 def test_what_is_no_frame_ends_the_connection_and_it_is_made_anew(
     tmp_path: Path, nonsense: bytes, caplog: pytest.LogCaptureFixture
