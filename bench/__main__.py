@@ -58,8 +58,9 @@ RIGHT, WRONG, NOISY = 0, 1, 3
 DESCRIPTION = """\
 Times the server against the floor: a raw ASGI app that sends the same frames, made beforehand,
 over the same server and the same steps of an engine. A ratio of 1.5 means that the server spends
-half as much again as the least that is possible. Only CPU time counts, contenders take turns, and
-before any time is shown each contender's text is compared with the script, letter for letter.
+half as much again as the least that is possible. Only CPU time counts (but for embedded),
+contenders take turns, and before any time is shown each contender's text is compared with the
+script, letter for letter.
 
   inprocess   the app called without sockets: what our own code costs for each token, and a token
               of a chat completion beside one of a response

@@ -26,6 +26,15 @@ An answer (`text.format`), the arguments of a forced call (`tool_choice`) and th
 written, the text is followed byte by byte while it streams, and a judge that shares nothing with
 the guide reads the whole text and your own schema before the response is `completed`.
 
+```sh
+curl -s http://127.0.0.1:8000/v1/responses -H 'content-type: application/json' -d '{{
+  "model": "demo", "input": "name: Anna, age: 30", "temperature": 0,
+  "text": {{"format": {{"type": "json_schema", "name": "person", "strict": true, "schema": {{
+    "type": "object",
+    "properties": {{"name": {{"type": "string"}}, "age": {{"type": "integer"}}}},
+    "required": ["name", "age"], "additionalProperties": false}}}}}}}}'
+```
+
 ## What you may send
 
 The schemas that Zod, pydantic and other tools write, as they are:
@@ -65,8 +74,9 @@ debug line of the log. A schema that is no schema (`"type": "banana"`) is a 400 
   patterns that look ahead or behind, refer to a group or to a word's edge; values and steps with
   more digits than a guide can write, such as `const: 9223372036854775807`.
 
-Bounds of numbers are drawn inwards to what every guide can write: whole numbers within 2^62, others
-within 10^15. Patterns are those of ECMA-262 (`\\s`, `.` and their negations too), anywhere in the
+Every guide can write whole numbers within 2^62, and others within 10^15. Bounds beyond these
+are narrowed to them.
+Patterns are those of ECMA-262 (`\\s`, `.` and their negations too), anywhere in the
 text unless anchored. Names and constants may not spell a control token such as `<|end|>`.
 White space between marks is bounded to {matching.BLANKS} in a row; our own guides write none.
 

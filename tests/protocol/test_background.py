@@ -389,19 +389,19 @@ def test_a_store_that_is_away_for_less_than_a_lease_does_no_harm() -> None:
 def test_a_start_whose_keeping_was_not_answered_leaves_nothing_that_is_made_later() -> None:
     async def story() -> None:
         class Unanswered(MemoryStore):
-            put = ""
+            first = ""
 
             async def put_job(self, job: Job) -> None:
                 await super().put_job(job)
-                self.put = job.id
+                self.first = job.id
                 raise StoreUnavailable("cut off", retry_after_s=1)
 
         store = Unanswered(Bounds(lease_s=30, takeover_s=60))
         async with served(THOUGHT, store=store, **AT_ONCE) as s:
             call = await s.client.create(background=True)
             assert call.status == 503
-            assert store.put
-            assert await store.get(store.put, "") is None
+            assert store.first
+            assert await store.get(store.first, "") is None
             assert len(s.runs) == 0
 
     asyncio.run(story())

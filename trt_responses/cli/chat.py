@@ -48,7 +48,7 @@ Ctrl-C stops an answer."""
 def add_chat(commands: Commands) -> None:
     """Add the command `chat` and its options."""
     text = "chat with a model in the terminal, over any server of the Responses API"
-    parser = commands.add_parser("chat", help=text, description=text.capitalize() + ".")
+    parser = commands.add_parser("chat", help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("question", nargs="*", help="one question, instead of a chat")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer's text alone")
     parser.add_argument("--model", help="the model's id; the server's first one without it")

@@ -21,9 +21,8 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def add_drain(parser: argparse.ArgumentParser) -> None:
     """Add the command `drain` and its options."""
-    for name in ("host", "port"):
-        field = Settings.model_fields[name]
-        parser.add_argument(f"--{name}", metavar=name.upper(), help=field.description)
+    parser.add_argument("--host", metavar="HOST", help="Address of the running server.")
+    parser.add_argument("--port", metavar="PORT", help="Its port.")
     parser.add_argument("--wait", action="store_true", help="return when it has stopped")
     parser.set_defaults(run=_drain)
 

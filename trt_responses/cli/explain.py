@@ -28,7 +28,7 @@ STYLES = {"forced": "green", "kept": "", "discarded": "red strike"}
 def add_explain(commands: Commands) -> None:
     """Add the command `explain` and its options."""
     text = "show what a response was made of: prompt, ids, segments, repairs, times"
-    parser = commands.add_parser("explain", help=text, description=text.capitalize() + ".")
+    parser = commands.add_parser("explain", help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("id", metavar="ID", help="the response's id, resp_…")
     parser.add_argument("--json", action="store_true", help="print JSON, with every id")
     parser.add_argument(

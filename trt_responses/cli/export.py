@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def add_export(commands: Commands) -> None:
     """Add the command `export` and its options."""
     text = "write a model repository for Triton's Python backend"
-    triton = commands.add_parser("triton", help=text, description=text.capitalize() + ".")
+    triton = commands.add_parser("triton", help=text, description=text[0].upper() + text[1:] + ".")
     triton.add_argument("engine", help="name of a prepared engine")
     triton.add_argument("directory", type=Path, help="the model repository")
     triton.add_argument("--name", help="name of the model; without: the engine's")

@@ -63,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
-    engine = commands.add_parser("engine", help="prepare, list, show, verify and remove engines")
+    engine = commands.add_parser(
+        "engine", help="prepare engines, and look after their versions and adapters"
+    )
     add_engine(engine.add_subparsers(required=True, metavar="COMMAND"))
     keys = commands.add_parser("keys", help="make, list and revoke API keys")
     add_keys(keys.add_subparsers(required=True, metavar="COMMAND"))

@@ -97,8 +97,8 @@ class Access(SettingGroup):
     )
     admin_key: str | None = Field(
         None,
-        description="An admin's key, which may drain the server and read the metrics; "
-        "`trt-responses drain` sends it.",
+        description="An admin's key, which may drain the server, load and unload versions of the "
+        "engine, change the log's level and read the metrics; `trt-responses drain` sends it.",
     )
     metrics_key: str | None = Field(
         None, description="Key that /metrics asks for, or an admin's; none: anybody may read it."
@@ -107,7 +107,9 @@ class Access(SettingGroup):
         "trtllm", description="Whose names the metrics have too, beside our own."
     )
     audit_file: Path | None = Field(
-        None, description="Where changes of keys are noted; none: audit.jsonl in data_dir."
+        None,
+        description="Where changes of keys and acts of admins are noted; none: audit.jsonl in "
+        "data_dir.",
     )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
         (), description="Host headers answered besides the loopback's; `*` allows any."

@@ -38,6 +38,8 @@ class Field:
     """Of a refused field: the values that ask for what happens anyway."""
 
 
+PENALTY = "as the specification has it; on the embedded engine the prompt's tokens count too"
+
 OPTIONS: tuple[Field, ...] = (
     Field("model", "honoured"),
     Field("input", "honoured", "text only"),
@@ -50,9 +52,13 @@ OPTIONS: tuple[Field, ...] = (
     Field("temperature", "honoured"),
     Field("top_p", "honoured"),
     Field("top_logprobs", "honoured", "with `include: [message.output_text.logprobs]`"),
-    Field("frequency_penalty", "honoured", "as the specification has it", ours=True),
-    Field("presence_penalty", "honoured", "as the specification has it", ours=True),
-    Field("tools", "honoured", "those that the client runs: see `tools[].type`"),
+    Field("frequency_penalty", "honoured", PENALTY, ours=True),
+    Field("presence_penalty", "honoured", PENALTY, ours=True),
+    Field(
+        "tools",
+        "honoured",
+        "those that the client runs, and those that run here: see `tools[].type`",
+    ),
     Field("tool_choice", "honoured", "the choice is forced, not asked for"),
     Field("text.format", "honoured", "JSON is guided: see structured-output.md"),
     Field(
