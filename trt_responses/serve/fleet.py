@@ -16,7 +16,8 @@ import signal
 import socket
 import sys
 import tempfile
-from contextlib import closing, contextmanager
+from collections import Counter
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,9 @@ class Fleet:
         self._counts = self._folder / COUNTS
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._ready: set[int] = set()
+        """Those that have been up."""
+        self._failures: Counter[int] = Counter()
+        """The ends of each since it was up."""
         self._stopping = asyncio.Event()
         self._signal = signal.SIGTERM
         self._fault: str | None = None
@@ -123,7 +127,8 @@ class Fleet:
         self._signal = number
         self._stopping.set()
         for process in self._running.values():
-            process.send_signal(number)
+            with suppress(ProcessLookupError):  # it has just ended
+                process.send_signal(number)
 
     def _fail(self, fault: str) -> None:
         if self._fault is None:
@@ -149,7 +154,6 @@ class Fleet:
 
     async def _keep(self, number: int) -> None:
         """Keep a front end in this place: start another when one dies."""
-        failures = 0
         while not self._stopping.is_set():
             try:
                 ended = await self._one(number)
@@ -157,13 +161,12 @@ class Fleet:
                 if number not in self._ready:
                     raise
                 ended = f"could not be started ({error})"
-                failures += 1
-            else:
-                failures = 1
             if self._stopping.is_set():
                 return
             logger.warning("Front end %d %s and is started again.", number + 1, ended)
-            await asyncio.sleep(min(MOST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures, 20)))
+            self._failures[number] += 1
+            doubled = FIRST_BACKOFF_S * 2.0 ** min(self._failures[number], 20)
+            await asyncio.sleep(min(MOST_BACKOFF_S, doubled))
 
     async def _one(self, number: int) -> str:
         """Start a front end and watch it to its end. Returns how it ended."""
@@ -175,14 +178,20 @@ class Fleet:
         del self._running[number]
         with closing(SharedCounts(self._counts, number)) as counts:
             counts.clear()  # what it made has ended with it
-        if status == 0 and not self._stopping.is_set():
+        if not self._stopping.is_set():
+            self._look_at_end(number, status, engine_pid)
+        return f"ended with status {status}"
+
+    def _look_at_end(self, number: int, status: int, engine_pid: int | None) -> None:
+        """Do what an end asks for besides another start. `engine_pid` was the engine's process when
+        the front end began."""
+        if status == 0:
             logger.warning("Front end %d was told to stop: so do all.", number + 1)
             self._stop(signal.SIGTERM)
         elif number not in self._ready:
             self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
         elif status == ENGINE_LOST and self._engine is not None and self._engine.pid == engine_pid:
             self._engine.restart("it makes nothing any more")
-        return f"ended with status {status}"
 
     async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
         """Wait for a front end's end, and return its status. One that gave signs of life and gives
@@ -228,6 +237,7 @@ class Fleet:
         """Print once that all are up, in the words of the last."""
         was_up = len(self._ready) == self._settings.frontends
         self._ready.add(number)
+        self._failures[number] = 0
         if not was_up and len(self._ready) == self._settings.frontends:
             self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
             print(hello, end="", flush=True)
