@@ -304,7 +304,7 @@ def test_a_load_of_what_is_served_puts_the_pointer_back_to_it(tmp_path: Path) ->
             assert s.builds.promoted == "demo@1"
             assert s.builds.journal == [("promoted", "demo@1", "stay")]
             refused = await s.load(version=1, canary=0.5)
-            assert (refused.status, "no canary" in refused.error["message"]) == (409, True)
+            assert (refused.status, "cannot be a canary" in refused.error["message"]) == (409, True)
 
     asyncio.run(story())
 

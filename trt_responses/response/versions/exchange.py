@@ -195,9 +195,9 @@ class Exchange:
         except StartupError as error:
             raise LoadRefused(str(error)) from None
         version = build.version
+        if version == served:
+            return await self._unchanged(builds, version, asked)
         try:
-            if version == served:
-                return await self._unchanged(builds, version, asked)
             return await self._exchanged(builds, build, asked)
         except (ApiError, StartupError, OSError) as fault:
             refused = fault if isinstance(fault, LoadRefused) else LoadRefused(str(fault))
@@ -210,8 +210,13 @@ class Exchange:
     async def _unchanged(self, builds: Builds, served: Version, asked: LoadRequest) -> Outcome:
         """Nothing but that the pointer, which a command may have moved, says what is served."""
         if asked.canary is not None:
-            raise LoadRefused("it is the promoted version, of which there is no canary")
-        await asyncio.to_thread(builds.promote, served, asked.reason)
+            raise LoadRefused(f"{served.label} is the promoted version: it cannot be a canary too.")
+        try:
+            await asyncio.to_thread(builds.promote, served, asked.reason)
+        except StartupError as error:
+            raise LoadRefused(
+                f"{served.label} is served, but not from the next start on: {error}"
+            ) from None
         return Outcome("unchanged", served, served)
 
     async def _exchanged(self, builds: Builds, build: Build, asked: LoadRequest) -> Outcome:
