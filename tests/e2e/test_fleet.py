@@ -13,6 +13,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
@@ -29,12 +30,30 @@ from trt_responses.serve.fleet import kept_address
 from trt_responses.serve.server import bound
 from trt_responses.settings import Settings
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+
 FRONT_END, ENGINE = "trt_responses.serve.front_end", "trt_responses.serve.engine_process"
 A_MINUTE = 8
 """Requests that an owner may make."""
 USED = 4
 """Those that the test makes before it tries the limit."""
 WISH = {"model": "tiny", "input": "Hello!", "max_output_tokens": 16}
+
+
+def fleet(
+    engines_dir: Path, folder: Path, settings: Mapping[str, str]
+) -> AbstractAsyncContextManager[Child]:
+    """Two front ends over the engine of the tests, with a history in the folder."""
+    usual = {
+        "TRT_RESPONSES_STORE": f"sqlite:///{folder / 'history.db'}",
+        "TRT_RESPONSES_DATA_DIR": str(folder),
+        "TRT_RESPONSES_LINGER_S": "0",
+        "TRT_RESPONSES_CONTEXT_TOKENS": "512",
+    }
+    arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
+    return child(*arguments, environment=usual | dict(settings))
 
 
 def running(server: Child, program: str) -> list[int]:
@@ -94,12 +113,7 @@ async def killed_with_the_only_place(server: Child, address: Address) -> None:
 def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
     engines_dir: Path, tmp_path: Path
 ) -> None:
-    arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
     settings = {
-        "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",
-        "TRT_RESPONSES_DATA_DIR": str(tmp_path),
-        "TRT_RESPONSES_LINGER_S": "0",
-        "TRT_RESPONSES_CONTEXT_TOKENS": "512",
         "TRT_RESPONSES_MAX_RUNNING": "1",
         "TRT_RESPONSES_ENGINE_SILENCE_S": "600",
         "TRT_RESPONSES_OWNER_REQUESTS_PER_MINUTE": str(A_MINUTE),
@@ -107,7 +121,7 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
 
     async def run() -> None:
         started_s = time.monotonic()
-        async with child(*arguments, environment=settings) as server:
+        async with fleet(engines_dir, tmp_path, settings) as server:
             address = await server.ready()
             fronts, engines = running(server, FRONT_END), running(server, ENGINE)
             assert (len(fronts), len(engines)) == (2, 1)
@@ -177,29 +191,25 @@ def test_an_address_is_kept_from_others_before_a_front_end_listens() -> None:
 def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
     engines_dir: Path, tmp_path: Path
 ) -> None:
-    arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
-    settings = {
-        "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",
-        "TRT_RESPONSES_DATA_DIR": str(tmp_path),
-        "TRT_RESPONSES_LINGER_S": "0",
-        "TRT_RESPONSES_CONTEXT_TOKENS": "512",
-        "TRT_RESPONSES_ENGINE_SILENCE_S": "8",
-    }
+    settings = {"TRT_RESPONSES_ENGINE_SILENCE_S": "8"}
 
     async def run() -> None:
-        async with child(*arguments, environment=settings) as server:
+        async with fleet(engines_dir, tmp_path, settings) as server:
             address = await server.ready()
             frozen = running(server, FRONT_END)[0]
             os.kill(frozen, signal.SIGSTOP)
             await until_seen(lambda: not lives(frozen))
             await as_many(server, FRONT_END, 2)
-            for program in (FRONT_END, ENGINE):
+            for program, words in (
+                (FRONT_END, "could not be started"),
+                (ENGINE, "process cannot be made"),
+            ):
                 before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
                 resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))
                 killed = running(server, program)
                 for pid in killed:
                     os.kill(pid, signal.SIGKILL)
-                await server.says("Too many open files")
+                await server.says(words)
                 resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
                 await as_many(server, program, len(killed))
             assert (await ask_when_up(address))[0] == 200

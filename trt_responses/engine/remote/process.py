@@ -91,7 +91,7 @@ class EngineProcess:
             await self._begin()
         except OSError as error:
             await self.stop(0)
-            raise StartupError(f"The engine's process cannot be made: {error}.") from None
+            raise StartupError(_not_made(error)) from None
         except BaseException:
             await self.stop(0)
             raise
@@ -133,9 +133,11 @@ class EngineProcess:
                     await self._begin()
                 ready_s = loop.time()
                 fault = await self._ended()
-            except (StartupError, OSError) as error:  # no descriptor, no memory: it may come back
+            except (StartupError, OSError) as error:
                 await self._end(0)
                 fault = str(error)
+                if isinstance(error, OSError):  # no descriptor, no memory: it may come back
+                    fault = _not_made(error)
             served_s = loop.time() - ready_s
             self._failures = 1 if served_s >= self._patience.steady_s else self._failures + 1
             self.alive = self._failures <= self._patience.restarts
@@ -241,6 +243,10 @@ class EngineProcess:
         finally:
             _kill(process)
             await process.wait()
+
+
+def _not_made(error: OSError) -> str:
+    return f"The engine's process cannot be made: {error}."
 
 
 def _kill(process: asyncio.subprocess.Process | None) -> None:
