@@ -194,8 +194,8 @@ class Fleet:
             self._engine.restart("it makes nothing any more")
 
     async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
-        """Wait for a front end's end, and return its status. One that gave signs of life and gives
-        none any more is killed: it holds its clients and its places."""
+        """Wait for a front end's end, and return its status. One that is up and gives no sign of
+        life any more is killed: it holds its clients and its places."""
         assert process.stdout is not None
         missed: float = -math.inf
         while True:
@@ -210,9 +210,10 @@ class Fleet:
                 continue
             if not line:
                 return await process.wait()
-            missed = 0
+            missed = min(missed, 0)
             if line.strip():
                 self._up(number, line.decode())
+                missed = 0
 
     async def _begin(self, number: int) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
