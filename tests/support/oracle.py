@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trt_responses.language.fragments import Fragment, RepairKind
     from trt_responses.tokens.vocabulary import Vocabulary
 
+LAWFUL_BEFORE_CHANNEL = re.compile(r"(<\|start\|>)?(assistant)?( to=\S+)?")
 STOPS = (CONTROL.end, CONTROL.return_, CONTROL.call)
 
 
@@ -270,7 +271,9 @@ class Oracle:
     def excuses_a_repair(self, token_id: int) -> bool:
         """Whether openai-harmony has just let a fault pass."""
         if not self.in_content:
-            return token_id in (*STOPS, CONTROL.start) or len(self._header) > 64
+            before = self._encoding.decode(self._header[:-1])
+            branches = token_id == CONTROL.channel and not LAWFUL_BEFORE_CHANNEL.fullmatch(before)
+            return token_id in (*STOPS, CONTROL.start) or branches or len(self._header) > 64
         parser = self._parser
         channel, recipient = parser.current_channel, parser.current_recipient
         content_type = (parser.current_content_type or "").removeprefix("<|constrain|>")

@@ -38,37 +38,46 @@ CHANNELS = ("analysis", "commentary", "final")
 
 Slot = Literal["author", "channel", "other_channel", "recipient", "content_type"]
 
-_KNOWN = rb"\s*(" + b"|".join(c.encode() for c in CHANNELS) + rb")(?:(?![\w-])|(?=to=))[?!:;,.]*"
+# White space is that of all scripts, since models write U+202F and U+00A0; names are ASCII.
+_W = "A-Za-z0-9_"
+_KNOWN = rf"\s*({'|'.join(CHANNELS)})(?:(?![{_W}-])|(?=to=))[?!:;,.]*"
 
-AFTER: dict[int | None, tuple[tuple[Slot, re.Pattern[bytes]], ...]] = {
+AFTER: dict[int | None, tuple[tuple[Slot, re.Pattern[str]], ...]] = {
     CONTROL.channel: (
         ("channel", re.compile(_KNOWN)),
-        ("other_channel", re.compile(rb"\s*([\w-]+)(?=\s|$)")),
+        ("other_channel", re.compile(rf"\s*([{_W}-]+)(?=\s|$)")),
     ),
     # A word in another script is no content type, nor is its ASCII beginning.
     CONTROL.constrain: (
-        ("content_type", re.compile(rb"\s*(?!to=)([\w.+/-]+)(?![\w.+/\x80-\xff-])")),
+        (
+            "content_type",
+            re.compile(rf"\s*(?!to=)([{_W}.+/-]+)(?:(?=\s)|(?![{_W}.+/-]|[^\x00-\x7f]))"),
+        ),
     ),
 }
 """The kind of word that comes first behind each control id."""
 
-ANYWHERE: tuple[tuple[Slot, re.Pattern[bytes]], ...] = (
-    ("recipient", re.compile(rb"\s*to=\s*([\w.:/-]*)")),
+ANYWHERE: tuple[tuple[Slot, re.Pattern[str]], ...] = (
+    ("recipient", re.compile(rf"\s*to=\s*([{_W}.:/-]*)")),
 )
 """The kinds of words that are structure at the front of any stretch."""
 
-BARE: tuple[tuple[Slot, re.Pattern[bytes]], ...] = (
+BARE: tuple[tuple[Slot, re.Pattern[str]], ...] = (
     *ANYWHERE,
     ("channel", re.compile(_KNOWN)),
-    ("content_type", re.compile(rb"\s*(json|code|text|markdown|plain)(?=\s|$)")),
-    ("recipient", re.compile(rb"\s*((?:functions|browser|container)\.[\w.-]+|python)(?=\s|$)")),
+    ("content_type", re.compile(r"\s*(json|code|text|markdown|plain)(?=\s|$)")),
+    (
+        "recipient",
+        re.compile(rf"\s*((?:functions|browser|container)\.[{_W}.-]+|python)(?=\s|$)"),
+    ),
 )
 """The kinds of words that are structure without a mark, once `<|message|>` has shown that this was
 a header."""
 
-_AUTHOR = re.compile(rb"\s*assistant")
-_AUTHOR_ALONE = re.compile(rb"\s*assistant(?=\s*$|\s+to=)")
-_OTHER_AUTHOR = re.compile(rb"\s*(?:user|system|developer|tool|functions\.[\w.-]+)(?=\s|$)")
+_AUTHOR = re.compile(r"(?:\s*assistant)+")
+_AUTHOR_ALONE = re.compile(r"(?:\s*assistant)+(?=\s*$|\s+to=)")
+_OTHER_AUTHOR = re.compile(rf"\s*(?:user|system|developer|tool|functions\.[{_W}.-]+)(?=\s|$)")
+_SPACE = re.compile(r"\s")
 _CLEAN_CHANNEL = re.compile(r"[\w-]+", re.ASCII)
 _CLEAN_CONTENT_TYPE = re.compile(r"[\w.+/-]+", re.ASCII)
 _BARE_RECIPIENT = re.compile(r"(?:functions|browser|container)\.[\w.-]+|python")
@@ -111,7 +120,7 @@ class Headers:
                 return Header(clean)
         mender = _Mender(author, closed)
         for after, stretch, last in self._stretches(token_ids):
-            mender.take(after, stretch, last)
+            mender.take(after, stretch.decode("utf-8", "surrogateescape"), last)
         return mender.header()
 
     def _clean(self, token_ids: tuple[int, ...], author: Author) -> Opened | None:
@@ -184,7 +193,7 @@ def _plausible(opened: Opened, header: str) -> bool:
         return False
     if recipient is None:
         return True
-    if not recipient or "<|" in recipient or "=" in recipient:
+    if not recipient or "<|" in recipient or "=" in recipient or _SPACE.search(recipient):
         return False
     return f"to={recipient}" in header or _BARE_RECIPIENT.fullmatch(recipient) is not None
 
@@ -198,7 +207,7 @@ class _Mender:
         self._first = True
         self._foreign = False
         self._places: dict[Slot, str] = {}
-        self._text: list[bytes] = []
+        self._text: list[str] = []
 
     def header(self) -> Header:
         places = self._places.get
@@ -207,9 +216,10 @@ class _Mender:
             places("recipient"),
             places("content_type"),
         )
-        return Header(opened, True, self._foreign, b"".join(self._text))
+        text = "".join(self._text).encode("utf-8", "surrogateescape")
+        return Header(opened, True, self._foreign, text)
 
-    def take(self, after: int | None, stretch: bytes, last: bool) -> None:
+    def take(self, after: int | None, stretch: str, last: bool) -> None:
         rest = stretch
         if self._first:
             self._first = False
@@ -221,7 +231,7 @@ class _Mender:
         if rest.strip():
             self._text.append(rest if rest == stretch and after is None else rest.lstrip())
 
-    def _past_author(self, stretch: bytes, marked: bool) -> bytes:
+    def _past_author(self, stretch: str, marked: bool) -> str:
         """Take the author off the front of a stretch. `marked`: something besides ordinary words
         shows that this is a header."""
         if self._author != "written":
@@ -235,15 +245,15 @@ class _Mender:
         word = stretch.split(maxsplit=1)[:1]
         if not word or any(pattern.match(stretch) for _, pattern in BARE[:2]):
             return stretch  # names no author
-        if not self._closed and b"assistant".startswith(word[0]):
-            return b""  # cut inside the word
+        if not self._closed and "assistant".startswith(word[0]):
+            return ""  # cut inside the word
         self._foreign = True
         return stretch
 
-    def _place(self, rest: bytes, table: tuple[tuple[Slot, re.Pattern[bytes]], ...]) -> bytes:
+    def _place(self, rest: str, table: tuple[tuple[Slot, re.Pattern[str]], ...]) -> str:
         for slot, pattern in table:
             if found := pattern.match(rest):
-                name = found[1].decode("utf-8", "replace")
+                name = found[1]
                 # Models repeat a recipient, and correct a channel.
                 if slot != "recipient" or not self._places.get("recipient"):
                     self._places[slot] = name

@@ -16,7 +16,7 @@ class ScoredReader(Scoring, Reader):
 
     @property
     def _in_text(self) -> bool:
-        return self._state == "content"
+        return self._state in ("content", "held")
 
     def _bytes_of(self, token_id: int) -> bytes | None:
         return self._raw(token_id)

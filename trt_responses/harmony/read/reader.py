@@ -7,7 +7,9 @@ What the text of a generation is, of which nothing is lost and to which nothing 
 
 - the ids between a header's `<|message|>` and the terminator, control ids that end nothing spelled
   out, bad UTF-8 replaced as openai-harmony does it;
-- ordinary ids where a header must begin: a message on channel `final` (`stray_text`);
+- ordinary ids where a header must begin (`stray_text`): held back until their end is read. They are
+  the answer where `<|return|>` or the engine's own stop ends them, and else a thought: before
+  `<|end|>`, `<|call|>` or another header, where they are cut, and beyond `MAX_HELD` ids;
 - words of a broken header that have no place in one (`headers.py`), at the front of its message.
 
 What is structure, and not text: the words that have a place in a header, white space beside them,
@@ -38,15 +40,19 @@ if TYPE_CHECKING:
 ENDS_GENERATION = frozenset({CONTROL.return_, CONTROL.call})
 TERMINATORS = ENDS_GENERATION | {CONTROL.end}
 
-_State = Literal["header", "content", "between", "done"]
-_Sign = Literal["message", "start", "terminator", "word"]
+MAX_HELD = 16_384
+"""The most ids of a text without a header that are held back: room for one entry of `kept` each."""
+
+_State = Literal["header", "content", "held", "between", "done"]
+_Sign = Literal["message", "channel", "start", "terminator", "word"]
 _Move = (
-    Literal["open", "restart", "abandon", "lengthen", "add", "close"]
-    | Literal["begin", "stray", "open_headless", "begin_headless"]
+    Literal["open", "restart", "branch", "abandon", "lengthen", "add", "hold", "close"]
+    | Literal["begin", "stray", "open_headless", "begin_headless", "restart_held", "branch_held"]
 )
 
 SIGNS: Mapping[int, _Sign] = {
     CONTROL.message: "message",
+    CONTROL.channel: "channel",
     CONTROL.start: "start",
     **dict.fromkeys(TERMINATORS, "terminator"),
 }
@@ -54,19 +60,29 @@ SIGNS: Mapping[int, _Sign] = {
 
 MOVES: Mapping[_State, Mapping[_Sign, _Move]] = {
     "header": {
-        "message": "open",  # content
+        "message": "open",  # content; held, where it names nothing and has text
+        "channel": "branch",  # header: where text stands before it, that is abandoned
         "start": "restart",  # header: the one before is abandoned
         "terminator": "abandon",  # between, or done
-        "word": "lengthen",  # header; content, when it is too long for one
+        "word": "lengthen",  # header; content or held, when it is too long for one
     },
     "content": {
         "message": "add",  # content: it ends nothing, and is spelled out
+        "channel": "add",
         "start": "add",
         "terminator": "close",  # between, or done
         "word": "add",
     },
+    "held": {
+        "message": "hold",  # held: spelled out
+        "channel": "branch_held",  # header: the text before is a thought
+        "start": "restart_held",  # header: likewise
+        "terminator": "close",  # between, or done
+        "word": "hold",  # held; content, when it is too long
+    },
     "between": {
         "message": "open_headless",  # content
+        "channel": "begin_headless",  # header
         "start": "begin",  # header
         "terminator": "stray",  # between, or done
         "word": "begin_headless",  # header, or text that has none
@@ -105,6 +121,8 @@ class Reader(ReaderBase):
         self._author: Author = "given"
         self._words = self._body = 0
         self._opened = Opened(None, None, None)
+        self._held: list[bytes] = []
+        """Pieces of a text whose channel is not known yet."""
 
     @property
     def plain(self) -> Mapping[int, bytes]:
@@ -192,7 +210,9 @@ class Reader(ReaderBase):
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
         """Note that the engine has ended: `stopped` by itself, or cut (length, abort, error)."""
-        if self._state == "content":
+        if self._state in ("content", "held"):
+            if self._state == "held" and stopped:
+                self._release("final")
             if stopped:
                 self._repair("missing_terminator")
             self._close(None, whole=stopped)
@@ -215,7 +235,20 @@ class Reader(ReaderBase):
                 self._say(raw)
             case "close":
                 self._close(token_id, whole=True)
-            case "lengthen":
+            case "hold":
+                self._say(raw)
+                if len(self.kept) - self._body > MAX_HELD:
+                    self._release("analysis")
+            case "branch_held":
+                self._close(None, whole=True, end=len(self.kept) - 1)
+                self._expect_header("missing")
+            case "restart_held":
+                self._close(None, whole=True, end=len(self.kept) - 1)
+                self._expect_header("written")
+            case "branch" if self._begins_with_text():
+                self._abandon(len(self.kept) - 1, "start")
+                self._expect_header("missing")
+            case "lengthen" | "branch":
                 if len(self.kept) - 1 - self._words >= MAX_LENGTH:
                     self._abandon(len(self.kept), "too_long")
             case "open":
@@ -249,8 +282,14 @@ class Reader(ReaderBase):
             return
         if header.mended:
             self._repair("malformed_header")
-        self._open(header.opened, len(self.kept))
+        self._open(header.opened, len(self.kept), held=bool(header.text.strip()))
         self._say(header.text)
+
+    def _begins_with_text(self) -> bool:
+        """Whether text stands in the header before the id that was read last."""
+        words = self.kept[self._words : -1]
+        header = self._headers.read(words, self._author, closed=True) if words else None
+        return header is not None and bool(header.text.strip()) and not header.foreign
 
     def _abandon(self, end: int, how: Ending) -> None:
         """Note that a header ended without `<|message|>`, as a fault of its kind, and keep its
@@ -264,33 +303,43 @@ class Reader(ReaderBase):
         self._repair(fault_of(words, how, structured))
         terminator = self.kept[-1] if how == "terminator" else None
         if is_message(header, how, structured):
-            channel, recipient, content_type = header.opened
-            self._open(
-                Opened(channel or (None if recipient else "final"), recipient, content_type),
-                self._words,
-            )
+            self._open(header.opened, self._words, held=True)
             self._say(header.text)
             if how == "too_long":
                 return
             if how == "stopped":
+                if self._state == "held":
+                    self._release("final")
                 self._repair("missing_terminator")
             self._close(terminator, whole=how != "cut", end=end + (terminator is not None))
         elif terminator is not None:
             self._after(terminator)
 
-    def _open(self, opened: Opened, body_start: int) -> None:
+    def _open(self, opened: Opened, body_start: int, *, held: bool = False) -> None:
+        """Open a message. One that is to be `held` is, unless its header says what it is."""
+        self._opened, self._body = opened, body_start
+        if held and not opened.channel and not opened.recipient:
+            self._state, self.clear = "held", False
+            return
         self._add(opened)
-        self._opened = opened
-        self._body = body_start
         self._state, self.clear = "content", True
+
+    def _release(self, channel: str) -> None:
+        """Open the message whose text was held back, on its channel."""
+        self._open(self._opened._replace(channel=channel), self._body)
+        self._pieces, self._held = self._held, []
+        self.clear = not self._pending
 
     def _say(self, raw: bytes) -> None:
         piece, self._pending = advance(self._pending + raw)
+        content = self._state == "content"
         if piece:
-            self._pieces.append(piece)
-        self.clear = not self._pending
+            (self._pieces if content else self._held).append(piece)
+        self.clear = content and not self._pending
 
     def _close(self, terminator: int | None, *, whole: bool, end: int | None = None) -> None:
+        if self._state == "held":
+            self._release("final" if terminator == CONTROL.return_ else "analysis")
         if self._pending:
             self._pieces.append(escaped(self._pending.decode("utf-8", "replace")))
             self._pending = b""

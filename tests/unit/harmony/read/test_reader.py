@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.oracle import merge, read_in_chunks, repairs, told
 from trt_responses.harmony.read.headers import CACHED, Headers
-from trt_responses.harmony.read.reader import Reader, Tables
+from trt_responses.harmony.read.reader import MAX_HELD, Reader, Tables
 from trt_responses.language.fragments import Closed, Opened, Repaired, Scored, Text
 from trt_responses.language.reader import Span
 from trt_responses.tokens.control import CONTROL
@@ -65,6 +65,10 @@ WHOLE = [
     ("<|channel|>analysis to=python code<|message|>1<|call|>", '+analysis>python:code "1" .'),
     ("<|channel|>commentary to=functions.web-browsing <|constrain|>json<|message|>{}<|call|>",
      "+commentary>functions.web-browsing:json \"{}\" ."),
+    ("<|channel|>commentary\u00a0to=functions.f <|constrain|>json\u202f<|message|>{}<|call|>",
+     "+commentary>functions.f:json \"{}\" ."),
+    (" to=functions.f\u3000<|channel|>commentary<|message|>{}<|call|>",
+     "+commentary>functions.f \"{}\" ."),
     ("<|message|>Hi<|end|>", '+None "Hi" .'),
     ("assistant<|channel|>final<|message|>Hi<|end|>", '+final "Hi" .'),
     ("<|channel|>final<|message|><|return|>", "+final ."),
@@ -89,6 +93,8 @@ BROKEN = [
      "!malformed_header +commentary>functions.f \"{}\" ."),
     ("<|channel|>commentary to=functions.web-browsing json json<|message|>{}<|call|>",
      "!malformed_header +commentary>functions.web-browsing:json \"{}\" ."),
+    ("<|channel|>commentary to=functions.f\u202f<|constrain|>json<|message|>{}<|call|>",
+     "!malformed_header +commentary>functions.f:json \"{}\" ."),
     ("<|channel|>commentary?<|message|>Hi<|end|>", '!malformed_header +commentary "Hi" .'),
     ("<|channel|>commentary<|channel|>final<|message|>Hi<|end|>",
      '!malformed_header +final "Hi" .'),
@@ -119,15 +125,30 @@ BROKEN = [
      '+analysis "a" . !malformed_header +final "b" .'),
     ("<|channel|>analysis<|message|>a<|end|><|start|>assistantfinal<|message|>b<|end|>",
      '+analysis "a" . !malformed_header +final "b" .'),
+    ("assistantassistant<|channel|>final<|message|>b<|end|>", '!malformed_header +final "b" .'),
+    ("<|channel|>final<|message|>a<|end|><|start|>assistantassistant<|channel|>final<|message|>b<|end|>",
+     '+final "a" . !malformed_header +final "b" .'),
     ("<|channel|>final<|message|>a<|end|><|message|>b<|end|>",
      '+final "a" . !malformed_header +None "b" .'),
     # text where a header must begin
-    ("Hello there<|end|>", '!stray_text +final "Hello there" .'),
+    ("Hello there<|return|>", '!stray_text +final "Hello there" .'),
+    ("Hello there<|end|>", '!stray_text +analysis "Hello there" .'),
+    ("Hello there<|call|>", '!stray_text +analysis "Hello there" .'),
+    ("Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f<|message|>{}<|call|>",
+     '!stray_text +analysis "Hm." . +commentary>functions.f "{}" .'),
+    ("Hm.<|channel|>final<|message|>Hi<|return|>",
+     '!stray_text +analysis "Hm." . !malformed_header +final "Hi" .'),
+    ("<|channel|>analysis Hm.<|channel|>final<|message|>Hi<|return|>",
+     '!malformed_header +analysis "Hm." . !malformed_header +final "Hi" .'),
+    ("Hm<|message|>.<|end|>", '!malformed_header +analysis "Hm." .'),
+    ("Hm<|message|>.<|start|>assistant<|channel|>final<|message|>Hi<|return|>",
+     '!malformed_header +analysis "Hm." . +final "Hi" .'),
+    ("Hi<|message|>!<|return|>", '!malformed_header +final "Hi!" .'),
     ("final answer: to=5<|return|>", '!stray_text +final "final answer: to=5" .'),
     ("<|channel|>final<|message|>a<|end|> and b<|return|>",
      '+final "a" . !stray_text +final " and b" .'),
     ("<|channel|>final<|message|>a<|end|>b<|start|>assistant<|channel|>final<|message|>c<|end|>",
-     '+final "a" . !stray_text +final "b" . +final "c" .'),
+     '+final "a" . !stray_text +analysis "b" . +final "c" .'),
     ("<|channel|>final<|message|>a<|end|>\n<|start|>assistant<|channel|>final<|message|>c<|end|>",
      '+final "a" . !stray_text +final "c" .'),
     # terminators too many
@@ -193,14 +214,14 @@ CUT = [
         '!cut_header +final "Hello" !missing_terminator .',
     ),
     ("<|channel|>commentary to=functions.f <|constrain|>js", "!cut_header", "!cut_header"),
-    ("Hello there", '!stray_text +final "Hello there" ~',
+    ("Hello there", '!stray_text +analysis "Hello there" ~',
      '!stray_text +final "Hello there" !missing_terminator .'),
     ("<|channel|>final<|message|>Hi", '+final "Hi" ~', '+final "Hi" !missing_terminator .'),
     ("<|channel|>final<|message|>", "+final ~", "+final !missing_terminator ."),
     ("<|channel|>final<|message|>a<|end|>", '+final "a" .', '+final "a" .'),
     ("<|channel|>final<|message|>a<|end|><|start|>", '+final "a" . !cut_header',
      '+final "a" . !cut_header'),
-    ("<|channel|>final<|message|>a<|end|>b", '+final "a" . !stray_text +final "b" ~',
+    ("<|channel|>final<|message|>a<|end|>b", '+final "a" . !stray_text +analysis "b" ~',
      '+final "a" . !stray_text +final "b" !missing_terminator .'),
 ]  # fmt: skip
 
@@ -233,13 +254,9 @@ def test_a_header_that_never_ends_becomes_text_after_64_ids(
     words = "".join(f" {n} 🦙" for n in range(60))
     reader = Reader(tables)
     fragments: list[Fragment] = []
-    for at, token_id in enumerate(ids_of(vocabulary, words)):
+    for at, token_id in enumerate(ids_of(vocabulary, f"<|channel|>final{words}")):
         fragments += reader.feed([token_id])
         assert bool(fragments) == (at >= 64)
-    (message,) = told(fragments + reader.finish(stopped=False))
-    assert (message.opened, message.text) == (PLAIN, words)
-    assert repairs(fragments) == ["stray_text"]
-
     fragments, _ = read_in_chunks(
         tables, [ids_of(vocabulary, f"<|channel|>analysis{words}<|end|>")], stopped=True
     )
@@ -247,6 +264,45 @@ def test_a_header_that_never_ends_becomes_text_after_64_ids(
     assert message.opened.channel == "analysis"
     assert message.text == words.lstrip()
     assert repairs(fragments) == ["malformed_header"]
+
+
+ENDINGS = {
+    "": "final",  # the engine stops
+    "<|return|>": "final",
+    "<|end|>": "analysis",
+    "<|call|>": "analysis",
+    f"{AGAIN}{MESSAGE}Hi<|return|>": "analysis",
+    f"{MESSAGE}Hi<|return|>": "analysis",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_long_text_without_a_header_is_held_until_its_end_shows_what_it_is(
+    vocabulary: Vocabulary, tables: Tables, ending: str
+) -> None:
+    words = "".join(f" {n} 🦙" for n in range(100))
+    reader = Reader(tables)
+    fragments = [f for i in ids_of(vocabulary, words) for f in reader.feed([i])]
+    assert fragments == [Repaired("stray_text")]
+    fragments += reader.feed(ids_of(vocabulary, ending)) + reader.finish(stopped=True)
+    first, *others = told(fragments)
+    assert (first.opened.channel, first.text) == (ENDINGS[ending], words)
+    assert [other.text for other in others] == ["Hi"] * ("Hi" in ending)
+    assert reader.messages[0].content_tokens == len(ids_of(vocabulary, words))
+
+
+def test_a_text_without_a_header_is_not_held_without_a_bound(
+    vocabulary: Vocabulary, tables: Tables
+) -> None:
+    (word,) = ids_of(vocabulary, " word")
+    reader = Reader(tables)
+    assert reader.feed([word] * MAX_HELD) == [Repaired("stray_text")]
+    opened, *texts = merge(reader.feed([word] * 5) + reader.feed([word] * 5))
+    assert opened == Opened("analysis", None, None)
+    assert texts == [Text([b" word" * (MAX_HELD + 10)])]
+    assert reader.clear
+    reader.feed([CONTROL.return_])
+    assert reader.ended
 
 
 @pytest.mark.parametrize("bad", [-1, -200_000, 201_088, 201_089, 2**31, 2**64, -(2**64)])
