@@ -85,9 +85,13 @@ def names() -> list[str]:
 
 
 def load(name: str, vocabulary: Vocabulary) -> Transcript:
-    source = json.loads((FOLDER / f"{name}.json").read_text())
+    return transcript_from(load_source(name), vocabulary)
+
+
+def load_source(name: str) -> Json:
+    source: Json = json.loads((FOLDER / f"{name}.json").read_text())
     assert source["name"] == name
-    return transcript_from(source, vocabulary)
+    return source
 
 
 def transcript_from(source: Json, vocabulary: Vocabulary) -> Transcript:

@@ -9,9 +9,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, get_args
 
+import openai_harmony
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai.types.responses import Response as OpenAIResponse
 
 from tests.support import lawful
 from tests.support.golden import told
@@ -22,6 +24,7 @@ from tests.support.replay import (
     Stage,
     followed,
     load,
+    load_source,
     names,
     parsed,
     plain,
@@ -89,6 +92,46 @@ def test_every_event_is_what_the_sdk_and_the_specification_ask(
 ) -> None:
     for event in played(transcript, tables).events():
         assert refused(event) is None
+
+
+def lawful_twin(law: Sequence[tuple[str | None, str | None, str]]) -> list[int]:
+    """The ids with which openai-harmony itself writes the messages of a law."""
+    encoding = openai_harmony.load_harmony_encoding("HarmonyGptOss")
+    ids = list[int]()
+    for channel, recipient, text in law:
+        message = openai_harmony.Message.from_role_and_content("assistant", text)
+        message.channel, message.recipient = channel, recipient
+        if recipient is not None:
+            message.content_type = "<|constrain|>json"
+        ids += encoding.render(message)
+    parsed = encoding.parse_messages_from_completion_tokens([*ids[:-1], CONTROL.return_])
+    assert [(m.channel, m.recipient, m.content[0].text) for m in parsed] == [*map(tuple, law)]
+    ended = CONTROL.call if law[-1][1] is not None else CONTROL.return_
+    return [*ids[len(encoding.encode(AUTHOR, allowed_special="all")) : -1], ended]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "law" in load_source(name)])
+def test_a_malformed_turn_gives_the_items_of_its_lawful_twin(
+    transcript: Transcript, tables: Tables
+) -> None:
+    """`law` says what the model wrote, judged by openai-harmony; the SDK says what a user reads."""
+    law = transcript.source["law"]
+    broken, twin = (
+        OpenAIResponse.model_validate(snapshot(played(one, tables)))
+        for one in (transcript, transcript.with_last(Part((tuple(lawful_twin(law)),))))
+    )
+    assert broken.output_text == "".join(
+        text for channel, to, text in law if to is None and channel != "analysis"
+    )
+    broken, twin = (
+        [item.model_dump(exclude={"id", "call_id"}) for item in one.output]
+        for one in (broken, twin)
+    )
+    assert broken == twin
+
+
+def test_21_shapes_of_malformed_turns_have_a_law() -> None:
+    assert sum("law" in load_source(name) for name in NAMES) >= 21
 
 
 # --- 1: the fold of all events but the last is the response inside the last --------------------

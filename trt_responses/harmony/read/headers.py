@@ -254,8 +254,8 @@ class _Mender:
         for slot, pattern in table:
             if found := pattern.match(rest):
                 name = found[1]
-                # Models repeat a recipient, and correct a channel.
-                if slot != "recipient" or not self._places.get("recipient"):
+                # Models repeat a recipient, and correct a channel and what goes to themselves.
+                if slot != "recipient" or self._places.get(slot) in (None, "", "assistant"):
                     self._places[slot] = name
                 return rest[found.end() :]
         return rest
