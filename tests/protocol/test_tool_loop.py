@@ -182,6 +182,62 @@ async def test_an_unknown_name_is_told_to_the_model_once() -> None:
     assert not tool.calls
 
 
+THOUGHT = "<|channel|>analysis<|message|>I will add.<|return|>"
+SEARCH = "<|channel|>commentary to=browser.search code<|message|>{}<|call|>"
+FUNCTION: Json = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [([], "There are no tools: answer the user."), ([FUNCTION], "The tools are: functions.f.")],
+)
+@story
+async def test_without_tools_of_the_server_too_a_call_of_an_unknown_name_is_no_end(
+    tools: list[Json], told: str, stream: bool
+) -> None:
+    async with served(SEARCH, ANSWER, "<|channel|>final<|message|>Bye.<|return|>") as app:
+        call = await app.client.create(input="Hi", tools=tools, stream=stream)
+        last = check_streamed(call) if stream else call.json()
+        assert [item["type"] for item in last["output"]] == ["reasoning", "message"]
+        assert items(last, "message")[0]["content"][0]["text"] == "It is 2."
+        assert app.prompt_text().endswith(
+            "<|call|><|start|>browser.search to=assistant<|channel|>commentary<|message|>There is "
+            f"no tool named 'browser.search'. {told}<|end|><|start|>assistant"
+        )
+        assert "unknown_recipient" in (await app.client.send("GET", "/metrics")).body.decode()
+        usage = last["usage"]
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+        await app.client.create(input="And?", tools=tools, previous_response_id=last["id"])
+        assert "browser.search" not in app.prompt_text()
+
+
+@story
+async def test_a_turn_that_ends_after_its_thought_is_gone_on_with_once() -> None:
+    async with served(THOUGHT, ANSWER, THOUGHT, THOUGHT) as app:
+        last = check_streamed(await app.client.create(input="Hi", stream=True))
+        assert [item["type"] for item in last["output"]] == ["reasoning", "message"]
+        assert app.prompt_text() == (
+            app.prompt_text(0)
+            + "<|channel|>analysis<|message|>I will add.<|end|><|start|>assistant"
+        )
+        assert 'kind="no_answer"' in (await app.client.send("GET", "/metrics")).body.decode()
+        last = (await app.client.create(input="Hi")).json()
+        assert (last["status"], len(app.engine.requests)) == ("completed", 4)
+        assert [item["type"] for item in last["output"]] == ["reasoning", "reasoning"]
+
+
+@story
+async def test_a_turn_of_use_to_its_client_is_not_gone_on_with() -> None:
+    call = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
+    final = "<|channel|>final<|message|>It is 2.<|end|><|start|>assistant" + THOUGHT
+    async with served(call, final, ANSWER.replace("final", "commentary")) as app:
+        for _ in range(3):
+            last = (await app.client.create(input="Hi", tools=[FUNCTION])).json()
+            assert last["status"] == "completed"
+        assert len(app.engine.requests) == 3
+
+
 @story
 async def test_names_match_exactly_and_under_functions_too() -> None:
     text = CODE.replace("to=python", "to=functions.python")

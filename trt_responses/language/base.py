@@ -98,6 +98,11 @@ class Continuation(Protocol):
         `InvalidRequest` when it is longer than `at_most`; then a shorter one may be tried."""
         ...
 
+    def reopened(self, kept: Sequence[int]) -> array[int] | None:
+        """The ids of a turn that has ended, as many, behind which the model can write another
+        message; None where it cannot."""
+        ...
+
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
         """A prompt with one message more."""
         ...

@@ -245,7 +245,7 @@ class _Mender:
         word = stretch.split(maxsplit=1)[:1]
         if not word or any(pattern.match(stretch) for _, pattern in BARE[:2]):
             return stretch  # names no author
-        if not self._closed and "assistant".startswith(word[0]):
+        if not self._closed and "assistant".startswith(stretch.strip()):
             return ""  # cut inside the word
         self._foreign = True
         return stretch

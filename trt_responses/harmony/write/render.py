@@ -99,6 +99,13 @@ class Renderer:
         """A tool's answer, which is a message like any other."""
         return Answered(await self.message(message, at_most))
 
+    def reopened(self, kept: Sequence[int]) -> array[int]:
+        """The ids of a turn, without the terminator that ends one."""
+        ids = array("I", kept)
+        if ids and ids[-1] in (CONTROL.return_, CONTROL.call):
+            ids[-1] = CONTROL.end
+        return ids
+
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
         """The number of tokens that stand around a conversation."""
         before = await self.system(system), await self.developer(developer, at_most)

@@ -85,6 +85,10 @@ OPENS: Mapping[str | None, Opens] = {
 call."""
 
 
+PEOPLE = frozenset({"user", "assistant", "all"})
+"""Recipients to whom a message is no call."""
+
+
 class Machine:
     """Makes the events of one response. One item is open at a time, or none."""
 
@@ -195,13 +199,20 @@ class Machine:
             return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))
         if callee is not None:
             return Call(self._mint("fc"), index, callee, self._mint("call"))
+        opens = OPENS.get(opened.channel, "final_answer")
         if opened.recipient:
             self.repairs["unknown_recipient"] += 1
-        opens = OPENS.get(opened.channel, "final_answer")
+            if self.is_unknown(opened.recipient, opened.channel):
+                opens = "reasoning"  # arguments are nothing for the user
         if opens == "reasoning":
             message = len(written(self._log.output))
             return self._new_thought(self._mint("rs"), index, self._seal, message)
         return Message(self._mint("msg"), index, opens)
+
+    def is_unknown(self, recipient: str, channel: str | None) -> bool:
+        """Whether a message to this recipient is a call of what was not offered."""
+        known = recipient in self._runners or recipient in self.callees
+        return not known and channel != "final" and recipient not in PEOPLE
 
     def _begin(self, shape: Shape | ActionCall) -> None:
         if type(shape) is HostedCall and shape.row.delta is None:

@@ -42,7 +42,8 @@ from trt_responses.response.tools.approvals import (
 )
 from trt_responses.response.tools.citations import CitationText
 from trt_responses.response.tools.custom_input import Unwrapper
-from trt_responses.response.tools.loop import Bounds, ToolLoop
+from trt_responses.response.tools.loop import ToolLoop
+from trt_responses.response.tools.second_chance import Bounds, SecondChance, Turns
 from trt_responses.response.tools.sessions import (
     OpenedTools,
     earlier_of,
@@ -124,7 +125,9 @@ class Assembly:
         parallel = self._parallel(accepted)
         plan_for = partial(self._plan, accepted, steering, called, parallel)
         kind, plan = self._kind(accepted, compaction), plan_for(len(prompt.ids))
-        tools = await self._tool_loop(accepted, steering, called, prompt, owner, opened, approved)
+        turns = self._turns(accepted, steering)
+        tools = await self._tool_loop(accepted, turns, called, prompt, owner, opened, approved)
+        second = _second_chance(accepted, called, turns, prompt, tools)
         await self._ledger.claim(approved, owner, inputs.response_id)
         place.line_up(len(prompt.ids))
         response = self._response(inputs.response_id, accepted, parallel, before)
@@ -138,8 +141,9 @@ class Assembly:
         preparation, mint = None, _item_mint(response.id)
         if first is not None:
             steered = await self.steering(summarising(accepted), owner)
+            later = (tools, second)
             preparation = await compacted_first(
-                first, prompt, accepted, parts, steered.plan, options, log, mint, plan_for, tools
+                first, prompt, accepted, parts, steered.plan, options, log, mint, plan_for, later
             )
         generation = kind(
             prompt_ids=prompt.ids,
@@ -155,7 +159,7 @@ class Assembly:
             tools=tools,
             place=place,
             recovery=parts.recovery,
-            offered=shown(accepted.tools),
+            second=second,
             preparation=preparation,
         )
         return Run(
@@ -276,7 +280,7 @@ class Assembly:
     async def _tool_loop(
         self,
         accepted: Accepted,
-        steering: SteeringRequest,
+        turns: Turns,
         called: Mapping[str, Callee],
         prompt: Prompt,
         owner: str,
@@ -293,19 +297,15 @@ class Assembly:
         if not accepted.built_in:
             return None
         assert prompt.continuation is not None, "who offers tools sends no ids"
-        most = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
-        context = parts.engine.limits().context_tokens
-        bounds = Bounds(context, accepted.max_output_tokens, most)
         return ToolLoop(
-            opened.used,
-            called,
-            steering.plan_after_tool,
-            prompt.continuation,
-            bounds,
-            parts.clock_ns,
-            opened.listings,
-            approved,
+            opened.used, turns, prompt.continuation, parts.clock_ns, opened.listings, approved
         )
+
+    def _turns(self, accepted: Accepted, steering: SteeringRequest) -> Turns:
+        most = self._parts.max_tool_calls
+        most = min(accepted.max_tool_calls or most, most)
+        context = self._parts.engine.limits().context_tokens
+        return Turns(steering.plan_after_tool, Bounds(context, accepted.max_output_tokens, most))
 
     def _parallel(self, accepted: Accepted) -> bool:
         """Whether a turn may hold several calls. A call that is run here ends a turn."""
@@ -327,6 +327,20 @@ def _log(inputs: RunInputs, response: Response, prompt_tokens: int) -> Log:
     """An empty log, in the spelling of the API that the request came by."""
     spelling = inputs.spelling
     return Log(response, inputs.dialect, spelling(response, prompt_tokens) if spelling else None)
+
+
+def _second_chance(
+    accepted: Accepted,
+    called: Mapping[str, Callee],
+    turns: Turns,
+    prompt: Prompt,
+    tools: ToolLoop | None,
+) -> SecondChance | None:
+    """The second chance of a run that answers a conversation."""
+    if accepted.compacts or not accepted.generates:
+        return None
+    built_in = {used.shown_as for used in tools.used} if tools is not None else ()
+    return SecondChance(shown(accepted.tools), called, built_in, turns, prompt.continuation)
 
 
 def _gone_on(engine: Engine, prompt: Prompt, before: Before, log: Log) -> Engine:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trt_responses.response.prompt.prompt import Prompt
     from trt_responses.response.run.ending import End
     from trt_responses.response.tools.loop import ToolLoop
+    from trt_responses.response.tools.second_chance import SecondChance
     from trt_responses.store.base import Block
     from trt_responses.wire.response import Usage
 
@@ -72,7 +73,7 @@ async def compacted_first(
     log: Log,
     mint: Mint,
     plan_for: PlanFor,
-    tools: ToolLoop | None,
+    later: Sequence[ToolLoop | SecondChance | None],
 ) -> CompactedFirst:
     """A compaction in the log of the answer. Where there is no room for a summary, it makes an
     extract."""
@@ -81,8 +82,9 @@ async def compacted_first(
 
     async def goes_on(block: Block) -> tuple[Sequence[int], SteeringPlan]:
         behind, continuation = await prompt_behind(prompt, block, accepted, parts)
-        if tools is not None:
-            tools.continuation = continuation
+        for one in later:
+            if one is not None:
+                one.continuation = continuation
         return behind, plan_for(len(behind))
 
     summarising = CompactionGeneration(

@@ -90,7 +90,7 @@ def usage(
         tool_output_tokens=sum(answers),
         output_tokens_per_turn=tuple(outputs),
         tool_output_tokens_per_turn=(0, *answers),
-        tool_latency_ms_per_turn=(0, *latency_ms),
+        tool_latency_ms_per_turn=(0, *latency_ms, *[0] * (len(answers) - len(latency_ms))),
     )
     return r.Usage(sum(inputs), sum(outputs), sum(inputs) + sum(outputs), into, out)
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.base import Engine, GenerateOptions, Handle, Loss
     from trt_responses.language.gate import Gate
-    from trt_responses.language.messages import FunctionTool
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Segment, SteeringPlan
     from trt_responses.response.admission import Place
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.response.run.recovery import Recovery
     from trt_responses.response.run.trace import SegmentTrace
     from trt_responses.response.tools.loop import ToolLoop
+    from trt_responses.response.tools.second_chance import SecondChance
     from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
@@ -85,13 +85,13 @@ class Generation:
         tools: ToolLoop | None = None,
         place: Place | None = None,
         recovery: Recovery | None = None,
-        offered: Sequence[FunctionTool] = (),
+        second: SecondChance | None = None,
         preparation: Preparation | None = None,
     ) -> None:
         """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
-        goes on when the engine went away and is back. `offered` are the tools that the model was
-        told of. A `preparation` gives another prompt and plan."""
-        self._offered = offered
+        goes on when the engine went away and is back. With a `second` chance the model goes on from
+        a turn that was of no use. A `preparation` gives another prompt and plan."""
+        self._second = second
         self._preparation = preparation
         self.tools = tools
         self.reader = reader
@@ -266,7 +266,7 @@ class Generation:
             tuple(self.segments),
             self.reader.call_ends,
             self.machine.callees,
-            self._offered,
+            self._second.offered if self._second is not None else (),
         )
 
     def usage(self, output: Output) -> Usage:
@@ -307,6 +307,8 @@ class Generation:
         self.prompt_ids = self._base = ()
         if self.tools is not None:
             self.tools.forget()
+        if self._second is not None:
+            self._second.continuation = None
         self.segments.clear()
 
     async def _all(self) -> End:
@@ -325,19 +327,32 @@ class Generation:
             approved = self.tools.run_approved(self.prompt_tokens, self.reader, self.machine)
             self.plan = await self._answered(self.tools, approved) or self.plan
         end = await self._turn()
-        while end.status == "completed" and self._verdict is None and self.tools is not None:
-            before = len(self._base) - self._within
-            plan = await self._answered(
-                self.tools, self.tools.turn(before, self.reader, self.machine)
-            )
+        while end.status == "completed" and self._verdict is None:
+            plan = await self._next_plan()
             if plan is None:
                 break
             self.plan = plan
             end = await self._turn()
         return self._verdict or end
 
+    async def _next_plan(self) -> SteeringPlan | None:
+        """The plan of one more turn, which answers the last one; None when the run is over."""
+        tools, second, reader, machine = self.tools, self._second, self.reader, self.machine
+        if tools is not None and machine.unanswered:
+            before = len(self._base) - self._within
+            return await self._answered(tools, tools.turn(before, reader, machine))
+        if second is None:
+            return None
+        for fragment in reader.finish(stopped=True):
+            machine.take(fragment)
+        if not second.wanted(reader, machine):
+            return None
+        calls = len(tools.runs) if tools is not None else 0
+        turn = second.turn(self._base, self._within, reader, machine, calls)
+        return await self._answered(second, turn)
+
     async def _answered(
-        self, tools: ToolLoop, answer: Coroutine[Any, Any, SteeringPlan | None]
+        self, tools: ToolLoop | SecondChance, answer: Coroutine[Any, Any, SteeringPlan | None]
     ) -> SteeringPlan | None:
         """Let a tool answer, and give the plan of the next turn; a verdict breaks it off."""
         self._segment_end = asyncio.get_running_loop().create_future()

@@ -120,7 +120,7 @@ class Steering:
                 answer, calls = await asyncio.to_thread(self._compiled, accepted, guides)
         choices = after_tool = without_tools = None
         if narrows:
-            choices = _choices(accepted, accepted.choice, answer, calls)
+            choices = after_tool = _choices(accepted, accepted.choice, answer, calls)
         if accepted.built_in:
             names = accepted.choice.names
             ours = {tool.name for tool in accepted.tools if tool.server is not None}

@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import SteeringPlan
     from trt_responses.response.log.machine import Machine
+    from trt_responses.response.tools.second_chance import Turns
     from trt_responses.tools.base import Listing, Session, Tool
     from trt_responses.wire.output import HostedStatus
-
-    NextPlan = Callable[[int, int, int, bool], SteeringPlan]
-    """Of a turn after a tool's answer: for so many tokens, behind so many that were written and so
-    many that were thought; whether all calls are spent."""
 
 logger = logging.getLogger(__name__)
 
@@ -90,48 +87,34 @@ class ToolRun:
     began_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The bounds over all turns of a response."""
-
-    context_tokens: int
-    max_output_tokens: int | None
-    max_calls: int
-
-
 class ToolLoop:
     """The tools of one response. `turn` is called when the model has ended one."""
 
     def __init__(
         self,
         tools: Mapping[str, UsedTool],
-        functions: Collection[str],
-        plan: NextPlan,
+        turns: Turns,
         continuation: Continuation,
-        bounds: Bounds,
         clock_ns: Callable[[], int],
         listings: Sequence[Listing] = (),
         approved: Sequence[Approved] = (),
     ) -> None:
         """`listings` are told first, and the `approved` calls are run before anything is generated.
-        `tools` by the recipients of their calls; `functions` are the client's."""
+        `tools` by the recipients of their calls."""
         self.runs: list[ToolRun] = []
         self.latency_ms: list[int] = []
         """Milliseconds that each answer took, in their order."""
         self._tools = self._open = tools
-        self._functions = functions
-        self._plan_of = plan
+        self._turns = turns
         self.continuation: Continuation | None = continuation
         self._anew: array[int] | None = None
-        self._bounds = bounds
+        self._context_tokens = turns.bounds.context_tokens
         self._clock_ns = clock_ns
         self._listings = listings
         self._approved = approved
         self.earlier = 0
         """The number of approved calls that were answered: their answers stand before the first
         turn."""
-        self._misled = False
-        """Whether the model has called what is not there, and was told."""
 
     @property
     def recipients(self) -> Collection[str]:
@@ -156,19 +139,12 @@ class ToolLoop:
         """Answer the call that ended the last turn. The plan of the next turn, or None when there
         is nothing to answer. `prompt` are the tokens before those that the reader has kept."""
         span = reader.messages[-1] if reader.messages else None
-        if span is None or span.recipient is None or not reader.ended:
+        if span is None or span.recipient is None or not (reader.ended and machine.unanswered):
             return None
-        began_ns = self._clock_ns()
-        if machine.unanswered:
-            text = machine.call_text
-            used = self._tools[span.recipient]
-            answer = await self._run(used, ToolCall(text, span.content_type, used.name))
-        elif span.recipient in self._tools or span.recipient in self._functions or self._misled:
-            return None
-        else:
-            self._misled = True
-            answer = ToolAnswer(self._unknown(span.recipient), failed=True)
-        room = self._bounds.context_tokens - prompt - len(reader.kept)
+        began_ns, used = self._clock_ns(), self._tools[span.recipient]
+        call = ToolCall(machine.call_text, span.content_type, used.name)
+        answer = await self._run(used, call)
+        room = self._context_tokens - prompt - len(reader.kept)
         told = await self._message(answer, span.recipient, span.channel, reader, room)
         if told is None:
             machine.answer(Outcome("incomplete", answer.text, answer.details))
@@ -188,7 +164,7 @@ class ToolLoop:
     ) -> SteeringPlan | None:
         """Run the calls of an earlier response that the client has approved. The plan of the turn
         behind their answers; None when there are none."""
-        room = self._bounds.context_tokens - prompt
+        room = self._context_tokens - prompt
         for one in self._approved:
             began_ns, used = self._clock_ns(), one.tool(self._tools)
             assert used is not None, "looked for when the request was accepted"
@@ -215,7 +191,7 @@ class ToolLoop:
             return room - len(behind.ids)
         logger.info("A prompt is rendered anew: it does not go on from the one before.")
         self._anew = behind.prompt
-        return self._bounds.context_tokens - len(behind.prompt)
+        return self._context_tokens - len(behind.prompt)
 
     def _tell(self, answer: ToolAnswer, text: str, machine: Machine, began_ns: int) -> None:
         self.latency_ms.append((self._clock_ns() - began_ns) // 1_000_000)
@@ -247,12 +223,6 @@ class ToolLoop:
         self.runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size, began_ns))
         return answer
 
-    def _unknown(self, recipient: str) -> str:
-        names = ", ".join(sorted({used.shown_as for used in self._tools.values()}))
-        functions = ", ".join(sorted(name for name in self._functions if "." in name))
-        offered = ", ".join(filter(None, (names, functions)))
-        return f"There is no tool named '{recipient:.64}'. The tools are: {offered}."
-
     async def _message(
         self,
         answer: ToolAnswer,
@@ -279,17 +249,7 @@ class ToolLoop:
                 return text, behind
 
     def _plan(self, room: int, reader: Reader) -> SteeringPlan:
-        """The plan of the next turn, within what is left of the output and of the context."""
-        written = len(reader.kept) - sum(span.answer_tokens for span in reader.messages)
-        most = self._bounds.max_output_tokens
-        left = room if most is None else min(room, most - written)
-        thought = sum(
-            span.content_tokens
-            for span in reader.messages
-            if span.channel == "analysis" and span.recipient is None
-        )
-        spent = len(self.runs) >= self._bounds.max_calls
-        return self._plan_of(left, len(reader.kept), thought, spent)
+        return self._turns.plan(room, reader, len(self.runs))
 
 
 def shortened(text: str, most: int) -> str:

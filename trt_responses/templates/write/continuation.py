@@ -90,6 +90,9 @@ class Continuation:
         self._read = len(reader.kept) + len(ids)
         return Answered(ids, held, None if keeps else whole[:])
 
+    def reopened(self, kept: Sequence[int]) -> None:
+        """None: a template writes nothing of the model's between two messages of it."""
+
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
         """The whole prompt of the conversation and of a message more."""
         said = [*self._so_far(), Entry("user", [message], None, b"")]

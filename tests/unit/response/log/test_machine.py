@@ -48,8 +48,9 @@ def item_of(channel: str | None, recipient: str | None = None) -> o.OutputItem:
         ("analysis", "functions.g", o.OutputFunctionCall("fc_0", "call_0", "g")),
         ("final", "functions.f", o.OutputFunctionCall("fc_0", "call_0", "f")),
         (None, "functions.f", o.OutputFunctionCall("fc_0", "call_0", "f")),
-        ("commentary", "g", o.OutputMessage("msg_0", "commentary")),  # no such name was offered
-        ("commentary", "functions.h", o.OutputMessage("msg_0", "commentary")),
+        ("commentary", "g", o.OutputReasoning("rs_0")),  # no such name was offered
+        ("commentary", "functions.h", o.OutputReasoning("rs_0")),
+        ("commentary", "user", o.OutputMessage("msg_0", "commentary")),
         ("analysis", "python", o.OutputReasoning("rs_0")),
         ("final", "<|channel|>final", o.OutputMessage("msg_0", "final_answer")),
         ("final", "", o.OutputMessage("msg_0", "final_answer")),
