@@ -57,6 +57,7 @@ def numbers(random: Random) -> Json:
 
     def draw() -> float:
         kinds = [0, 1, -1, 0.5, 1e-6, 1e16, -1e16, 2**53, 2**63, 0.1, 99.99, -3.25, 1e-12]
+        kinds += [2**53 + 1, -(2**53) - 1, 9_999_999_999_999_999, 123_456_789_012_345_678]
         return random.choice([random.choice(kinds), random.randint(-50, 50), random.random()])
 
     if random.random() < 0.15:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf, nextafter
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.schema.judge import fraction
@@ -44,7 +44,7 @@ def number(schema: Schema, guide: Schema, place: str, leave: Callable[[str, str]
     largest = max(abs(int(bound[0])) if bound else 0 for bound in sides)
     unit = Fraction(1) if whole else Fraction(1, 10 ** max(0, DIGITS - len(str(largest)) + 1))
     widest = Fraction(LARGEST if whole else WIDEST)
-    least = [max(-widest, _inside(bound, unit)) if bound else -widest for bound in sides]
+    least = [max(-widest, _double(_inside(bound, unit))) if bound else -widest for bound in sides]
     if sum(least) > 0:
         leave("minimum" if low else "maximum", "leaves numbers only that no guide can write")
     else:
@@ -90,6 +90,15 @@ def _inside(bound: Bound, unit: Fraction) -> Fraction:
     value, exclusive = bound
     nearest = ceil(value / unit) * unit
     return nearest + unit if exclusive and nearest == value else nearest
+
+
+def _double(value: Fraction) -> Fraction:
+    """The least whole number from this on that is a double, as which guides read it; other numbers
+    have few digits, and stay."""
+    if value.denominator > 1:
+        return value
+    double = float(value)
+    return Fraction(double if double >= value else nextafter(double, inf))
 
 
 def _is_empty(low: Bound, high: Bound, whole: bool) -> bool:

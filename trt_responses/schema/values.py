@@ -69,12 +69,13 @@ def spelled_size(values: list[Any]) -> int:
 
 
 def _is_writable(value: Any) -> bool:
-    """Its numbers are small enough, and its texts are Unicode."""
+    """Its numbers are small enough, and doubles, as which guides read them; its texts are
+    Unicode."""
     match value:
         case bool() | None:
             return True
         case int():
-            return abs(value) < LARGEST
+            return abs(value) < LARGEST and int(float(value)) == value
         case float():
             short = float(f"{value:.{DIGITS}g}") == value
             return value == 0 or (1e-15 < abs(value) < WIDEST and short)

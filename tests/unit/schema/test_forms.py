@@ -171,6 +171,44 @@ def test_numbers_that_crash_a_guide_never_reach_one(number: float) -> None:
         form({"const": number})
 
 
+NO_DOUBLES = [2**53 + 1, -(2**53) - 1, 9_999_999_999_999_999, 123_456_789_012_345_678, 2**61 + 1]
+
+
+@pytest.mark.parametrize("number", NO_DOUBLES)
+def test_whole_numbers_that_no_double_holds_are_refused_by_name_or_left(number: int) -> None:
+    for keyword, schema in (
+        ("const", {"const": number}),
+        ("enum", {"enum": [number]}),
+        ("const", closed(a={"const": [{"b": number}]})),
+        ("minimum", {"type": "integer", "minimum": number, "maximum": number}),
+    ):
+        with pytest.raises(InvalidSchema, match=f"{keyword}' .*only that no guide can write"):
+            form(schema)
+        (left,) = form(schema, strict=False).left
+        assert left.place.endswith(keyword)
+    assert walk(form({"enum": [number, 7]}), Random(1)) == "7"
+
+
+@pytest.mark.parametrize("number", NO_DOUBLES)
+def test_bounds_that_no_double_holds_are_drawn_inwards(number: int) -> None:
+    """A guide reads a bound as a double, and would let through what is beside it."""
+    far = 4_096
+    for low, high in ((number, number + far), (number - far, number)):
+        made = form({"type": "integer", "minimum": low, "maximum": high})
+        for seed in range(20):
+            written = walk(made, Random(seed), 60)
+            assert written is not None
+            assert low <= json.loads(written) <= high
+            assert verdict(made, written) == "followed"
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 2**53 + 2, 10**17, 2**60 + 256, 2**62 - 512])
+def test_whole_numbers_that_a_double_holds_are_written(number: int) -> None:
+    made = form({"const": number})
+    assert walk(made, Random(1)) == str(number)
+    assert verdict(made, str(number)) == "followed"
+
+
 def numbers(value: Any) -> list[float]:
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value
