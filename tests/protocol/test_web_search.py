@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TOOL = {"type": "web_search"}
 SEARCH = calling("search", '{"query": "q", "topn": 1}')
+OPEN = calling("open", '{"id": "https://a.test/one"}')
 CALLED = "to=assistant"
 """Stands in a prompt once a tool has answered."""
 ONE = "([a.test](https://a.test/one))"
@@ -88,6 +89,34 @@ async def test_citations_are_right_however_the_answer_is_split(steps: int) -> No
             assert len(told) >= event["annotation"]["end_index"]
         await app.client.create(previous_response_id=last["id"], input="And?")
         assert f"{TEXT}<|end|>" in app.prompt_text()
+
+
+@story
+async def test_a_mark_of_lines_that_were_not_shown_stays_text() -> None:
+    first = OPEN.replace("}", ', "num_lines": 20, "loc": 5}')
+    text = "A【0†L9999】【0†L4】【0†L25】【0†L7-L6】【0†L24-L25】 B【0†L5-L24】."
+    async with served(first, answering(text), tools=[PaperBrowser()]) as app:
+        last = (await app.client.create(tools=[TOOL])).json()
+    (part,) = last["output"][-1]["content"]
+    link = "([a.test](https://a.test/one))"
+    assert part["text"] == text.replace("【0†L5-L24】", f" {link}")
+    assert [a["url"] for a in part["annotations"]] == ["https://a.test/one"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@story
+async def test_what_an_earlier_turn_cited_may_be_opened(stored: bool) -> None:
+    other = OPEN.replace("/one", "/never")
+    turns = (SEARCH, answering(TEXT), OPEN, answering("Yes."), other, answering("No."))
+    async with served(*turns, tools=[PaperBrowser(only_seen=True)]) as app:
+        last = (await app.client.create(input="Hi", tools=[TOOL], store=stored)).json()
+        for expected in ("completed", "failed"):
+            told = {"previous_response_id": last["id"], "input": "Open it."}
+            if not stored:
+                keep = [item for item in last["output"] if item["type"] == "message"]
+                told = {"input": [*keep, {"role": "user", "content": "Open it."}]}
+            (item,) = calls((await app.client.create(**told, tools=[TOOL], store=stored)).json())
+            assert item["status"] == expected
 
 
 @story

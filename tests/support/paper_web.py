@@ -11,7 +11,7 @@ from trt_responses.tools.browser.results import shown_before
 from trt_responses.tools.browser.search import Result, SearchFailed
 from trt_responses.tools.browser.session import BrowserSession
 from trt_responses.tools.browser.texts import DESCRIPTION, FUNCTIONS
-from trt_responses.tools.browser.tool import ignored_options, wishes
+from trt_responses.tools.browser.tool import ignored_options, seen_before, wishes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,9 +68,10 @@ class PaperBrowser:
     containers = None
     deadline_s = 5.0
 
-    def __init__(self, service: Service | None = None) -> None:
+    def __init__(self, service: Service | None = None, *, only_seen: bool = False) -> None:
         self.service = service or Service()
         self.web = Web()
+        self._only_seen = only_seen
 
     async def start(self) -> None: ...
 
@@ -81,4 +82,5 @@ class PaperBrowser:
 
     async def open(self, opening: Opening) -> BrowserSession:
         pages = shown_before(opening.answers())
-        return BrowserSession(self.web, self.service, wishes(opening.options), pages, None)
+        seen = seen_before(opening) if self._only_seen else None
+        return BrowserSession(self.web, self.service, wishes(opening.options), pages, seen)

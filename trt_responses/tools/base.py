@@ -102,6 +102,8 @@ class Opening(NamedTuple):
     a loop that a client's function broke off, and that goes on now."""
     messages: Callable[[], Sequence[str]] = tuple
     """What the user has written in the conversation."""
+    cited: Callable[[], Sequence[str]] = tuple
+    """The URLs that the model's answers in the conversation cite."""
 
 
 class ContainerFacts(NamedTuple):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     FindSource = Callable[[int, int], Source | None]
     """Where a line of the display with a cursor stands; None for what was never shown."""
 
-MARK = re.compile("【([0-9]{1,4})†L([0-9]{1,7})(?:[-–—]L?[0-9]{1,7})?】")
+MARK = re.compile("【([0-9]{1,4})†L([0-9]{1,7})(?:[-–—]L?([0-9]{1,7}))?】")
 BEGUN = re.compile("【(?:[0-9]{1,4}(?:†(?:L(?:[0-9]{1,7}(?:[-–—](?:L?[0-9]{0,7})?)?)?)?)?)?$")
 """The end of a text with which a mark may begin."""
 
@@ -57,8 +57,9 @@ class CitationText:
     def _told(self, text: str) -> Iterator[bytes | UrlCitation]:
         at = 0
         for mark in MARK.finditer(text):
-            source = self._source(int(mark[1]), int(mark[2]))
-            if source is None:
+            cursor, first, last = int(mark[1]), int(mark[2]), int(mark[3] or mark[2])
+            source = self._source(cursor, first)
+            if source is None or last < first or self._source(cursor, last) is None:
                 continue
             yield from self._plain(text[at : mark.start()])
             at = mark.end()

@@ -185,12 +185,24 @@ def _messages(blocks: Sequence[Block]) -> list[str]:
     return texts
 
 
+def _cited(blocks: Sequence[Block]) -> list[str]:
+    """The URLs that answers cite."""
+    return [
+        annotation["url"]
+        for block in blocks
+        if b'"url_citation"' in block.item and block.kind in ("final", "preamble")
+        for part in orjson.loads(block.item).get("content") or ()
+        for annotation in part.get("annotations") or ()
+        if isinstance(annotation.get("url"), str)
+    ]
+
+
 def earlier_of(
     blocks: Sequence[Block], kind: str, lexicon: Lexicon
-) -> tuple[Sequence[Mapping[str, Any]], Callable[[], Sequence[str]], Callable[[], Sequence[str]]]:
-    """The conversation as an `Opening` has it: its items, answers and messages."""
+) -> tuple[Sequence[Mapping[str, Any]], *tuple[Callable[[], Sequence[str]], ...]]:
+    """The conversation as an `Opening` has it: its items, answers, messages and citations."""
     answers = partial(_answers, blocks, kind, lexicon)
-    return items_of(blocks, kind), answers, partial(_messages, blocks)
+    return items_of(blocks, kind), answers, partial(_messages, blocks), partial(_cited, blocks)
 
 
 def items_of(blocks: Sequence[Block], kind: str) -> list[Mapping[str, Any]]:

@@ -35,8 +35,13 @@ class Page(NamedTuple):
     jumps: tuple[int, ...] = ()
     """Lines of the page at `url` that the ids of marks stand for, of a list of what was found."""
     cut: bool = False
+    shown: range = range(0)
+    """The lines that the model was shown, of a page of the stack."""
 
     def source(self, line: int) -> Source | None:
+        """What a line that was shown says it of; None for any other."""
+        if line not in self.shown:
+            return None
         if self.sources:
             return self.sources[line] if line < len(self.sources) else None
         return Source(self.url, self.title) if self.url else None

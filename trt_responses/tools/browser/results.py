@@ -50,16 +50,18 @@ def shown_before(displays: Iterable[str]) -> dict[int, Page]:
         head = _SHOWN.search(text)
         if head is None:
             continue
-        page = _PAGE.match(head[2])
+        page, cursor = _PAGE.match(head[2]), int(head[1])
         body = [_LINE.fullmatch(line) for line in text[head.end() :].split("\n")]
         lines = {int(line[1]): line[2] for line in body if line is not None}
         if page is None:
-            found[int(head[1])] = _list_page(head[2], lines)
+            found[cursor] = _list_page(head[2], lines)
         elif page[1].startswith(FIND_TITLE):
             jumps = [int(jump[1]) for line in lines.values() if (jump := _JUMP.match(line))]
-            found[int(head[1])] = Page(page[2], page[1], _all(lines), jumps=tuple(jumps))
+            found[cursor] = Page(page[2], page[1], _all(lines), jumps=tuple(jumps))
         else:
-            found[int(head[1])] = Page(page[2], page[1], ())
+            found[cursor] = Page(page[2], page[1], ())
+        shown = range(min(lines), max(lines) + 1) if lines else range(0)
+        found[cursor] = found[cursor]._replace(shown=shown)
     return found
 
 

@@ -16,7 +16,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.tools.base import Recipient, Source, ToolAnswer
 from trt_responses.tools.browser import texts
 from trt_responses.tools.browser.marks import label
-from trt_responses.tools.browser.page import display, found
+from trt_responses.tools.browser.page import display, found, window_end
 from trt_responses.tools.browser.reading import Unreadable
 from trt_responses.tools.browser.results import results_page
 from trt_responses.tools.browser.search import Query, SearchFailed
@@ -211,7 +211,7 @@ class BrowserSession:
         self._note(page)
         for cursor, before in self._pages.items():
             if before.url == page.url and not before.lines:
-                self._pages[cursor] = page
+                self._pages[cursor] = page._replace(shown=before.shown)
         return page
 
     def _permit(self, url: httpx2.URL) -> str | None:
@@ -227,7 +227,8 @@ class BrowserSession:
 
     def _shown(self, page: Page, loc: int, num_lines: int, action: Action) -> ToolAnswer:
         cursor, self._next = self._next, self._next + 1
-        self._pages[cursor] = page
+        end = window_end(page, loc, num_lines, self._wishes.window_tokens)
+        self._pages[cursor] = page._replace(shown=range(loc, end))
         self._note(page)
         text = display(cursor, page, loc, num_lines, self._wishes.window_tokens)
         return ToolAnswer(text, details={"action": action})

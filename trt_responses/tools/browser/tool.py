@@ -93,9 +93,7 @@ class BrowserTool:
 
     async def open(self, opening: Opening) -> BrowserSession:
         pages = shown_before(opening.answers())
-        seen = None
-        if self._opens.which == "seen":
-            seen = Seen(url for text in opening.messages() for url in urls_in(text))
+        seen = seen_before(opening) if self._opens.which == "seen" else None
         return BrowserSession(self._page, self._service, wishes(opening.options), pages, seen)
 
     async def _page(self, url: str, permit: Permit, *, source: bool) -> Page:
@@ -105,6 +103,18 @@ class BrowserTool:
         if source:
             document = document._replace(content_type="text/plain")
         return await self._reader.read(document)
+
+
+def seen_before(opening: Opening) -> Seen:
+    """The URLs of a conversation: its user's, its citations, and what was found and opened."""
+    seen = Seen(url for text in opening.messages() for url in urls_in(text))
+    seen.add(*opening.cited())
+    for item in opening.items:
+        action = item.get("action") or {}
+        seen.add(*(source.get("url", "") for source in action.get("sources") or ()))
+        if item.get("status") == "completed" and action.get("type") == "open_page":
+            seen.add(action.get("url") or "")
+    return seen
 
 
 def _is_textual(kind: str) -> bool:

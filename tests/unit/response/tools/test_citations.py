@@ -18,6 +18,9 @@ TEXTS = {
     "none": ("Plain text, 【, †, 】 and all.", "Plain text, 【, †, 】 and all.", []),
     "one": ("Cats sleep【1†L4】.", f"Cats sleep {A}.", [1]),
     "a range": ("Cats【1†L4-L9】", f"Cats {A}", [1]),
+    "a range beyond what was shown": ("Cats【1†L4-L10】", "Cats【1†L4-L10】", []),
+    "a line that was not shown": ("Cats【1†L9999】", "Cats【1†L9999】", []),
+    "a reversed range": ("Cats【1†L9-L4】", "Cats【1†L9-L4】", []),
     "a range of one L": ("Cats【1†L4-9】", f"Cats {A}", [1]),
     "behind a space": ("Cats 【1†L4】 sleep", f"Cats {A} sleep", [1]),
     "first of all": ("【1†L4】 says so", f"{A} says so", [1]),
@@ -38,7 +41,7 @@ TEXTS = {
 
 def told_of(pieces: list[str]) -> tuple[list[str], list[UrlCitation]]:
     """The texts as they come, and the citations; each is told behind the text that it covers."""
-    cited = CitationText(lambda cursor, line: PAGES.get(cursor))
+    cited = CitationText(lambda cursor, line: PAGES.get(cursor) if line < 10 else None)
     parts = [part for piece in pieces for part in cited.feed([escaped(piece)])] + cited.finish()
     texts: list[str] = []
     found: list[UrlCitation] = []

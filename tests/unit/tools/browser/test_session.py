@@ -167,8 +167,9 @@ async def test_lines_say_where_they_stand() -> None:
     assert browser.source(0, 6) == ("https://sub.b.test/two", "Two‡")
     assert browser.source(0, 99) is None
     for cursor in (1, 2):
-        found = browser.source(cursor, 5)
+        found = browser.source(cursor, 4)
         assert found is not None
+        assert browser.source(cursor, 100) is None
         assert found.url == "https://a.test/one"
     assert browser.source(3, 0) is None
 
