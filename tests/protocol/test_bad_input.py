@@ -105,7 +105,7 @@ TYPES: list[Row] = [
     bad("text.format", text={"format": {"type": 5}}),
     bad("stream_options", stream_options=True),
     bad("truncation", truncation="most"),
-    bad("service_tier", service_tier=1),
+    *wrong("service_tier", 1, "zz", "", "AUTO"),
     *[bad(name, **{name: 5}) for name in ("user", "safety_identifier", "prompt_cache_key")],
     bad("parallel_tool_calls", parallel_tool_calls="yes"),
     bad("top_logprobs", top_logprobs=21),

@@ -12,6 +12,7 @@ from tests.support.served import WEATHER, served
 USER = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 COMMENTARY = "<|channel|>commentary"
+NOT_KEPT = "[The output of this call was not kept.]"
 CALLED = " to=functions.{name}<|channel|>commentary <|constrain|>json<|message|>{arguments}<|call|>"
 
 
@@ -116,7 +117,7 @@ FORMS: list[tuple[list[Any], str]] = [
     ),
     (
         [{"type": "web_search_call", "id": "w", "action": {"query": "é"}, "status": "completed"}],
-        called("web_search", '{"query": "é"}'),
+        called("web_search", '{"query": "é"}') + answered("web_search", NOT_KEPT),
     ),
     (
         [

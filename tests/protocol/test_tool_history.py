@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import openai_harmony as h
+import pytest
 
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import KEYED, WEATHER, ids, served, vocabulary
@@ -98,6 +99,38 @@ async def test_after_an_answer_a_sealed_call_leaves_the_prompt_with_its_thought(
         await app.client.create(input=[user, *first["output"], user], **asked)
         assert "to=python" not in dialogue(app.prompt_text())
         assert "python to=assistant" not in app.prompt_text()
+
+
+LOST = {
+    "code": {"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "status": "completed"},
+    "search": {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "q"}},
+    "mcp": {"type": "mcp_call", "id": "m", "server_label": "s", "name": "n", "arguments": "{}"},
+}
+
+
+@pytest.mark.parametrize("item", LOST.values(), ids=LOST)
+@story
+async def test_a_call_without_its_output_says_so_and_leaves_with_the_answer(item: Json) -> None:
+    user = {"role": "user", "content": "Go"}
+    answered = {"role": "assistant", "content": "It is 2."}
+    async with served(ANSWER, ANSWER, ANSWER) as app:
+        await app.client.create(input=[user, item])
+        text = dialogue(app.prompt_text())
+        assert text.count("<|message|>[The output of this call was not kept.]<|end|>") == 1
+        last = (await app.client.create(input=[user, item, answered, user])).json()
+        await app.client.create(input="And?", previous_response_id=last["id"])
+        for number in (1, 2):
+            assert "<|call|>" not in dialogue(app.prompt_text(number))
+            assert "not kept" not in dialogue(app.prompt_text(number))
+
+
+@story
+async def test_a_call_that_brings_its_output_stays() -> None:
+    item = LOST["code"] | {"outputs": [{"type": "logs", "logs": "2"}]}
+    answered = {"role": "assistant", "content": "It is 2."}
+    async with served(ANSWER) as app:
+        await app.client.create(input=[item, answered, {"role": "user", "content": "Go"}])
+        assert "<|message|>2<|end|>" in app.prompt_text()
 
 
 @story

@@ -112,6 +112,25 @@ async def test_outputs_are_null_for_a_client_that_did_not_include_them() -> None
         assert item["outputs"] is None
 
 
+@pytest.mark.parametrize("name", ["include[]", "include"])
+@story
+async def test_outputs_are_told_to_who_includes_them_when_a_response_is_fetched(name: str) -> None:
+    again = CODE.partition("<|start|>assistant")[2].replace("1+1", "2+2")
+    asks = f"{name}=code_interpreter_call.outputs"
+    async with served(CODE, again, ANSWER, tools=[ScriptedTool("2\n", "")]) as app:
+        made = (await app.client.create(**{"input": "Hi", "tools": [TOOL]})).json()
+        path = f"/v1/responses/{made['id']}"
+        plain = await app.client.send("GET", path)
+        included = await app.client.send("GET", f"{path}?{asks}")
+        other = await app.client.send("GET", f"{path}?{asks}&{name}=x")
+    assert [item["outputs"] for item in items(plain.json(), "code_interpreter_call")] == [None] * 2
+    told = [item["outputs"] for item in items(included.json(), "code_interpreter_call")]
+    assert told == [[{"type": "logs", "logs": "2\n"}], []]
+    assert without_ids(other.json()) == without_ids(included.json())
+    assert "x-trt-ignored" not in included.headers
+    assert other.headers["x-trt-ignored"] == name
+
+
 @story
 async def test_without_the_operator_nothing_runs() -> None:
     async with served(ANSWER) as app:

@@ -170,6 +170,11 @@ class Renderer(Protocol):
         one."""
         ...
 
+    def answer_in(self, block: bytes) -> list[int] | None:
+        """The ids of a tool's answer as text, in a block that holds a call and its answer; None
+        where it holds none."""
+        ...
+
     def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
         """What several blocks hold, as one block holds it, and where in it each of them stands."""
         ...

@@ -103,12 +103,19 @@ def _create_parts(server: ServerParts, headers: ReplyHeaders) -> _CreateParts:
 
 
 def _stored(server: ServerParts, headers: ReplyHeaders) -> Stored:
+    dialect = server.parts.dialect
+
+    def answer_of(block: bytes) -> str | None:
+        ids = dialect.renderer.answer_in(block)
+        return None if ids is None else dialect.lexicon.text(ids)
+
     return Stored(
         server.store,
         server.background,
         headers=headers,
         stream_limits=_stream_limits(server),
         dialect=DIALECTS[server.settings.dialect],
+        answer_of=answer_of,
         forget=server.telemetry.explanations.forget,
     )
 

@@ -16,7 +16,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import IN_PROGRESS_S, ApiError, InvalidRequest, NotFound
 from trt_responses.response.background.replay import frames_of
-from trt_responses.response.background.snapshot import snapshot
+from trt_responses.response.background.snapshot import snapshot, with_outputs
 from trt_responses.response.conversations import is_conversation
 from trt_responses.store.base import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False, "": False}
 IGNORED = ("include", "include[]", "include_obfuscation")
+OUTPUTS = "code_interpreter_call.outputs"
 MAX_LIMIT = 100
 LARGEST = 2**53 - 1
 
@@ -71,15 +72,18 @@ class Stored:
         headers: ReplyHeaders,
         stream_limits: StreamLimits,
         dialect: Dialect,
+        answer_of: Callable[[bytes], str | None],
         forget: Callable[[str, str], None] = lambda response_id, owner: None,
     ) -> None:
-        """`forget` hears of each response that is deleted, and whose it was."""
+        """`forget` hears of each response that is deleted, and whose it was. `answer_of` reads a
+        tool's answer in the block of its call."""
         self._store = store
         self._background = background
         self._headers = headers
         self._stream_limits = stream_limits
         self._dialect = dialect
         self._forget = forget
+        self._answer_of = answer_of
 
     def router(self) -> APIRouter:
         """The routes that write no stream; `retrieve` may, and is mounted as a hot one."""
@@ -104,6 +108,9 @@ class Stored:
             return await self._replay(found, request, owner, headers)
         if "starting_after" in request.query_params:
             raise _wrong("starting_after", "it goes with `stream=true`")
+        if isinstance(found, Record) and OUTPUTS in _included(request):
+            headers = self._headers(request) | ignored_query(request, OUTPUTS)
+            return json_reply(with_outputs(found, self._answer_of), headers)
         return json_reply(self._snapshot(found, owner), headers)
 
     async def _replay(
@@ -221,9 +228,15 @@ def unknown(response_id: str, expired: Expired | None = None) -> NotFound:
     )
 
 
-def ignored_query(request: Request) -> dict[str, str]:
-    """The header that names query parameters which mean nothing here."""
-    return ignored_header([name for name in IGNORED if name in request.query_params])
+def _included(request: Request) -> list[str]:
+    query = request.query_params
+    return [value for name in IGNORED[:2] for value in query.getlist(name)]
+
+
+def ignored_query(request: Request, *honoured: str) -> dict[str, str]:
+    """The header that names query parameters which mean nothing here, but for these values."""
+    query = request.query_params
+    return ignored_header([name for name in IGNORED if not set(query.getlist(name)) <= {*honoured}])
 
 
 def _truth(request: Request, name: str) -> bool:

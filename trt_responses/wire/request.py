@@ -18,6 +18,7 @@ MetadataKey = Annotated[str, Field(max_length=64)]
 MetadataValue = Annotated[str, Field(max_length=512)]
 Count = Annotated[int, Field(ge=1, lt=2**53)]
 """As large as every JSON parser's integers."""
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
@@ -97,7 +98,7 @@ class Request(Options):
     prompt_cache_retention: Identifier | None = None
     reasoning: ReasoningOptions | None = None
     safety_identifier: Identifier | None = None
-    service_tier: Identifier | None = None
+    service_tier: ServiceTier | None = None
     store: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

@@ -153,6 +153,14 @@ class Renderer:
         ids.append(CONTROL.call if span.recipient else CONTROL.end)
         return ids + array("I", kept[span.end : span.end + span.answer_tokens])
 
+    def answer_in(self, block: bytes) -> list[int] | None:
+        """The ids between the header and the terminator of a call's second message."""
+        ids = array("I", block).tolist()
+        starts = [at for at, token_id in enumerate(ids) if token_id == CONTROL.start]
+        if len(starts) < 2:
+            return None
+        return ids[ids.index(CONTROL.message, starts[-1]) + 1 : -1]
+
     def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
         """Messages one behind another, and where each of them stands."""
         ends = accumulate(len(ids) for _, ids in parts)
@@ -204,8 +212,9 @@ class Renderer:
 
 
 def header(message: Message) -> Header:
-    """The header's texts and control ids: author, recipient, channel and content type, in
-    openai-harmony's order."""
+    """The header's texts and control ids, in openai-harmony's order: author, recipient, channel and
+    content type. A call's channel is before its recipient, as models write it: a call that a client
+    brings back is what the engine has cached."""
     parts: list[str | int] = []
     if message.role != "tool":
         parts.append(message.role)
@@ -215,10 +224,13 @@ def header(message: Message) -> Header:
         raise InvalidRequest("A tool's message needs the tool's name.")
     else:
         parts.append(message.name)
+    recipient: list[str | int] = []
     if message.recipient is not None and message.recipient != "all":
-        parts.append(f" to={message.recipient}")
+        recipient.append(f" to={message.recipient}")
+    channel: list[str | int] = []
     if message.channel is not None:
-        parts += (CONTROL.channel, message.channel)
+        channel += (CONTROL.channel, message.channel)
+    parts += channel + recipient if message.role == "assistant" else recipient + channel
     if (content_type := message.content_type) is not None:
         constrained = content_type.removeprefix(CONSTRAIN)
         if constrained == content_type:

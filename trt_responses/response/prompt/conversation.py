@@ -225,7 +225,7 @@ def _past_said(
         return Said("result", _result(told.call_id or "", told.result or "", callees, place))
     result = None if told.result is None else result_message(told.callee, told.result)
     call = call_message(told.callee, told.arguments or "{}")
-    return Said("call", call, told.call_id, told.callee, result)
+    return Said("call" if told.lasts else "reasoning", call, told.call_id, told.callee, result)
 
 
 def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 JSON_CONSTRAINT = "<|constrain|>json"
 
+NOT_KEPT = "[The output of this call was not kept.]"
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -31,6 +32,12 @@ class HostedCallText(NamedTuple):
     result: str | None = None
     call_id: str | None = None
     """The id that joins a call without its result, and a result without its call."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it says something once the model has answered: a call whose output was not kept
+        only says why a tool loop goes on."""
+        return self.result is not NOT_KEPT
 
 
 def call_message(callee: str, arguments: str) -> Message:
@@ -53,14 +60,15 @@ def hosted_call_text(item: p.HostedItem) -> HostedCallText:
     """The messages of an item, one case for each kind."""
     match item:
         case p.WebSearchCall():
-            return HostedCallText(_callee("web_search"), _json(item.action or {}))
+            return HostedCallText(_callee("web_search"), _json(item.action or {}), NOT_KEPT)
         case p.CodeInterpreterCall():
             code = _json({"code": item.code or ""})
-            return HostedCallText(
-                _callee("code_interpreter"), code, _texts(item.outputs or (), "logs")
-            )
+            outputs = NOT_KEPT if item.outputs is None else _texts(item.outputs, "logs")
+            return HostedCallText(_callee("code_interpreter"), code, outputs)
         case p.McpCall():
-            answer = item.output if item.error is None else f"Error: {_text(item.error)}"
+            answer = NOT_KEPT if item.output is None else item.output
+            if item.error is not None:
+                answer = f"Error: {_text(item.error)}"
             return HostedCallText(
                 _callee(function_name(item.server_label, item.name)), item.arguments, answer
             )

@@ -19,7 +19,7 @@ from trt_responses.language.base import uncompacted
 from trt_responses.language.fragments import Opened, Text
 from trt_responses.templates.write.continuation import Continuation
 from trt_responses.templates.write.conversation import Conversation, tools_told
-from trt_responses.templates.write.held import joined
+from trt_responses.templates.write.held import joined, parted
 from trt_responses.templates.write.spoken import Spoken
 from trt_responses.templates.write.template import TemplateError
 
@@ -99,6 +99,13 @@ class Renderer:
         parts: Sequence[tuple[Kind, bytes]]
         parts = (("call", ids.tobytes()), ("result", array("I", span.held).tobytes()))
         return array("I", self.joined(parts)[0])
+
+    def answer_in(self, block: bytes) -> list[int] | None:
+        """The part of a call's block that is a result, without the id that ends it."""
+        for kind, ids in parted(self._tokeniser, block) or ():
+            if kind == "result":
+                return ids[:-1].tolist()
+        return None
 
     def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
         """Blocks as one that says which is which."""
