@@ -13,7 +13,7 @@ USER = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 COMMENTARY = "<|channel|>commentary"
 NOT_KEPT = "[The output of this call was not kept.]"
-CALLED = " to=functions.{name}<|channel|>commentary <|constrain|>json<|message|>{arguments}<|call|>"
+CALLED = "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>"
 
 
 def called(name: str, arguments: str) -> str:

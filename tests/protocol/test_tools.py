@@ -185,7 +185,7 @@ def test_a_custom_call_and_its_output_go_round_and_the_next_prompt_begins_with_a
             assert "<|start|>functions.apply_patch to=assistant<|channel|>commentary" in told
             replay = [{"role": "user", "content": "Hello"}, *first["output"], result]
             assert (await s.client.create(input=replay, tools=[CUSTOM], store=False)).status == 200
-            header = "to=functions.apply_patch<|channel|>commentary <|constrain|>json<|message|>"
+            header = "<|channel|>commentary to=functions.apply_patch <|constrain|>json<|message|>"
             assert header + wrapped(PATCH) in s.prompt_text()
 
     asyncio.run(story())
@@ -245,7 +245,7 @@ def test_a_namespace_is_flattened_for_the_model_and_given_back_apart(
             replay = [{"role": "user", "content": "Hello"}, *last["output"], result]
             again = await s.client.create(input=replay, tools=[WEATHER, SPACE])
             assert again.status == 200
-            assert f"to=functions.files__{inner}<|channel|>" in s.prompt_text()
+            assert f"<|channel|>commentary to=functions.files__{inner} " in s.prompt_text()
             assert f"<|start|>functions.files__{inner} to=assistant" in s.prompt_text()
 
     asyncio.run(story())
@@ -267,13 +267,14 @@ def test_tools_that_nobody_runs_are_left_out_of_a_mixed_list_and_named() -> None
     asyncio.run(story())
 
 
-def test_a_call_that_nobody_offered_is_text_and_a_counted_repair() -> None:
+def test_a_call_that_nobody_offered_is_a_thought_and_no_end() -> None:
     async def story() -> None:
         for name in ("files__nothing", "read", "web_search"):
-            async with served(call_of(name, "{}")) as s:
+            async with served(call_of(name, "{}"), "<|channel|>final<|message|>No.<|return|>") as s:
                 last = (await s.client.create(tools=[SPACE, *HOSTED])).json()
-                assert [item["type"] for item in last["output"]] == ["reasoning", "message"]
-                assert last["output"][1]["content"][0]["text"] == "{}"
+                types = [item["type"] for item in last["output"]]
+                assert types == ["reasoning", "reasoning", "message"]
+                assert [item["content"][0]["text"] for item in last["output"]][1:] == ["{}", "No."]
 
     asyncio.run(story())
 

@@ -20,11 +20,11 @@ Json = dict[str, Any]
 
 CALL = (
     "<|channel|>analysis<|message|>I need the weather.<|end|>"
-    "<|start|>assistant to=functions.weather<|channel|>commentary <|constrain|>json<|message|>"
+    "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
     '{"city": "Bern"}<|call|>'
 )
-"""As it is rendered for a client that brings the call back: so continuing and sending again give
-the same ids."""
+"""As models write it, and as it is rendered for a client that brings the call back: continuing and
+sending again give the same ids."""
 ANSWER = (
     "<|channel|>analysis<|message|>It rains.<|end|><|start|>assistant"
     "<|channel|>final<|message|>Take an umbrella.<|return|>"

@@ -28,7 +28,7 @@ from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from trt_responses.store.base import Kind
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -227,7 +227,29 @@ def oracle_prompt(
         oracle.Role.ASSISTANT,
         oracle.RenderConversationConfig(auto_drop_analysis=False),
     )
-    return ids
+    return channel_first(ids, vocabulary)
+
+
+def channel_first(ids: Sequence[int], vocabulary: Vocabulary) -> list[int]:
+    """The ids with the channel of each call before its recipient; openai-harmony, which reads both
+    orders alike, writes the other one."""
+    (assistant,), (to,) = vocabulary.encode_plain("assistant"), vocabulary.encode_plain(" to")
+    swapped: list[int] = []
+    for at, token_id in enumerate(ids):
+        if token_id == CONTROL.start:
+            begin, call = len(swapped), ids[at + 1] == assistant
+        swapped.append(token_id)
+        if token_id != CONTROL.message or not call or CONTROL.channel not in swapped[begin:]:
+            continue
+        head = swapped[begin:-1]
+        channel = head.index(CONTROL.channel)
+        recipient = next((n for n in range(channel) if head[n] == to), channel)
+        names = [vocabulary.encode_plain(name) for name in ("analysis", "commentary", "final")]
+        end = channel + 1 + next(len(n) for n in names if head[channel + 1 :][: len(n)] == n)
+        order = (head[:recipient], head[channel:end], head[recipient:channel], head[end:])
+        swapped[begin:-1] = [token_id for part in order for token_id in part]
+        call = False
+    return swapped
 
 
 def test_random_conversations_are_rendered_as_openai_harmony_renders_them(
