@@ -33,6 +33,10 @@ QWEN_CALL = (
     "<think>\nI look there.\n</think>\n\n"
     '<tool_call>{"name":"weather",  "arguments": {"city":"Oslo"}}</tool_call><|im_end|>'
 )
+HARMONY_CALL = CALL.replace(
+    "<|channel|>commentary to=functions.weather ", " to=functions.weather<|channel|>commentary "
+)
+"""In the order that models may write, and that no call is rendered in."""
 HARMONY_ANSWER = "<|channel|>final<|message|>It is 12 °C <|im_end|>.<|return|>"
 QWEN_ANSWER = "It is 12 °C <|return|>.<|im_end|>"
 ASK = {"tools": [WEATHER], "input": "Is it cold?"}
@@ -46,7 +50,7 @@ def qwen(*written: str, store: Store | None = None, **settings: Any) -> Any:
     return template_served("qwen3", *written, store=store, **settings)
 
 
-WAYS = {"harmony-qwen": (harmony, CALL, qwen, QWEN_ANSWER)}
+WAYS = {"harmony-qwen": (harmony, HARMONY_CALL, qwen, QWEN_ANSWER)}
 WAYS["qwen-harmony"] = (qwen, QWEN_CALL, harmony, HARMONY_ANSWER)
 BOTH = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 

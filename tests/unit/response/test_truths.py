@@ -116,18 +116,17 @@ def test_a_malformed_turn_gives_the_items_of_its_lawful_twin(
 ) -> None:
     """`law` says what the model wrote, judged by openai-harmony; the SDK says what a user reads."""
     law = transcript.source["law"]
-    broken, twin = (
-        OpenAIResponse.model_validate(snapshot(played(one, tables)))
-        for one in (transcript, transcript.with_last(Part((tuple(lawful_twin(law)),))))
+    twin = transcript.with_last(Part((tuple(lawful_twin(law)),)))
+    broken, lawful_one = (
+        OpenAIResponse.model_validate(snapshot(played(one, tables))) for one in (transcript, twin)
     )
-    assert broken.output_text == "".join(
-        text for channel, to, text in law if to is None and channel != "analysis"
-    )
-    broken, twin = (
-        [item.model_dump(exclude={"id", "call_id"}) for item in one.output]
-        for one in (broken, twin)
-    )
-    assert broken == twin
+    read = [text for channel, to, text in law if to is None and channel != "analysis"]
+    assert broken.output_text == "".join(read)
+    assert items_of(broken) == items_of(lawful_one)
+
+
+def items_of(response: OpenAIResponse) -> list[Json]:
+    return [item.model_dump(exclude={"id", "call_id"}) for item in response.output]
 
 
 def test_21_shapes_of_malformed_turns_have_a_law() -> None:

@@ -288,8 +288,10 @@ class Reader(ReaderBase):
     def _begins_with_text(self) -> bool:
         """Whether text stands in the header before the id that was read last."""
         words = self.kept[self._words : -1]
-        header = self._headers.read(words, self._author, closed=True) if words else None
-        return header is not None and bool(header.text.strip()) and not header.foreign
+        if len(words) <= (self._author == "written"):  # the author's name, in most headers
+            return False
+        header = self._headers.read(words, self._author, closed=True)
+        return bool(header.text.strip()) and not header.foreign
 
     def _abandon(self, end: int, how: Ending) -> None:
         """Note that a header ended without `<|message|>`, as a fault of its kind, and keep its
