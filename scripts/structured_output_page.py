@@ -72,10 +72,12 @@ debug line of the log. A schema that is no schema (`"type": "banana"`) is a 400 
   `minProperties` and `maxProperties` beside members that may be left out.
 - **Refused under `strict`, else left out**: {", ".join(f"`{k}`" for k in normalise.UNGUIDED)};
   patterns that look ahead or behind, refer to a group or to a word's edge; values and steps with
-  more digits than a guide can write, such as `const: 9223372036854775807`.
+  more digits than a guide can write, such as `const: 9007199254740993`. Such values among others in
+  an `enum` are not written.
 
-Every guide can write whole numbers within 2^62, and others within 10^15. Bounds beyond these
-are narrowed to them.
+Every guide can write whole numbers within 2^62, and others within 10^15. Guides read numbers as
+doubles: a whole number that no double holds cannot be a constant, and bounds are narrowed to the
+next double. The judge compares an answer's numbers digit by digit.
 Patterns are those of ECMA-262 (`\\s`, `.` and their negations too), anywhere in the
 text unless anchored. Names and constants may not spell a control token such as `<|end|>`.
 White space between marks is bounded to {matching.BLANKS} in a row; our own guides write none.
