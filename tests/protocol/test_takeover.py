@@ -229,6 +229,35 @@ def test_numbers_go_on_whatever_pieces_a_call_was_told_in(at_once: int) -> None:
     run(story, Model(CALL, at_once=at_once))
 
 
+THOUGHT = ids("<|channel|>analysis<|message|>They greet me.<|return|>")
+FINAL = ids("<|channel|>final<|message|>Hello 😀 there, friend of mine.<|return|>")
+
+
+@pytest.mark.parametrize("steps", [2, len(THOUGHT) - 1, len(THOUGHT), len(THOUGHT) + 5])
+def test_a_turn_after_a_thought_alone_is_gone_on_with_too(steps: int) -> None:
+    thinks, answers = Model(THOUGHT), Model(FINAL)
+    reopened = (*THOUGHT[:-1], *ids("<|end|><|start|>assistant"))
+
+    def model(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+        second = any(
+            tuple(prompt_ids[at : at + len(reopened)]) == reopened for at in range(len(prompt_ids))
+        )
+        return (answers if second else thinks)(prompt_ids, options)
+
+    async def story(pair: Pair) -> None:
+        response_id = (await started(pair.servers[0]))["id"]
+        reading = replay(pair.servers[1], response_id)
+        await pair.steps(steps)
+        await pair.pass_(LEASE_S + 1.2, 1)
+        last = await whole(reading, pair, 1)
+        assert last["status"] == "completed"
+        assert texts(last) == ["They greet me.", "Hello 😀 there, friend of mine."]
+        assert said(reading) == texts(last)[1]
+        assert await got(pair.servers[1], response_id) == last
+
+    run(story, model)
+
+
 def guided(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
     return script('{"ok":true}<|endoftext|>' if options.guide else "Hm.<|end|>")
 
