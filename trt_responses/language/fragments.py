@@ -22,7 +22,7 @@ RepairKind = Literal[
     "missing_terminator",  # the output ended inside a message although the engine said it stopped
     "undecodable",  # an id outside the vocabulary
     "unknown_recipient",  # a call to something that the request did not offer
-    "no_answer",  # a turn that ended after its thought; the model was asked to go on
+    "no_answer",  # a turn that ended after its thought; it was continued once
 ]
 
 

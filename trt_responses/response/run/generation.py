@@ -89,8 +89,8 @@ class Generation:
         preparation: Preparation | None = None,
     ) -> None:
         """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
-        goes on when the engine went away and is back. With a `second` chance the model goes on from
-        a turn that was of no use. A `preparation` gives another prompt and plan."""
+        goes on when the engine went away and is back. A `second` chance continues a turn without
+        an answer or a call. A `preparation` gives another prompt and plan."""
         self._second = second
         self._preparation = preparation
         self.tools = tools

@@ -1,4 +1,4 @@
-"""Lets a model go on, once, from a turn that ended without anything for its client.
+"""Continues a turn that ended without anything for its client, once in a response.
 
 Such a turn called a tool that the request does not offer, or ended after its thought. Knows the
 reader and the renderer; knows no tool, no engine and no HTTP.
@@ -58,7 +58,7 @@ class Turns(NamedTuple):
 
 
 class SecondChance:
-    """The second chance of one response."""
+    """Decides whether a response gets one more turn, and makes its prompt and plan."""
 
     def __init__(
         self,
@@ -127,8 +127,8 @@ class SecondChance:
     def _no_such_tool(self, recipient: str) -> str:
         functions = sorted(name for name in self._callees if "." in name)
         offered = ", ".join((*sorted(self._built_in), *functions))
-        told = f"The tools are: {offered}." if offered else "There are no tools: answer the user."
-        return f"There is no tool named '{recipient:.64}'. {told}"
+        remedy = f"The tools are: {offered}." if offered else "There are no tools: answer the user."
+        return f"There is no tool named '{recipient:.64}'. {remedy}"
 
 
 def _is_answer(span: Span) -> bool:
