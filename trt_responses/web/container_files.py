@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from email.message import Message
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
@@ -17,8 +17,9 @@ from trt_responses.web.body import read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header
+from trt_responses.web.stored import Limit  # noqa: TC001  # likewise
 from trt_responses.wire.containers import file_told
-from trt_responses.wire.listing import Page, page_of
+from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.wire.limits import RequestLimits
 
-Limit = Annotated[int, Query(ge=1, le=100)]
 READ_BYTES = 256 * 1024
 MOST_PARTS = 8
 """Of a form, that are looked at for the file."""
@@ -81,15 +81,11 @@ class ContainerFileRoutes:
         owner: Owner,
         limit: Limit = 20,
         after: str | None = None,
-        order: str = "desc",
+        order: Order = "desc",
     ) -> Response:
         files = await self._containers.files.of(owner, container_id)
         found = [_told(container_id, one) for one in files]
-        page = page_of(found, Page("asc" if order == "asc" else "desc", limit, after))
-        if page is None:
-            raise InvalidRequest(
-                f"No file '{after:.100}' is in the list.", param="after", code="invalid_value"
-            )
+        page = page_of(found, Page(order, limit, after))
         return json_reply(orjson.dumps(page), self._headers(request))
 
     async def retrieve(

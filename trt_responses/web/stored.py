@@ -172,7 +172,6 @@ class Stored:
         limit: Limit = 20,
         order: Order = "desc",
     ) -> Response:
-        page = Page(order, limit, after)
         found = await self._found(response_id, owner)
         if isinstance(found, Job):
             raise InvalidRequest(
@@ -183,9 +182,8 @@ class Stored:
                 retry_after_s=None if found.lost else IN_PROGRESS_S,
             )
         brought = found.blocks[found.prior_count :][: found.input_count]
-        listed = page_of([whole(orjson.loads(block.item)) for block in brought], page)
-        if listed is None:
-            raise _wrong("after", f"no item of the list has the id {page.after!r:.100}")
+        items = [whole(orjson.loads(block.item)) for block in brought]
+        listed = page_of(items, Page(order, limit, after))
         return json_reply(orjson.dumps(listed), self._headers(request) | ignored_query(request))
 
     async def _found(self, response_id: str, owner: str) -> Record | Job:
