@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import ApiError, InvalidRequest, Unsupported
+from trt_responses.errors import ApiError, InvalidRequest, unsupported_value
 from trt_responses.web.body import read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -135,10 +135,10 @@ def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
     head = Message()
     head["content-type"] = content_type
     if head.get_content_type() == "application/json":
-        raise Unsupported(
-            "Unsupported value for 'file_id': there are no files here to put into a container. "
-            "Send the file itself, as the part 'file' of a form.",
-            param="file_id",
+        raise unsupported_value(
+            "file_id",
+            "there are no files here to put into a container. Send the file itself, as the part "
+            "'file' of a form",
         )
     boundary = head.get_param("boundary")
     if head.get_content_type() != "multipart/form-data" or not isinstance(boundary, str):

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.errors import IN_PROGRESS_S, ApiError, InvalidRequest, NotFound
+from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound, invalid_value
 from trt_responses.response.background.replay import frames_of
 from trt_responses.response.background.snapshot import snapshot
 from trt_responses.response.conversations import is_conversation
@@ -103,7 +103,7 @@ class Stored:
         if _truth(request, "stream"):
             return await self._replay(found, request, owner, headers)
         if "starting_after" in request.query_params:
-            raise _wrong("starting_after", "it goes with `stream=true`")
+            raise invalid_value("starting_after", "it goes with `stream=true`")
         return json_reply(self._snapshot(found, owner), headers)
 
     async def _replay(
@@ -227,7 +227,7 @@ def ignored_query(request: Request) -> dict[str, str]:
 def _truth(request: Request, name: str) -> bool:
     value = request.query_params.get(name, "")
     if (truth := TRUTHS.get(value.lower())) is None:
-        raise _wrong(name, f"it must be true or false, got {value!r:.60}")
+        raise invalid_value(name, f"it must be true or false, got {value!r:.60}")
     return truth
 
 
@@ -236,8 +236,4 @@ def _number(request: Request, name: str, default: int) -> int:
     try:
         return default if value is None else _whole_number(value, 0, LARGEST)
     except ValueError as error:
-        raise _wrong(name, f"{error}, got {value!r:.60}") from None
-
-
-def _wrong(name: str, why: str) -> ApiError:
-    return InvalidRequest(f"Invalid value for '{name}': {why}.", param=name, code="invalid_value")
+        raise invalid_value(name, f"{error}, got {value!r:.60}") from None

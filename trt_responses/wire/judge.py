@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
 from trt_responses.wire.fields import CHAT, MESSAGES, SOCKET, nothing
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
@@ -116,11 +116,7 @@ def _sent(
 
 def _refusal(field: Field) -> Unsupported:
     note = f" ({field.note})" if field.note else ""
-    return Unsupported(
-        f"Unsupported value for '{field.path}': this server does not do that{note}. "
-        "Leave the field out.",
-        param=field.path,
-    )
+    return unsupported_value(field.path, f"this server does not do that{note}. Leave the field out")
 
 
 def _ignored_includes(request: Request, built_in: Collection[str]) -> Iterator[str]:

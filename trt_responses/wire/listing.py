@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import invalid_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,11 +31,7 @@ def page_of(items: Sequence[Item], page: Page) -> Item:
     if page.after is not None:
         place = next((n for n, item in enumerate(ordered) if item["id"] == page.after), None)
         if place is None:
-            raise InvalidRequest(
-                f"Invalid value for 'after': no item of the list has the id {page.after!r:.100}.",
-                param="after",
-                code="invalid_value",
-            )
+            raise invalid_value("after", f"no item of the list has the id {page.after!r:.100}")
         ordered = ordered[place + 1 :]
     data = ordered[: page.limit]
     return {
