@@ -159,15 +159,19 @@ def _judge_tools(
     for placed in offered:
         _check_echo(placed.tool, placed.place)
         if placed.name in names:
-            raise Unsupported(
-                f"Two tools are named '{placed.name}': give each its own name.",
-                param=f"{placed.place}.name",
-                code="invalid_value",
-            )
+            raise named_twice(placed.name, placed.place)
         names.add(placed.name)
     for place, tool in enumerate(tools):
         if isinstance(tool, NamespaceTool):
             _check_echo(tool, f"tools[{place}]")
+
+
+def named_twice(name: str, place: str) -> Unsupported:
+    return Unsupported(
+        f"Two tools are named '{name}': give each its own name.",
+        param=f"{place}.name",
+        code="invalid_value",
+    )
 
 
 def _refused_tool(kind: str) -> Unsupported:

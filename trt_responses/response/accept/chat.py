@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import Unsupported, invalid_value, unsupported_value
+from trt_responses.errors import invalid_value, unsupported_value
 from trt_responses.response.accept.accepted import (
     Accepted,
     AnswerFormat,
@@ -24,7 +24,7 @@ from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import items as i
 from trt_responses.wire.chat import request as c
 from trt_responses.wire.choice import NamedTool
-from trt_responses.wire.judge import judge_chat
+from trt_responses.wire.judge import judge_chat, named_twice
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
@@ -182,11 +182,7 @@ def _tools(sent: Sequence[c.Tool]) -> list[Tool]:
         place = f"tools[{number}].{tool.type}"
         made = _tool(tool, place)
         if made.name in names:
-            raise Unsupported(
-                f"Two tools are named '{made.name}': give each its own name.",
-                param=f"{place}.name",
-                code="invalid_value",
-            )
+            raise named_twice(made.name, place)
         names.add(made.name)
         tools.append(made)
     return tools

@@ -24,7 +24,7 @@ from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
-from trt_responses.wire.judge import judge_messages
+from trt_responses.wire.judge import judge_messages, named_twice
 from trt_responses.wire.messages import request as m
 from trt_responses.wire.response import Response
 
@@ -240,11 +240,7 @@ def _tools(sent: Sequence[m.Tool]) -> list[Tool]:
         if isinstance(tool, m.OtherTool):
             continue
         if tool.name in tools:
-            raise Unsupported(
-                f"Two tools are named '{tool.name}': give each its own name.",
-                param=f"tools[{number}].name",
-                code="invalid_value",
-            )
+            raise named_twice(tool.name, f"tools[{number}]")
         tools[tool.name] = Tool(
             tool.name,
             f"tools[{number}]",
