@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import ApiError, InvalidRequest, unsupported_value
+from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.web.body import read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -35,10 +35,9 @@ HEAD_BYTES = 1024
 """Of a part's head, and of a form's content type: their parser takes the square of a length."""
 BOUNDARY_CHARACTERS = 70
 """As many as RFC 2046 allows."""
-NO_FORM = ApiError(
+NO_FORM = InvalidRequest(
     "The content type must be multipart/form-data with a boundary.",
     status=415,
-    type="invalid_request_error",
     code="unsupported_content_type",
 )
 
