@@ -1,6 +1,6 @@
 """`POST /v1/responses`: makes a run of a request, and chooses how its client reads it.
 
-The only module that knows whether a client wants a stream.
+`Making` does so for chat completions and Messages, too.
 """
 
 from __future__ import annotations

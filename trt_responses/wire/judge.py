@@ -167,6 +167,7 @@ def _judge_tools(
 
 
 def named_twice(name: str, place: str) -> Unsupported:
+    """The error of a tool whose name another tool of the request has."""
     return Unsupported(
         f"Two tools are named '{name}': give each its own name.",
         param=f"{place}.name",
