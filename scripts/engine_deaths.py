@@ -13,7 +13,6 @@ import sys
 
 from tests.support.deaths import DEATHS, STREAMS, Death, Seen, failed_start, seen, stopped
 from tests.support.grpc_deaths import failed_start_over_grpc, seen_over_grpc
-from tests.support.grpc_server import SERVICERS
 
 LIVE_S = 1.0
 """So long may `/health/live` take at every moment."""
@@ -47,16 +46,15 @@ async def deaths() -> bool:
 
 
 async def deaths_over_grpc() -> bool:
-    """One table for each protocol; whether each bound held."""
+    """One table; whether each bound held."""
+    print(f"{STREAMS} streams each; seconds, and streams lost\n{HEADING}")
     held = []
-    for protocol in SERVICERS:
-        print(f"{protocol}, {STREAMS} streams each; seconds, and streams lost\n{HEADING}")
-        for death in DEATHS:
-            found = await seen_over_grpc(protocol, death)
-            print(line(death, found), flush=True)
-            held.append(found.told_s <= death.told_s and found.live_s <= LIVE_S)
-        seconds, why = await failed_start_over_grpc(protocol, START_S)
-        print(alone(seconds, 0, f"a rank dies while it loads: {why}"), flush=True)
+    for death in DEATHS:
+        found = await seen_over_grpc(death)
+        print(line(death, found), flush=True)
+        held.append(found.told_s <= death.told_s and found.live_s <= LIVE_S)
+    seconds, why = await failed_start_over_grpc(START_S)
+    print(alone(seconds, 0, f"a rank dies while it loads: {why}"), flush=True)
     return all(held)
 
 

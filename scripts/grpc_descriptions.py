@@ -1,4 +1,4 @@
-"""Writes the descriptions of the gRPC protocols from their published `.proto` files:
+"""Writes the description of the gRPC protocol from its published `.proto` files:
 `python -m scripts.grpc_descriptions`."""
 
 from __future__ import annotations
@@ -6,12 +6,9 @@ from __future__ import annotations
 from tests.support.grpc_bindings import describe
 from trt_responses.engine.grpc.messages import HERE
 
-PROTOCOLS = ("trtllm", "openengine")
-
 
 def main() -> None:
-    for name in PROTOCOLS:
-        describe(name, HERE / f"{name}.binpb")
+    describe(HERE / "trtllm.binpb")
 
 
 if __name__ == "__main__":

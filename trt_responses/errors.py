@@ -73,6 +73,16 @@ class Unsupported(InvalidRequest):
     code = "unsupported_parameter"
 
 
+def invalid_value(param: str, why: str, *, code: str = "invalid_value") -> InvalidRequest:
+    """The error of a value that cannot be used; `why` ends without a full stop."""
+    return InvalidRequest(f"Invalid value for '{param}': {why}.", param=param, code=code)
+
+
+def unsupported_value(param: str, why: str) -> Unsupported:
+    """The error of a value that this server cannot serve; `why` ends without a full stop."""
+    return Unsupported(f"Unsupported value for '{param}': {why}.", param=param)
+
+
 def refuse_longer(tokens: int, most: int | None) -> None:
     """Raise when a prompt is too long; the one place that judges it. A caller that stopped counting
     early gives the tokens that it counted."""

@@ -21,7 +21,7 @@ import pytest
 from tests.support.double.llm import Double
 from tests.support.double.results import Script
 from tests.support.grpc_server import llm_of, served
-from tests.support.grpc_servicers import Open
+from tests.support.grpc_servicers import Servicer
 from tests.support.polling import polled, until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import Address, Child, child
@@ -158,7 +158,7 @@ def test_front_ends_over_another_servers_engine_need_none_of_this_machine(tmp_pa
     double = Double(lambda *_: Script(((7,),) * 16), version="main")
 
     async def run() -> None:
-        async with served(Open(llm_of(double, max_seq_len=4096, max_num_tokens=4096))) as port:
+        async with served(Servicer(llm_of(double, max_seq_len=4096, max_num_tokens=4096))) as port:
             settings = {
                 "TRT_RESPONSES_GRPC": f"127.0.0.1:{port}/tiny",
                 "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",

@@ -21,7 +21,8 @@ from tests.support.double.results import Hang, Script
 from tests.support.double.worker import Worker
 from tests.support.gather import Gather, begin, generated
 from tests.support.grpc_deaths import ENDLESS
-from tests.support.grpc_server import SERVICERS, llm_of, served, server_process
+from tests.support.grpc_server import llm_of, served, server_process
+from tests.support.grpc_servicers import Servicer
 from tests.support.polling import until_seen
 from tests.support.served import ANSWER, ids
 from tests.support.serving import client_of, listening
@@ -71,13 +72,12 @@ async def lost(told: list[Gather]) -> str:
     return reason or ""
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
 def test_a_server_that_is_frozen_and_then_killed_is_told_and_found_again(
-    protocol: str, workers: list[Worker]
+    workers: list[Worker],
 ) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(server_process(protocol))
+            server = await stack.enter_async_context(server_process())
             engine = quick(server.port, HASTY)
             await engine.start()
             stack.push_async_callback(engine.stop, 1)
@@ -91,7 +91,7 @@ def test_a_server_that_is_frozen_and_then_killed_is_told_and_found_again(
             told = await streams(engine)
             os.kill(server.pid, signal.SIGKILL)
             assert "UNAVAILABLE" in await lost(told)
-            other = SERVICERS[protocol](rank_llm(workers))
+            other = Servicer(rank_llm(workers))
             await stack.enter_async_context(served(other, server.port))
             await until_seen(lambda: engine.health().ready)
             assert (await generated(engine, PROMPT, GenerateOptions(3, ()))).token_ids == [7] * 3
@@ -114,8 +114,8 @@ def rank_llm(workers: list[Worker], error: Exception | None = None) -> LLM:
 
 
 @asynccontextmanager
-async def over(protocol: str, llm: LLM, patience: Patience = KEEN) -> AsyncIterator[GrpcEngine]:
-    async with served(SERVICERS[protocol](llm)) as port:
+async def over(llm: LLM, patience: Patience = KEEN) -> AsyncIterator[GrpcEngine]:
+    async with served(Servicer(llm)) as port:
         engine = quick(port, patience)
         await engine.start()
         try:
@@ -124,22 +124,12 @@ async def over(protocol: str, llm: LLM, patience: Patience = KEEN) -> AsyncItera
             await engine.stop(1)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "error"),
-    [
-        ("trtllm", RuntimeError("a rank has failed")),
-        ("openengine", KeyError("a rank has failed")),
-        ("trtllm", IndexError("a rank has failed")),
-        ("openengine", OSError("a rank has failed")),
-        ("trtllm", AssertionError("a rank has failed")),
-    ],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
+@pytest.mark.parametrize("kind", [RuntimeError, KeyError, IndexError, OSError, AssertionError])
 def test_a_rank_that_fails_ends_all_streams_with_a_reason(
-    protocol: str, error: Exception, workers: list[Worker]
+    kind: type[Exception], workers: list[Worker]
 ) -> None:
     async def scenario() -> None:
-        async with over(protocol, rank_llm(workers, error)) as engine:
+        async with over(rank_llm(workers, kind("a rank has failed"))) as engine:
             told = await streams(engine)
             workers[0].kill()
             assert "Executor is unhealthy" in await lost(told)
@@ -148,12 +138,9 @@ def test_a_rank_that_fails_ends_all_streams_with_a_reason(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(
-    protocol: str, workers: list[Worker]
-) -> None:
+def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(workers: list[Worker]) -> None:
     async def scenario() -> None:
-        async with over(protocol, rank_llm(workers), HURRIED) as engine:
+        async with over(rank_llm(workers), HURRIED) as engine:
             told = await streams(engine)
             workers[0].freeze()
             assert await lost(told) == (
@@ -169,7 +156,7 @@ def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load
     caplog.set_level(logging.INFO)
 
     async def scenario() -> None:
-        async with served(SERVICERS["trtllm"](rank_llm(workers))) as port:
+        async with served(Servicer(rank_llm(workers))) as port:
             pass
         with pytest.raises(StartupError, match=r"took no request within 0\.2 s: .*UNAVAILABLE"):
             await quick(port, Patience(start_s=0.2, look_s=0.05)).start()
@@ -177,21 +164,18 @@ def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load
         starting = asyncio.create_task(engine.start())
         caplog.clear()
         await until_seen(lambda: "is waited for" in caplog.text)
-        async with served(SERVICERS["openengine"](rank_llm(workers)), port):
+        async with served(Servicer(rank_llm(workers)), port):
             await starting
-            assert engine.protocol == "OpenEngine"
+            assert engine.health().ready
             await engine.stop(1)
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_server_whose_rank_dies_in_the_start_is_no_engine(
-    protocol: str, workers: list[Worker]
-) -> None:
+def test_a_server_whose_rank_dies_in_the_start_is_no_engine(workers: list[Worker]) -> None:
     async def scenario() -> None:
         llm = rank_llm(workers, RuntimeError("gone"))
-        async with served(SERVICERS[protocol](llm)) as port:
+        async with served(Servicer(llm)) as port:
             workers[0].kill()
             with pytest.raises(StartupError, match=r"gone|Executor is unhealthy"):
                 await quick(port, Patience(start_s=0.2, look_s=0.05)).start()
@@ -219,15 +203,14 @@ def answering(said: int | None) -> Double:
     return Double(script, version="main")
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_response_goes_on_over_http_when_the_engine_is_started_again(protocol: str) -> None:
+def test_a_response_goes_on_over_http_when_the_engine_is_started_again() -> None:
     """Two front ends over one engine: neither loses its client."""
 
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             first = AsyncExitStack()
             port = await first.enter_async_context(
-                served(SERVICERS[protocol](llm_of(answering(5), max_seq_len=CONTEXT)))
+                served(Servicer(llm_of(answering(5), max_seq_len=CONTEXT)))
             )
             engines = [quick(port) for _ in range(2)]
             streams = []
@@ -251,7 +234,7 @@ def test_a_response_goes_on_over_http_when_the_engine_is_started_again(protocol:
             await until_seen(lambda: all(heard))
             await first.aclose()
             await until_seen(lambda: not any(engine.health().ready for engine in engines))
-            other = SERVICERS[protocol](llm_of(answering(None), max_seq_len=CONTEXT))
+            other = Servicer(llm_of(answering(None), max_seq_len=CONTEXT))
             await stack.enter_async_context(served(other, port))
             await asyncio.gather(*reading)
             assert ["".join(words) for words in heard] == ["Hello there, friend."] * 2

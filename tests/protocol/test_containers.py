@@ -85,6 +85,14 @@ async def test_what_is_not_built_is_refused_by_name(
         assert reply.error["param"] == (param or "expires_after.anchor")
 
 
+@pytest.mark.parametrize("query", ["order=up", "after=cntr_unknown", "limit=101"])
+@story
+async def test_a_list_refuses_what_it_cannot_do(tmp_path: Path, query: str) -> None:
+    async with served(ANSWER, python="boxed", data_dir=tmp_path, **OWNERS) as app:
+        reply = await send(app, "GET", f"?{query}")
+        assert (reply.status, reply.error["param"]) == (400, query.partition("=")[0])
+
+
 @story
 async def test_without_the_tool_there_is_no_such_endpoint() -> None:
     async with served(ANSWER, **OWNERS) as app:

@@ -1,4 +1,4 @@
-"""The published protocols compiled by protoc, as a server would use them: modules of messages and
+"""The published protocol compiled by protoc, as a server would use them: modules of messages and
 services, apart from what the package makes of its own descriptions."""
 
 from __future__ import annotations
@@ -19,13 +19,9 @@ PROTOS = Path(__file__).parents[1] / "data" / "protos"
 WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 
 
-FILES = {"trtllm": "trtllm_service.proto", "openengine": "openengine/v1/openengine.proto"}
-"""The file of each protocol that imports all others."""
-
-
-def describe(protocol: str, path: Path) -> None:
-    """Write a protocol's description, with all that it imports."""
-    compile_protos(FILES[protocol], "--include_imports", f"--descriptor_set_out={path}")
+def describe(path: Path) -> None:
+    """Write the protocol's description, with all that it imports."""
+    compile_protos("trtllm_service.proto", "--include_imports", f"--descriptor_set_out={path}")
 
 
 def compile_protos(name: str, *options: str) -> None:

@@ -29,11 +29,11 @@ def engine_at(port: int, patience: Patience | None = None) -> GrpcEngine:
     return GrpcEngine(Address("127.0.0.1", port, "demo"), patience)
 
 
-async def seen_over_grpc(protocol: str, death: Death, patience: Patience | None = None) -> Seen:
+async def seen_over_grpc(death: Death, patience: Patience | None = None) -> Seen:
     """What 64 streams, and a server over the same engine, see of a death."""
     found = Seen()
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(server_process(protocol, death.error))
+        server = await stack.enter_async_context(server_process(death.error))
         engine = engine_at(server.port, patience)
         address = await stack.enter_async_context(listening(engine))
         await until_seen(lambda: engine.health().ready)
@@ -48,7 +48,7 @@ async def seen_over_grpc(protocol: str, death: Death, patience: Patience | None 
         await server.end()
         with suppress(ProcessLookupError):
             os.kill(rank, signal.SIGKILL)
-        await stack.enter_async_context(server_process(protocol, port=server.port))
+        await stack.enter_async_context(server_process(port=server.port))
         again_s = time.monotonic()
         await until_seen(lambda: engine.health().ready)
         await generated(engine, PROMPT, GenerateOptions(1, ()))
@@ -60,10 +60,10 @@ async def seen_over_grpc(protocol: str, death: Death, patience: Patience | None 
     return found
 
 
-async def failed_start_over_grpc(protocol: str, start_s: float) -> tuple[float, str]:
+async def failed_start_over_grpc(start_s: float) -> tuple[float, str]:
     """Seconds until the start has failed over a server that dies while it loads, and why."""
     begun_s = time.monotonic()
-    async with server_process(protocol, "RuntimeError", dies="loading") as server:
+    async with server_process("RuntimeError", dies="loading") as server:
         try:
             await engine_at(server.port or 1, Patience(start_s=start_s)).start()
         except StartupError as fault:

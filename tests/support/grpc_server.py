@@ -17,7 +17,7 @@ from tests.support.double.results import Hang, Script
 from tests.support.double.worker import Worker
 from tests.support.echo_engines import STEP_S, STILL, program
 from tests.support.engine_claims import CONTEXT, SLOTS
-from tests.support.grpc_servicers import Open, Own
+from tests.support.grpc_servicers import Servicer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from tests.support.double.llm import LLM
     from tests.support.double.words import SamplingParams
 
-Servicer = Own | Open
-
-SERVICERS: dict[str, type[Own | Open]] = {"trtllm": Own, "openengine": Open}
 ENDLESS = 100_000
 """The context of a server whose requests go on until something ends them."""
 
@@ -70,7 +67,7 @@ def llm_of(double: Double, **arguments: object) -> LLM:
 
 @asynccontextmanager
 async def served(servicer: Servicer, port: int = 0) -> AsyncIterator[int]:
-    """The port of a server of one protocol, on this event loop."""
+    """The port of a server on this event loop."""
     server = grpc.aio.server()
     servicer.join(server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
@@ -97,10 +94,10 @@ class ServerProcess:
 
 @asynccontextmanager
 async def server_process(
-    protocol: str, error: str | None = None, *, port: int = 0, dies: str = ""
+    error: str | None = None, *, port: int = 0, dies: str = ""
 ) -> AsyncIterator[ServerProcess]:
     """A server that takes requests; one whose rank dies while it loads never does."""
-    given = {"protocol": protocol, "error": error, "port": port, "dies": dies}
+    given = {"error": error, "port": port, "dies": dies}
     process = await asyncio.create_subprocess_exec(
         *program(__name__),
         json.dumps(given),
@@ -115,13 +112,12 @@ async def server_process(
         await found.end()
 
 
-async def _serve(protocol: str, error: str | None, port: int, dies: str) -> None:
-    servicer = SERVICERS[protocol](worker_llm(error, dies=dies))
-    async with served(servicer, port) as taken:
+async def _serve(error: str | None, port: int, dies: str) -> None:
+    async with served(Servicer(worker_llm(error, dies=dies)), port) as taken:
         print(taken, flush=True)
         await asyncio.Event().wait()
 
 
 def main() -> None:
     given = json.loads(sys.argv[-1])
-    asyncio.run(_serve(given["protocol"], given["error"], given["port"], given["dies"]))
+    asyncio.run(_serve(given["error"], given["port"], given["dies"]))

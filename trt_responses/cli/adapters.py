@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, option, settings_of
 from trt_responses.prepare.llamacpp.lora import import_adapter as import_llamacpp
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import adapter_changes, shelf
 from trt_responses.prepare.shelf.adapters import adapters_of
 from trt_responses.prepare.shelf.card import read_card
 from trt_responses.prepare.trtllm.lora import import_adapter as import_trtllm
-from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
+    from trt_responses.cli.commands import Commands
     from trt_responses.prepare.shelf.adapter_changes import Import
     from trt_responses.prepare.shelf.card import Kind
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
 KINDS: Mapping[Kind, Import] = {"llamacpp": import_llamacpp, "trtllm": import_trtllm}
 """The kinds of engine that take adapters."""
+ENGINE = option("engine", metavar="ENGINE", help="NAME, or NAME@N for one version")
 
 
 def add_adapters(commands: Commands) -> None:
@@ -37,7 +37,7 @@ def add_adapters(commands: Commands) -> None:
     parser = commands.add_parser("adapter", help=text, description=text[0].upper() + text[1:] + ".")
     own = parser.add_subparsers(required=True, metavar="COMMAND")
     text = "check an adapter and add it to an engine, to be served as ENGINE:NAME"
-    add = _command(own, "add", text, _add)
+    add = add_command(own, "add", text, _add, ENGINE, ENGINES_DIR)
     add.add_argument("adapter", metavar="NAME", help="name of the adapter")
     add.add_argument(
         "source",
@@ -45,24 +45,16 @@ def add_adapters(commands: Commands) -> None:
         metavar="DIR|FILE",
         help="a directory as PEFT saves it; of the embedded engine also a GGUF file",
     )
-    listing = _command(own, "list", "list the adapters of an engine", _list)
-    listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    remove = _command(own, "remove", "remove an adapter of an engine", _remove)
+    text = "list the adapters of an engine"
+    add_command(own, "list", text, _list, ENGINE, ENGINES_DIR, JSON)
+    remove = add_command(
+        own, "remove", "remove an adapter of an engine", _remove, ENGINE, ENGINES_DIR
+    )
     remove.add_argument("adapter", metavar="NAME", help="name of the adapter")
 
 
-def _command(
-    commands: Commands, name: str, text: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("engine", metavar="ENGINE", help="NAME, or NAME@N for one version")
-    parser.add_argument("--engines-dir", help=Settings.model_fields["engines_dir"].description)
-    parser.set_defaults(run=run)
-    return parser
-
-
 def _engines_dir(options: argparse.Namespace) -> Path:
-    return Settings.from_environment(engines_dir=options.engines_dir).engines_dir
+    return settings_of(options, "engines_dir").engines_dir
 
 
 def _add(options: argparse.Namespace) -> int:

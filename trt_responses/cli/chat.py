@@ -17,6 +17,7 @@ from rich.console import Console
 
 from trt_responses.cli.chat_view import AnswerView, Terminal
 from trt_responses.cli.client import Server, ServerFault, add_server, server_of
+from trt_responses.cli.commands import add_command
 from trt_responses.cli.conversation import Conversation, result_of, user_message
 from trt_responses.cli.explain import show
 from trt_responses.errors import StartupError
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
+    from trt_responses.cli.commands import Commands
+
     Json = dict[str, Any]
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 FENCE = '"""'
 HISTORY_LINES = 1000
@@ -48,12 +50,11 @@ Ctrl-C stops an answer."""
 def add_chat(commands: Commands) -> None:
     """Add the command `chat` and its options."""
     text = "chat with a model in the terminal, over any server of the Responses API"
-    parser = commands.add_parser("chat", help=text, description=text[0].upper() + text[1:] + ".")
+    parser = add_command(commands, "chat", text, _chat)
     parser.add_argument("question", nargs="*", help="one question, instead of a chat")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer's text alone")
     parser.add_argument("--model", help="the model's id; the server's first one without it")
     add_server(parser)
-    parser.set_defaults(run=_chat)
 
 
 def _chat(options: argparse.Namespace) -> int:

@@ -8,36 +8,36 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from trt_responses.cli.commands import RUNNING_SERVER, add_command, settings_of
 from trt_responses.errors import StartupError
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
     import argparse
+
+    from trt_responses.cli.commands import Commands
+    from trt_responses.settings import Settings
 
 LOOK_S = 0.2
 ANSWER_S = 10.0
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-def add_drain(parser: argparse.ArgumentParser) -> None:
+def add_drain(commands: Commands) -> None:
     """Add the command `drain` and its options."""
-    parser.add_argument("--host", metavar="HOST", help="Address of the running server.")
-    parser.add_argument("--port", metavar="PORT", help="Its port.")
+    text = "ask a running server to stop, as a SIGTERM does"
+    parser = add_command(commands, "drain", text, _drain, *RUNNING_SERVER)
     parser.add_argument("--wait", action="store_true", help="return when it has stopped")
-    parser.set_defaults(run=_drain)
 
 
 def _drain(options: argparse.Namespace) -> int:
-    settings = Settings.from_environment(host=options.host, port=options.port)
+    settings = settings_of(options, "host", "port")
     if settings.admin_key is None:
         raise StartupError(
             f"A drain asks for an admin's key: set {PREFIX}ADMIN_KEY, or send the server a SIGTERM."
         )
     place = f"{settings.host}:{settings.port}"
-    try:
-        status, body = _asked(settings, "POST", "/admin/drain", settings.admin_key)
-    except (OSError, http.client.HTTPException) as error:
-        raise StartupError(f"No server answers at {place}: {error}.") from None
+    status, body = reply_of(settings, "POST", "/admin/drain", timeout_s=ANSWER_S)
     if status != 200:
         raise StartupError(f"The server at {place} refuses ({status}): {_message(body)}")
     print(f"{place} is draining")
@@ -50,20 +50,35 @@ def _is_draining(settings: Settings) -> bool:
     """Whether the server still answers that it drains. False when it has gone or its successor
     answers."""
     try:
-        _, body = _asked(settings, "GET", "/health")
+        _, body = reply_of(settings, "GET", "/health", timeout_s=ANSWER_S)
         return bool(orjson.loads(body)["state"] == "draining")
-    except (OSError, http.client.HTTPException):
+    except StartupError:
         return False
 
 
-def _asked(settings: Settings, method: str, path: str, key: str | None = None) -> tuple[int, bytes]:
+def reply_of(
+    settings: Settings,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> tuple[int, bytes]:
+    """The status and the body of a running server's reply to its admin. Raises a `StartupError` if
+    no server answers."""
     host = EVERYWHERE.get(settings.host, settings.host)
-    connection = http.client.HTTPConnection(host, settings.port, timeout=ANSWER_S)
+    connection = http.client.HTTPConnection(host, settings.port, timeout=timeout_s)
+    headers = {
+        "authorization": f"Bearer {settings.admin_key}",
+        "content-type": "application/json",
+    }
     try:
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        connection.request(method, path, headers=headers)
+        connection.request(method, path, body, headers)
         reply = connection.getresponse()
         return reply.status, reply.read()
+    except (OSError, http.client.HTTPException) as error:
+        place = f"{settings.host}:{settings.port}"
+        raise StartupError(f"No server answers at {place}: {error}.") from None
     finally:
         connection.close()
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from trt_responses.cli.adapters import add_adapters
 from trt_responses.cli.building import build_tools, tell, to_stderr
+from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, settings_of
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.versions import add_versions
 from trt_responses.prepare import demo
@@ -41,18 +42,15 @@ from trt_responses.prepare.trtllm.model import is_template_directory
 from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions
 from trt_responses.prepare.trtllm.preflight import IMAGE, gpu_class_of
 from trt_responses.prepare.trtllm.profiles import CLASSES, PROFILES
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from trt_responses.cli.commands import Commands
     from trt_responses.prepare.llamacpp.gguf import WeightType
     from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
     from trt_responses.prepare.pipeline import Built
     from trt_responses.prepare.shelf.card import Kind
-
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
+    from trt_responses.settings import Settings
 
 TAKES_NO_TEMPLATE = {
     "trtllm": "a Hugging Face directory for the kind trtllm, which reads no such file",
@@ -66,7 +64,8 @@ TAKES_NO_TEMPLATE = {
 
 def add_engine(commands: Commands) -> None:
     """Add the command `engine` and its subcommands."""
-    build = _command(commands, "build", "prepare an engine from a checkpoint", _engine_build)
+    text = "prepare an engine from a checkpoint"
+    build = add_command(commands, "build", text, _engine_build, ENGINES_DIR)
     build.add_argument(
         "--checkpoint",
         help="a directory, a GGUF file, or the hub's name of a model, such as openai/gpt-oss-20b: "
@@ -92,13 +91,15 @@ def add_engine(commands: Commands) -> None:
     )
     _add_trtllm(build.add_argument_group("TensorRT-LLM"))
     add_tensorrt(build)
-    _json(_command(commands, "list", "list the prepared engines", _engine_list))
-    show = _json(_command(commands, "show", "show an engine's card", _engine_show))
+    listed = (ENGINES_DIR, JSON)
+    add_command(commands, "list", "list the prepared engines", _engine_list, *listed)
+    show = add_command(commands, "show", "show an engine's card", _engine_show, *listed)
     show.add_argument("name", help="NAME, or NAME@N for one version")
-    verify = _json(_command(commands, "verify", "compare cards with files", _engine_verify))
+    verify = add_command(commands, "verify", "compare cards with files", _engine_verify, *listed)
     verify.add_argument("name", nargs="?", help="NAME, or NAME@N for one version")
     verify.add_argument("--deep", action="store_true", help="digest every file anew")
-    remove = _command(commands, "remove", "remove an engine, or one version of it", _engine_remove)
+    text = "remove an engine, or one version of it"
+    remove = add_command(commands, "remove", text, _engine_remove, ENGINES_DIR)
     remove.add_argument("name", help="NAME, or NAME@N for one version")
     add_versions(commands)
     add_adapters(commands)
@@ -135,22 +136,8 @@ def _pair(text: str) -> tuple[str, object]:
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=JSON") from None
 
 
-def _command(
-    commands: Commands, name: str, text: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("--engines-dir", help=Settings.model_fields["engines_dir"].description)
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _json(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    return parser
-
-
 def _settings(options: argparse.Namespace) -> Settings:
-    return Settings.from_environment(engines_dir=options.engines_dir)
+    return settings_of(options, "engines_dir")
 
 
 def _engine_build(options: argparse.Namespace) -> int:

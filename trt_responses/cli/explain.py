@@ -12,14 +12,16 @@ from rich.console import Console
 from rich.text import Text
 
 from trt_responses.cli.client import ServerFault, add_server, printable, server_of
+from trt_responses.cli.commands import add_command
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
+    from trt_responses.cli.commands import Commands
+
     Json = dict[str, Any]
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 CONTROL_STYLE = "bold cyan"
 STYLES = {"forced": "green", "kept": "", "discarded": "red strike"}
@@ -28,7 +30,7 @@ STYLES = {"forced": "green", "kept": "", "discarded": "red strike"}
 def add_explain(commands: Commands) -> None:
     """Add the command `explain` and its options."""
     text = "show what a response was made of: prompt, ids, segments, repairs, times"
-    parser = commands.add_parser("explain", help=text, description=text[0].upper() + text[1:] + ".")
+    parser = add_command(commands, "explain", text, _explain)
     parser.add_argument("id", metavar="ID", help="the response's id, resp_…")
     parser.add_argument("--json", action="store_true", help="print JSON, with every id")
     parser.add_argument(
@@ -38,7 +40,6 @@ def add_explain(commands: Commands) -> None:
         help="write a transcript for tests/transcripts/ instead, such as bug.json",
     )
     add_server(parser)
-    parser.set_defaults(run=_explain)
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -5,32 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.cli.commands import ENGINES_DIR, add_command, settings_of
 from trt_responses.errors import StartupError
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.triton.repository import write_repository
 from trt_responses.serve.triton_model import INPUTS, OUTPUTS
-from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from trt_responses.cli.commands import Commands
 
 
 def add_export(commands: Commands) -> None:
     """Add the command `export` and its options."""
     text = "write a model repository for Triton's Python backend"
-    triton = commands.add_parser("triton", help=text, description=text[0].upper() + text[1:] + ".")
+    triton = add_command(commands, "triton", text, _triton, ENGINES_DIR)
     triton.add_argument("engine", help="name of a prepared engine")
     triton.add_argument("directory", type=Path, help="the model repository")
     triton.add_argument("--name", help="name of the model; without: the engine's")
     triton.add_argument("--version", type=int, help="its number; without: the next one")
-    triton.add_argument("--engines-dir", type=Path, help="Where prepared engines are.")
-    triton.set_defaults(run=_triton)
 
 
 def _triton(options: argparse.Namespace) -> int:
-    settings = Settings.from_environment(engines_dir=options.engines_dir)
+    settings = settings_of(options, "engines_dir")
     selection = shelf.select(settings.engines_dir, options.engine)
     if options.version is not None and options.version < 1:
         raise StartupError(f"A version is a number from 1 on, not {options.version}.")

@@ -31,18 +31,20 @@ from trt_responses.access.keys import (
     utc_now,
     write_keys,
 )
+from trt_responses.cli.commands import JSON, add_command, option
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from trt_responses.cli.commands import Commands
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FILE = option("--file", type=Path, help=Settings.model_fields["keys_file"].description)
 
 
 def add_keys(commands: Commands) -> None:
     """Add the command `keys` and its subcommands."""
-    new = _command(commands, "new", "make a key, and print it once", _new)
+    new = add_command(commands, "new", "make a key, and print it once", _new, FILE)
     new.add_argument("owner", help="whom it speaks for; an owner may have several keys")
     new.add_argument("--name", default="default", help="what tells the owner's keys apart")
     new.add_argument("--admin", action="store_true", help="let it read what only admins may")
@@ -55,19 +57,10 @@ def add_keys(commands: Commands) -> None:
         metavar="KIND=N,…",
         help=f"the owner's: {', '.join(KINDS)}; the settings say what is not named",
     )
-    listed = _command(commands, "list", "list the keys, which nobody can show again", _list)
-    listed.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    revoke = _command(commands, "revoke", "take keys back", _revoke)
+    text = "list the keys, which nobody can show again"
+    add_command(commands, "list", text, _list, FILE, JSON)
+    revoke = add_command(commands, "revoke", "take keys back", _revoke, FILE)
     revoke.add_argument("key", metavar="OWNER/NAME", help="OWNER/NAME, or OWNER for all of them")
-
-
-def _command(
-    commands: Commands, name: str, text: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("--file", type=Path, help=Settings.model_fields["keys_file"].description)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def _moment(text: str) -> datetime:

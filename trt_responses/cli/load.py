@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import http.client
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.cli.drain import EVERYWHERE
+from trt_responses.cli.commands import NAME, RUNNING_SERVER, add_command, settings_of
+from trt_responses.cli.drain import reply_of
 from trt_responses.errors import StartupError
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from trt_responses.cli.commands import Commands
 
 
 def add_load(commands: Commands) -> None:
     """Add the commands `engine load` and `engine unload`."""
     text = "have a running server load a version, compare it with its own, and serve it"
-    load = _command(commands, "load", text, _load)
+    load = add_command(commands, "load", text, _load, NAME, *RUNNING_SERVER)
     load.add_argument(
         "version",
         metavar="N",
@@ -36,18 +35,8 @@ def add_load(commands: Commands) -> None:
     text = "give it this share of the conversations, as 0.1, and promote nothing"
     load.add_argument("--canary", type=_share, metavar="SHARE", help=text)
     load.add_argument("--reason", default="", help="what the journal says of it")
-    _command(commands, "unload", "have a running server end its canary", _unload)
-
-
-def _command(
-    commands: Commands, name: str, text: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("name", metavar="NAME", help="name of the engine")
-    parser.add_argument("--host", metavar="HOST", help="Address of the running server.")
-    parser.add_argument("--port", metavar="PORT", help="Its port.")
-    parser.set_defaults(run=run)
-    return parser
+    text = "have a running server end its canary"
+    add_command(commands, "unload", text, _unload, NAME, *RUNNING_SERVER)
 
 
 def _share(text: str) -> float:
@@ -75,26 +64,11 @@ def _unload(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace, act: str, body: dict[str, Any]) -> int:
     """Ask a server to exchange its engine and print its reply as JSON. Returns status 0 when it was
     done, 1 when the server refuses."""
-    settings = Settings.from_environment(host=options.host, port=options.port)
+    settings = settings_of(options, "host", "port")
     if settings.admin_key is None:
         raise StartupError(f"A {act} asks for an admin's key: set {PREFIX}ADMIN_KEY.")
-    host = EVERYWHERE.get(settings.host, settings.host)
-    connection = http.client.HTTPConnection(host, settings.port)  # loading may take long
-    try:
-        headers = {
-            "authorization": f"Bearer {settings.admin_key}",
-            "content-type": "application/json",
-        }
-        path = f"/admin/engines/{options.name}/{act}"
-        connection.request("POST", path, orjson.dumps(body), headers)
-        reply = connection.getresponse()
-        status, said = reply.status, reply.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise StartupError(
-            f"No server answers at {settings.host}:{settings.port}: {error}."
-        ) from None
-    finally:
-        connection.close()
+    path = f"/admin/engines/{options.name}/{act}"
+    status, said = reply_of(settings, "POST", path, orjson.dumps(body))  # loading may take long
     try:
         print(orjson.dumps(orjson.loads(said), option=orjson.OPT_INDENT_2).decode())
     except orjson.JSONDecodeError:

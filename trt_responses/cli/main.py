@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses import __version__, doctor
 from trt_responses.cli.chat import add_chat
+from trt_responses.cli.commands import add_command, add_settings, settings_of
 from trt_responses.cli.drain import add_drain
 from trt_responses.cli.engine import add_engine, prepare_demo
 from trt_responses.cli.explain import add_explain
@@ -31,11 +32,12 @@ from trt_responses.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from trt_responses.cli.commands import Commands
 
 
-SERVE_OPTIONS = ("engine", "host", "port", "model", "engines-dir", "frontends")
-"""Names of settings that are options of `serve` too."""
+SERVE_OPTIONS = ("engine", "host", "port", "model", "engines_dir", "frontends")
+"""Settings that are options of `serve` too."""
+DOCTOR_OPTIONS = ("engine", "host", "port", "engines_dir")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,8 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="write a prepared engine for another server")
     add_export(export.add_subparsers(required=True, metavar="COMMAND"))
     add_explain(commands)
-    text = "ask a running server to stop, as a SIGTERM does"
-    add_drain(commands.add_parser("drain", help=text, description=text[0].upper() + text[1:] + "."))
+    add_drain(commands)
     _add_doctor(commands)
     return parser
 
@@ -91,9 +92,7 @@ def _add_serve(commands: Commands) -> None:
         epilog=settings_help().replace("%", "%%"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for name in SERVE_OPTIONS:
-        field = Settings.model_fields[name.replace("-", "_")]
-        serve.add_argument(f"--{name}", metavar=name.upper(), help=field.description)
+    add_settings(serve, *SERVE_OPTIONS)
     text = "print every setting with where it came from, and end"
     serve.add_argument("--print-settings", action="store_true", help=text)
     serve.set_defaults(run=_serve)
@@ -103,8 +102,7 @@ def _serve(options: argparse.Namespace) -> int:
     from trt_responses.serve.fleet import serve_fleet  # only this command pays for loading it
     from trt_responses.serve.server import serve
 
-    names = (name.replace("-", "_") for name in SERVE_OPTIONS)
-    given = {name: getattr(options, name) for name in names}
+    given = {name: getattr(options, name) for name in SERVE_OPTIONS}
     settings = Settings.from_environment(**given)
     if options.print_settings:
         print(settings_in_force(settings, given))
@@ -143,23 +141,15 @@ def _serves_demo(settings: Settings) -> bool:
 
 def _add_doctor(commands: Commands) -> None:
     text = "say what this machine can run, and why not"
-    doctor = commands.add_parser("doctor", help=text, description=text[0].upper() + text[1:] + ".")
-    for name in ("engine", "host", "port", "engines-dir"):
-        field = Settings.model_fields[name.replace("-", "_")]
-        doctor.add_argument(f"--{name}", metavar=name.upper(), help=field.description)
+    doctor = add_command(commands, "doctor", text, _doctor)
+    add_settings(doctor, *DOCTOR_OPTIONS)
     doctor.add_argument("--json", action="store_true", help="print JSON instead of lines")
     deep = "also compare the embedded engine with a forward in NumPy, on the demo; some seconds"
     doctor.add_argument("--deep", action="store_true", help=deep)
-    doctor.set_defaults(run=_doctor)
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    settings = Settings.from_environment(
-        engine=options.engine,
-        host=options.host,
-        port=options.port,
-        engines_dir=options.engines_dir,
-    )
+    settings = settings_of(options, *DOCTOR_OPTIONS)
     found = doctor.checks(settings) + ([_deep(settings)] if options.deep else [])
     print(doctor.as_json(found) if options.json else "\n".join(doctor.lines(found)))
     return doctor.exit_status(found)

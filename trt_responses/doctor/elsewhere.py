@@ -37,8 +37,8 @@ async def _asked(place: str, start_s: float) -> str:
         guides = ", ".join(sorted(limits.guides)) or "none"
         nothing = ", ".join(sorted(limits.ignores)) or "nothing"
         return (
-            f"{place} speaks {engine.protocol}: {limits.context_tokens} ids, {limits.max_batch} at "
-            f"once, guides: {guides}; it ignores {nothing}"
+            f"{place} answers: {limits.context_tokens} ids, {limits.max_batch} at once, guides: "
+            f"{guides}; it ignores {nothing}"
         )
     finally:
         await engine.stop(0)

@@ -10,13 +10,13 @@ import time
 from typing import TYPE_CHECKING
 
 from trt_responses.doctor.check import Check
+from trt_responses.doctor.listening import why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trt_responses.settings import Settings
 
-CONNECT_S = 2.0
 LIST_S = 10.0
 """Seconds for a list of models: a listener that is silent so long is no server of ours."""
 ANSWER_S = 120.0
@@ -31,19 +31,11 @@ def server_checks(settings: Settings) -> Iterator[Check]:
     if settings.port == 0:
         yield Check("port", "ok", f"{settings.host}: a free one is taken")
         return
-    if not _answers(host, settings.port):
+    if why_not(host, settings.port) is not None:
         yield _free(settings.host.strip("[]"), settings.port, where)
         return
     yield Check("port", "note", f"{where} is in use: a server answers there")
     yield self_test(host, settings.port, next(iter(settings.owners()), "none"))
-
-
-def _answers(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=CONNECT_S):
-            return True
-    except OSError:
-        return False
 
 
 def _free(host: str, port: int, where: str) -> Check:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import httptools
 import orjson
 
-from trt_responses.errors import ApiError, error_body
+from trt_responses.errors import ApiError, InvalidRequest, error_body
 from trt_responses.serve.silence import PIECE_BYTES, TimedProtocol
 
 if TYPE_CHECKING:
@@ -45,18 +45,16 @@ PHRASES = {
     UPGRADE_REQUIRED: "426 Upgrade Required",
     431: "431 Request Header Fields Too Large",
 }
-NO_HTTP = ApiError(
+NO_HTTP = InvalidRequest(
     "The bytes that came are no HTTP/1.1 request: expected a request line such as "
     "'POST /v1/responses HTTP/1.1', headers, and a body of the length that they name.",
     status=400,
-    type="invalid_request_error",
     code="invalid_http",
 )
-NO_WEBSOCKET = ApiError(
+NO_WEBSOCKET = InvalidRequest(
     "This server speaks no WebSocket here: send the request over HTTP, with `stream: true` for "
     "events.",
     status=UPGRADE_REQUIRED,
-    type="invalid_request_error",
     code="websocket_not_supported",
 )
 
@@ -71,7 +69,7 @@ class Protocol(TimedProtocol):
 
     _head_bytes = 0
     """The bytes of the head that is being read, or of what has come since the last one."""
-    _fault = NO_HTTP
+    _fault: ApiError = NO_HTTP
     """The fault for which reading was given up."""
     _head: bytes | None = None
     """The head of a request that offers an upgrade, without the offer, to be read again."""
@@ -220,19 +218,17 @@ def _parser(protocol: Protocol) -> httptools.HttpRequestParser:
 
 
 def _too_large(at_most: int) -> ApiError:
-    return ApiError(
+    return InvalidRequest(
         f"The request's headers are larger than {at_most} bytes (TRT_RESPONSES_MAX_HEADER_BYTES).",
         status=431,
-        type="invalid_request_error",
         code="headers_too_large",
     )
 
 
 def _too_slow(within_s: float) -> ApiError:
-    return ApiError(
+    return InvalidRequest(
         f"The request came too slowly: its head, and each {PIECE_BYTES} bytes of its body or the "
         f"rest, have to come within {within_s:g} s (TRT_RESPONSES_READ_TIMEOUT_S).",
         status=408,
-        type="invalid_request_error",
         code="request_timeout",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.routing import WebSocketRoute
 
@@ -32,7 +32,7 @@ from trt_responses.web.operations.explain import Explain
 from trt_responses.web.operations.health import HealthChecks
 from trt_responses.web.operations.metrics import MetricsPage
 from trt_responses.web.playground import Playground
-from trt_responses.web.responses import Responses
+from trt_responses.web.responses import CreateParts, Responses
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.web.websocket.connection import SocketLimits, SocketParts
@@ -43,13 +43,10 @@ from trt_responses.wire.limits import RequestLimits
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
-    from trt_responses.response.model_names import ModelNames
-    from trt_responses.response.run.runs import Runs
     from trt_responses.settings import Settings
     from trt_responses.setup.parts import ServerParts
     from trt_responses.web.framework import HotRoute
     from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.idempotency import Repeats
 
 
 class Cold(Protocol):
@@ -80,18 +77,7 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
         app.include_router(cold.router())
 
 
-class _CreateParts(TypedDict):
-    """What each endpoint that makes responses needs."""
-
-    runs: Runs
-    repeats: Repeats
-    names: ModelNames
-    headers: ReplyHeaders
-    stream_limits: StreamLimits
-    limits: RequestLimits
-
-
-def _create_parts(server: ServerParts, headers: ReplyHeaders) -> _CreateParts:
+def _create_parts(server: ServerParts, headers: ReplyHeaders) -> CreateParts:
     return {
         "runs": server.runs,
         "repeats": server.repeats,

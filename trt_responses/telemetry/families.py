@@ -1,8 +1,8 @@
 """Counted and timed things, and their spelling as Prometheus text or OpenMetrics.
 
 All that does not change between two scrapes is spelled once, so that a scrape is a join of
-prefixes and numbers: prometheus-client takes 8 ms for what takes 0.1 ms here. Used on the event
-loop's thread alone, so nothing is locked. Knows no metric's meaning.
+prefixes and numbers: of 480 samples, prometheus-client 0.26 takes 2.1 ms of CPU and this 0.1 ms.
+Used on the event loop's thread alone, so nothing is locked. Knows no metric's meaning.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from trt_responses.errors import ApiError
+from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.web.headers import header
 from trt_responses.wire import parse
 from trt_responses.wire.base import Options
@@ -36,10 +36,9 @@ def check_json(request: Request) -> None:
     it cannot."""
     sent = (header(request, b"content-type") or "").partition(";")[0].strip().lower()
     if sent != "application/json":
-        raise ApiError(
+        raise InvalidRequest(
             f"The content type must be application/json, got {sent or 'none'!r:.100}.",
             status=415,
-            type="invalid_request_error",
             code="unsupported_content_type",
         )
 
@@ -135,9 +134,8 @@ def _separators(text: bytes) -> int:
 
 def too_large(bound: str) -> ApiError:
     """The refusal of a body beyond a bound."""
-    return ApiError(
+    return InvalidRequest(
         f"The body is larger than {bound}.",
         status=413,
-        type="invalid_request_error",
         code="request_too_large",
     )

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from email.message import Message
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import ApiError, InvalidRequest, Unsupported
+from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.web.body import read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header
+from trt_responses.web.stored import Limit  # noqa: TC001  # likewise
 from trt_responses.wire.containers import file_told
-from trt_responses.wire.listing import Page, page_of
+from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.wire.limits import RequestLimits
 
-Limit = Annotated[int, Query(ge=1, le=100)]
 READ_BYTES = 256 * 1024
 MOST_PARTS = 8
 """Of a form, that are looked at for the file."""
@@ -35,10 +35,9 @@ HEAD_BYTES = 1024
 """Of a part's head, and of a form's content type: their parser takes the square of a length."""
 BOUNDARY_CHARACTERS = 70
 """As many as RFC 2046 allows."""
-NO_FORM = ApiError(
+NO_FORM = InvalidRequest(
     "The content type must be multipart/form-data with a boundary.",
     status=415,
-    type="invalid_request_error",
     code="unsupported_content_type",
 )
 
@@ -81,15 +80,11 @@ class ContainerFileRoutes:
         owner: Owner,
         limit: Limit = 20,
         after: str | None = None,
-        order: str = "desc",
+        order: Order = "desc",
     ) -> Response:
         files = await self._containers.files.of(owner, container_id)
         found = [_told(container_id, one) for one in files]
-        page = page_of(found, Page("asc" if order == "asc" else "desc", limit, after))
-        if page is None:
-            raise InvalidRequest(
-                f"No file '{after:.100}' is in the list.", param="after", code="invalid_value"
-            )
+        page = page_of(found, Page(order, limit, after))
         return json_reply(orjson.dumps(page), self._headers(request))
 
     async def retrieve(
@@ -139,10 +134,10 @@ def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
     head = Message()
     head["content-type"] = content_type
     if head.get_content_type() == "application/json":
-        raise Unsupported(
-            "Unsupported value for 'file_id': there are no files here to put into a container. "
-            "Send the file itself, as the part 'file' of a form.",
-            param="file_id",
+        raise unsupported_value(
+            "file_id",
+            "there are no files here to put into a container. Send the file itself, as the part "
+            "'file' of a form",
         )
     boundary = head.get_param("boundary")
     if head.get_content_type() != "multipart/form-data" or not isinstance(boundary, str):

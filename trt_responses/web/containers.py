@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.errors import InvalidRequest
 from trt_responses.response.accept.tools import check_container_options
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
+from trt_responses.web.stored import Limit  # noqa: TC001  # likewise
 from trt_responses.wire.containers import ContainerRequest, told
-from trt_responses.wire.listing import Page, page_of
+from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from trt_responses.tools.base import ContainerStore
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.wire.limits import RequestLimits
-
-Limit = Annotated[int, Query(ge=1, le=100)]
 
 
 class ContainerRoutes:
@@ -64,14 +62,10 @@ class ContainerRoutes:
         owner: Owner,
         limit: Limit = 20,
         after: str | None = None,
-        order: str = "desc",
+        order: Order = "desc",
     ) -> Response:
         found = [told(*facts) for facts in self._containers.facts_of(owner)]
-        page = page_of(found, Page("asc" if order == "asc" else "desc", limit, after))
-        if page is None:
-            raise InvalidRequest(
-                f"No container '{after:.100}' is in the list.", param="after", code="invalid_value"
-            )
+        page = page_of(found, Page(order, limit, after))
         return json_reply(orjson.dumps(page), self._headers(request))
 
     async def retrieve(self, request: Request, container_id: str, owner: Owner) -> Response:

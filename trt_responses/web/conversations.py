@@ -12,7 +12,6 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.errors import InvalidRequest
 from trt_responses.response.conversations import no_item
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
@@ -99,14 +98,7 @@ class ConversationRoutes:
         order: Order = "desc",
     ) -> Response:
         items = await self._conversations.items(conversation_id, owner)
-        page = page_of(items, Page(order, limit, after))
-        if page is None:
-            raise InvalidRequest(
-                f"Invalid value for 'after': no item of the list has the id {after!r:.100}.",
-                param="after",
-                code="invalid_value",
-            )
-        return self._reply(request, page)
+        return self._reply(request, page_of(items, Page(order, limit, after)))
 
     async def item(
         self, request: Request, conversation_id: str, item_id: str, owner: Owner

@@ -78,10 +78,9 @@ def _refusal(error: Exception, request: Request) -> ApiError:
         case RequestValidationError():
             return _invalid_parameter(error)
         case HTTPException():
-            return ApiError(
+            return InvalidRequest(
                 f"{method} {path:.100}: {error.detail}.",
                 status=error.status_code,
-                type="invalid_request_error",
                 code=ROUTING_CODES.get(error.status_code, "invalid_request"),
             )
     logger.error("%s %s broke", method, path, exc_info=error)

@@ -1,18 +1,19 @@
 """`POST /v1/responses`: makes a run of a request, and chooses how its client reads it.
 
-The only module that knows whether a client wants a stream.
+`Making` does so for chat completions and Messages, too.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar, Unpack
 
 import orjson
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError
 from trt_responses.response.accept.responses import accept, accept_compaction
+from trt_responses.response.log.log import END_OF_STREAM
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
@@ -24,11 +25,12 @@ from trt_responses.web.headers import (
 )
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
+from trt_responses.wire.base import Options
 from trt_responses.wire.request import CompactRequest, CountRequest
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from trt_responses.response.accept.accepted import Accepted
     from trt_responses.response.background.background import Background
     from trt_responses.response.model_names import ModelNames
+    from trt_responses.response.run.inputs import NewSpelling
     from trt_responses.response.run.run import Run
     from trt_responses.response.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
@@ -47,59 +50,144 @@ if TYPE_CHECKING:
     Extra = dict[str, str]
     """Headers of ours that a reply has besides those of every reply."""
 
+R = TypeVar("R", bound=Options)
 
-class Responses:
+
+class CreateParts(TypedDict):
+    """What every API that makes runs needs."""
+
+    runs: Runs
+    repeats: Repeats
+    names: ModelNames
+    headers: ReplyHeaders
+    stream_limits: StreamLimits
+    limits: RequestLimits
+
+
+class Asked(NamedTuple):
+    """One client's request, as far as the reply depends on it."""
+
+    request: Request
+    owner: str
+    body: bytes
+    kind: bytes
+    """Tells the body from the same one that was sent for something else."""
+    stream: bool
+    extra: Extra
+
+
+class Making:
+    """An API that makes runs: what its endpoints need, and how a client reads a run."""
+
+    fault = staticmethod(fault)
+    """The reply that tells an error in the API's shape."""
+
+    def __init__(self, **parts: Unpack[CreateParts]) -> None:
+        self._runs = parts["runs"]
+        self._repeats = parts["repeats"]
+        self._names = parts["names"]
+        self._headers = parts["headers"]
+        self._stream_limits = parts["stream_limits"]
+        self._limits = parts["limits"]
+
+    async def _parsed(self, request: Request, kind: type[R]) -> tuple[bytes, R]:
+        check_json(request)
+        body = await read_body(request, self._limits)
+        return body, await parsed(body, kind, self._limits)
+
+    def _headers_of(self, request: Request) -> dict[str, str]:
+        return self._headers(request)
+
+    def _last(self) -> bytes:
+        """The end of a stream that is whole."""
+        return END_OF_STREAM
+
+    async def _unstored(
+        self, accepted: Accepted, request: Request, owner: str, spelling: NewSpelling
+    ) -> Run:
+        """A run of an API that stores nothing, and spells its events otherwise."""
+        state = request.scope["state"]
+        run = await self._runs.start(
+            accepted, owner=owner, arrival_ns=state["arrival_ns"], spelling=spelling
+        )
+        state["run"] = run  # for those who count how requests end
+        return run
+
+    async def _reply(
+        self,
+        asked: Asked,
+        start: Callable[[], Awaitable[Run]],
+        whole: Callable[[Run], bytes],
+        kept: Callable[[Run, Asked, Extra], ASGIApp] | None = None,
+    ) -> ASGIApp:
+        """The reply to a client: a stream, or the `whole` of a run at its end; of a background run
+        what `kept` makes. Requests with one key share a run, which ends when all have left."""
+        request, leave, extra = asked.request, None, asked.extra
+        if (key := header(request, HEADER)) is None:
+            run = await start()
+        else:
+            every = asked.kind + asked.body
+            run, leave, told = await self._repeats.join(key, every, start, asked.owner, self._runs)
+            extra = extra | told
+        extra = extra | run_headers(run)
+        if kept is not None and run.log.response.background:
+            return kept(run, asked, extra)
+        if asked.stream:
+            headers, limits = self._headers_of(request) | extra, self._stream_limits
+            if leave is None:
+                return Stream(run, self._runs, headers, limits, self._last)
+            return Follow(run, headers, limits, leave=leave, last=self._last)
+        if leave is not None:
+            await shared_end(run, leave, request.receive)
+        else:
+            with watched(run.cancel, request.receive):
+                await self._runs.make(run)
+        return self._final_reply(run, request, extra, whole)
+
+    def _final_reply(
+        self, run: Run, request: Request, extra: Extra, whole: Callable[[Run], bytes]
+    ) -> ASGIApp:
+        """The plain reply: a run's last snapshot, or its error."""
+        last = run.log.response
+        if last.status == "cancelled":
+            raise ClientDisconnect  # its client has left, and takes no reply
+        headers = self._headers_of(request) | extra  # only now: they say how long it took
+        if last.status == "failed":
+            return self.fault(run.error or ApiError("The response failed."), headers)
+        return json_reply(whole(run), headers)
+
+
+class Responses(Making):
     """The endpoints that make a response, and that count the tokens of its input."""
 
     def __init__(
         self,
-        runs: Runs,
         background: Background,
-        repeats: Repeats,
-        *,
-        names: ModelNames,
-        headers: ReplyHeaders,
-        stream_limits: StreamLimits,
-        limits: RequestLimits,
         dialect: Dialect,
         follows: Callable[[str, str, dict[str, str], Dialect], ASGIApp],
+        **parts: Unpack[CreateParts],
     ) -> None:
         """`follows` writes a background stream as the store keeps it."""
-        self._follows = follows
-        self._runs = runs
+        super().__init__(**parts)
         self._background = background
-        self._repeats = repeats
-        self._names = names
-        self._headers = headers
-        self._stream_limits = stream_limits
-        self._limits = limits
         self._dialect = dialect
+        self._follows = follows
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
-        check_json(request)
-        body = await read_body(request, self._limits)
-        wanted = await parsed(body, CreateRequest, self._limits)
+        body, wanted = await self._parsed(request, CreateRequest)
         dialect = dialect_of(request, self._dialect)
         accepted = accept(wanted, dialect, self._runs.built_in)
         self._names.check(wanted.model)
         extra = ignored_header(self._runs.ignored(accepted)) | dropped_header(
             accepted.unsupported_tools
         )
-        key = header(request, HEADER)
-        stream = bool(wanted.stream)
-        if key is None:
-            run = await self._start(accepted, request, owner, dialect, body)
-            return await self._sole_reply(run, request, extra, stream=stream)
+        asked = Asked(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
         start = partial(self._start, accepted, request, owner, dialect, body)
-        asked = dialect.name.encode() + body
-        run, leave, told = await self._repeats.join(key, asked, start, owner, self._runs)
-        return await self._shared_reply(run, request, extra | told, leave, stream=stream)
+        return await self._reply(asked, start, _snapshot, self._background_reply)
 
     async def compact(self, request: Request, owner: str) -> ASGIApp:
         """What users said, and one item for all the rest. Nothing is kept here."""
-        check_json(request)
-        body = await read_body(request, self._limits)
-        wanted = await parsed(body, CompactRequest, self._limits)
+        _, wanted = await self._parsed(request, CompactRequest)
         accepted = accept_compaction(wanted, self._runs.built_in)
         self._names.check(wanted.model)
         run = await self._start(accepted, request, owner, self._dialect)
@@ -107,7 +195,7 @@ class Responses:
             last = await self._runs.make(run)
         extra = ignored_header(self._runs.ignored(accepted))
         if last.status in ("failed", "cancelled") or run.compaction is None:
-            return self._final_reply(run, request, extra)
+            return self._final_reply(run, request, extra, _snapshot)
         compacted = {
             "id": last.id,
             "object": "response.compaction",
@@ -118,9 +206,7 @@ class Responses:
         return json_reply(orjson.dumps(compacted), self._headers(request) | extra)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
-        check_json(request)
-        body = await read_body(request, self._limits)
-        wanted = await parsed(body, CountRequest, self._limits)
+        _, wanted = await self._parsed(request, CountRequest)
         accepted = accept(wanted, built_in=self._runs.built_in)
         if wanted.model:
             self._names.check(wanted.model)
@@ -149,48 +235,14 @@ class Responses:
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
-    async def _sole_reply(
-        self, run: Run, request: Request, extra: Extra, *, stream: bool
-    ) -> ASGIApp:
-        """The reply to the one client that a run is made for."""
-        extra = extra | run_headers(run)
-        if run.log.response.background:
-            return self._background_reply(run, request, extra, stream=stream)
-        if stream:
-            return Stream(run, self._runs, self._headers(request) | extra, self._stream_limits)
-        with watched(run.cancel, request.receive):
-            await self._runs.make(run)
-        return self._final_reply(run, request, extra)
-
-    async def _shared_reply(
-        self, run: Run, request: Request, extra: Extra, leave: Callable[[], None], *, stream: bool
-    ) -> ASGIApp:
-        """The reply to one of several clients that may read a run: all of it, from its beginning.
-        `leave` is called when this one has hung up, or was dropped."""
-        extra = extra | run_headers(run)
-        if run.log.response.background:
-            return self._background_reply(run, request, extra, stream=stream)
-        if stream:
-            return Follow(run, self._headers(request) | extra, self._stream_limits, leave=leave)
-        await shared_end(run, leave, request.receive)
-        return self._final_reply(run, request, extra)
-
-    def _background_reply(
-        self, run: Run, request: Request, extra: Extra, *, stream: bool
-    ) -> ASGIApp:
-        headers = self._headers(request) | extra
-        if stream and self._background.can_move:
+    def _background_reply(self, run: Run, asked: Asked, extra: Extra) -> ASGIApp:
+        headers = self._headers(asked.request) | extra
+        if asked.stream and self._background.can_move:
             return self._follows(run.id, run.owner, headers, run.log.dialect)
-        if stream:
+        if asked.stream:
             return Follow(run, headers, self._stream_limits)
         return json_reply(orjson.dumps(run.log.response), headers)
 
-    def _final_reply(self, run: Run, request: Request, extra: Extra) -> ASGIApp:
-        """The plain reply: a run's last snapshot, or its error."""
-        last = run.log.response
-        if last.status == "cancelled":
-            raise ClientDisconnect  # its client has left, and takes no reply
-        headers = self._headers(request) | extra  # only now: they say how long it took
-        if last.status == "failed":
-            return fault(run.error or ApiError("The response failed."), headers)
-        return json_reply(run.log.json_of(last), headers)
+
+def _snapshot(run: Run) -> bytes:
+    return run.log.json_of(run.log.response)

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.errors import IN_PROGRESS_S, ApiError, InvalidRequest, NotFound
+from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound, invalid_value
 from trt_responses.response.background.replay import frames_of
 from trt_responses.response.background.snapshot import snapshot, with_outputs
 from trt_responses.response.conversations import is_conversation
@@ -107,7 +107,7 @@ class Stored:
         if _truth(request, "stream"):
             return await self._replay(found, request, owner, headers)
         if "starting_after" in request.query_params:
-            raise _wrong("starting_after", "it goes with `stream=true`")
+            raise invalid_value("starting_after", "it goes with `stream=true`")
         if isinstance(found, Record) and OUTPUTS in _included(request):
             headers = self._headers(request) | ignored_query(request, OUTPUTS)
             return json_reply(with_outputs(found, self._answer_of), headers)
@@ -179,7 +179,6 @@ class Stored:
         limit: Limit = 20,
         order: Order = "desc",
     ) -> Response:
-        page = Page(order, limit, after)
         found = await self._found(response_id, owner)
         if isinstance(found, Job):
             raise InvalidRequest(
@@ -190,9 +189,8 @@ class Stored:
                 retry_after_s=None if found.lost else IN_PROGRESS_S,
             )
         brought = found.blocks[found.prior_count :][: found.input_count]
-        listed = page_of([whole(orjson.loads(block.item)) for block in brought], page)
-        if listed is None:
-            raise _wrong("after", f"no item of the list has the id {page.after!r:.100}")
+        items = [whole(orjson.loads(block.item)) for block in brought]
+        listed = page_of(items, Page(order, limit, after))
         return json_reply(orjson.dumps(listed), self._headers(request) | ignored_query(request))
 
     async def _found(self, response_id: str, owner: str) -> Record | Job:
@@ -242,7 +240,7 @@ def ignored_query(request: Request, *honoured: str) -> dict[str, str]:
 def _truth(request: Request, name: str) -> bool:
     value = request.query_params.get(name, "")
     if (truth := TRUTHS.get(value.lower())) is None:
-        raise _wrong(name, f"it must be true or false, got {value!r:.60}")
+        raise invalid_value(name, f"it must be true or false, got {value!r:.60}")
     return truth
 
 
@@ -251,8 +249,4 @@ def _number(request: Request, name: str, default: int) -> int:
     try:
         return default if value is None else _whole_number(value, 0, LARGEST)
     except ValueError as error:
-        raise _wrong(name, f"{error}, got {value!r:.60}") from None
-
-
-def _wrong(name: str, why: str) -> ApiError:
-    return InvalidRequest(f"Invalid value for '{name}': {why}.", param=name, code="invalid_value")
+        raise invalid_value(name, f"{error}, got {value!r:.60}") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
 from trt_responses.wire.fields import CHAT, MESSAGES, SOCKET, nothing
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
@@ -116,11 +116,7 @@ def _sent(
 
 def _refusal(field: Field) -> Unsupported:
     note = f" ({field.note})" if field.note else ""
-    return Unsupported(
-        f"Unsupported value for '{field.path}': this server does not do that{note}. "
-        "Leave the field out.",
-        param=field.path,
-    )
+    return unsupported_value(field.path, f"this server does not do that{note}. Leave the field out")
 
 
 def _ignored_includes(request: Request, built_in: Collection[str]) -> Iterator[str]:
@@ -163,15 +159,20 @@ def _judge_tools(
     for placed in offered:
         _check_echo(placed.tool, placed.place)
         if placed.name in names:
-            raise Unsupported(
-                f"Two tools are named '{placed.name}': give each its own name.",
-                param=f"{placed.place}.name",
-                code="invalid_value",
-            )
+            raise named_twice(placed.name, placed.place)
         names.add(placed.name)
     for place, tool in enumerate(tools):
         if isinstance(tool, NamespaceTool):
             _check_echo(tool, f"tools[{place}]")
+
+
+def named_twice(name: str, place: str) -> Unsupported:
+    """The error of a tool whose name another tool of the request has."""
+    return Unsupported(
+        f"Two tools are named '{name}': give each its own name.",
+        param=f"{place}.name",
+        code="invalid_value",
+    )
 
 
 def _refused_tool(kind: str) -> Unsupported:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import orjson
 from pydantic import Field, ValidationError
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.frozen import dataclass
 from trt_responses.wire.base import ListOf, NonEmpty, Options
 from trt_responses.wire.parse import fault_of, json_of, summary
@@ -246,9 +246,7 @@ def _flag(parameters: Mapping[str, Any], name: str) -> bool:
 
 
 def _invalid(param: str, expected: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid value for '{param}': it {expected}.", param=param, code="invalid_value"
-    )
+    return invalid_value(param, f"it {expected}")
 
 
 def _among(names: Mapping[str, str]) -> str:

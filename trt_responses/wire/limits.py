@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import invalid_value
 from trt_responses.frozen import dataclass
 from trt_responses.wire.known_tools import once
 
@@ -57,9 +57,8 @@ def _flat(tools: list[Any]) -> list[Any]:
 
 def _check(param: str, value: Any, at_most: int, setting: str) -> None:
     if isinstance(value, list | dict) and len(value) > at_most:
-        raise InvalidRequest(
-            f"Invalid value for '{param}': {at_most} entries at most, got {len(value)} "
-            f"(TRT_RESPONSES_MAX_{setting.upper()}).",
-            param=param,
+        raise invalid_value(
+            param,
+            f"{at_most} entries at most, got {len(value)} (TRT_RESPONSES_MAX_{setting.upper()})",
             code="too_many_entries",
         )

@@ -1,4 +1,4 @@
-"""Items as a list gives them back: complete, and in pages. Imports nothing of ours.
+"""Items as a list gives them back: complete, and in pages.
 
 Clients send items in short forms; a reader of a list expects the long ones.
 """
@@ -6,6 +6,8 @@ Clients send items in short forms; a reader of a list expects the long ones.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from trt_responses.errors import invalid_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,13 +25,13 @@ class Page(NamedTuple):
     after: str | None = None
 
 
-def page_of(items: Sequence[Item], page: Page) -> Item | None:
-    """A page of items that came in this order; None when there is no item to go on after."""
+def page_of(items: Sequence[Item], page: Page) -> Item:
+    """A page of items that came in this order."""
     ordered = list(items) if page.order == "asc" else list(reversed(items))
     if page.after is not None:
         place = next((n for n, item in enumerate(ordered) if item["id"] == page.after), None)
         if place is None:
-            return None
+            raise invalid_value("after", f"no item of the list has the id {page.after!r:.100}")
         ordered = ordered[place + 1 :]
     data = ordered[: page.limit]
     return {

@@ -1,4 +1,4 @@
-"""Finds out what a server speaks, whether it takes requests, and what it can do.
+"""Finds out whether a server takes requests, and what it can do.
 
 Asks small questions; knows nothing of other requests and of how long an engine lives.
 """
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine.ask import CANARY, PROBE, PROBE_IDS, last_chunk
 from trt_responses.engine.base import Gathered, Guide
-from trt_responses.engine.grpc.openengine import OpenEngineProtocol
 from trt_responses.engine.grpc.protocol import Trouble, fault_of
 from trt_responses.engine.grpc.trtllm import TrtLlmProtocol
 from trt_responses.errors import StartupError
@@ -22,15 +21,12 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.ask import Ask
     from trt_responses.engine.base import Chunk, GenerateOptions, GuideKind, Handle, Limits, Sink
-    from trt_responses.engine.grpc.protocol import EngineProtocol
 
     Begin = Callable[[Sequence[int], GenerateOptions, int, Sink], Handle]
     """Begins a request for at most so many ids."""
 
 logger = logging.getLogger(__name__)
 
-PROTOCOLS = (OpenEngineProtocol, TrtLlmProtocol)
-"""What is tried, in this order: each answers the other's questions with `UNIMPLEMENTED`."""
 GUIDE_CANARIES: Mapping[GuideKind, Guide] = {
     "json_schema": Guide("json_schema", '{"const": "yes, déjà"}'),
     "regex": Guide("regex", "yes"),
@@ -43,23 +39,22 @@ class Away(Exception):
     """The engine does not answer, or says that it takes no requests."""
 
 
-async def found(channel: Any, model: str, answer_s: float) -> EngineProtocol:
+async def found(channel: Any, answer_s: float) -> TrtLlmProtocol:
     """The protocol of the server at the other end, which takes requests. Raises an `Away` if it
     does not, and a `StartupError` for a server of something else."""
-    for kind in PROTOCOLS:
-        protocol: EngineProtocol = kind(channel, model)
-        trouble = await trouble_of(protocol, answer_s)
-        if trouble is None:
-            return protocol
-        if trouble.status != "UNIMPLEMENTED":
-            raise Away(trouble.reason)
+    protocol = TrtLlmProtocol(channel)
+    trouble = await trouble_of(protocol, answer_s)
+    if trouble is None:
+        return protocol
+    if trouble.status != "UNIMPLEMENTED":
+        raise Away(trouble.reason)
     raise StartupError(
-        "a gRPC server answers there, and speaks neither OpenEngine nor TensorRT-LLM's own "
-        "protocol: start it with `trtllm-serve MODEL --grpc`."
+        "a gRPC server answers there and does not speak TensorRT-LLM's protocol: start it with "
+        "`trtllm-serve MODEL --grpc`."
     )
 
 
-async def trouble_of(protocol: EngineProtocol, answer_s: float) -> Trouble | None:
+async def trouble_of(protocol: TrtLlmProtocol, answer_s: float) -> Trouble | None:
     """Why the engine takes no requests; None if it does."""
     import grpc
 
@@ -71,7 +66,7 @@ async def trouble_of(protocol: EngineProtocol, answer_s: float) -> Trouble | Non
     return None if why is None else Trouble(why)
 
 
-async def described(protocol: EngineProtocol, answer_s: float) -> Limits:
+async def described(protocol: TrtLlmProtocol, answer_s: float) -> Limits:
     """What the engine says that it can take. Raises an `Away` when it does not answer."""
     import grpc
 
@@ -119,7 +114,7 @@ async def proven(
         logger.warning("This engine follows no guides: requests with one are refused.")
     if (end := await last(PROBE)).finish == "error":
         raise Away(f"it gives no token: {end.error}")
-    ignored = limits.ignores | await find_ignored(answer, PROBE_IDS)
+    ignored = await find_ignored(answer, PROBE_IDS)
     if ignored:
         logger.warning("This engine does nothing with %s.", ", ".join(sorted(ignored)))
     return replace(limits, guides=guides, ignores=ignored)

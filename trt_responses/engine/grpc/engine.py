@@ -1,7 +1,7 @@
 """An engine that is served over gRPC, by `trtllm-serve --grpc` in its own image and process.
 
 It may end, freeze and come back while this server goes on. Knows which requests run and whether
-the engine takes more; what is said on the wire, each protocol knows.
+the engine takes more; what is said on the wire, the protocol knows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine.ask import Ask
     from trt_responses.engine.base import GenerateOptions, Loss, Sink
-    from trt_responses.engine.grpc.protocol import EngineProtocol, Fault, Trouble
+    from trt_responses.engine.grpc.protocol import Fault, Trouble
+    from trt_responses.engine.grpc.trtllm import TrtLlmProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -120,14 +121,9 @@ class GrpcEngine:
         self._running: dict[Request, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._channel: Any = None
-        self._protocol: EngineProtocol | None = None
+        self._protocol: TrtLlmProtocol | None = None
         self._watching: asyncio.Task[None] | None = None
         self._judging: asyncio.Task[Trouble | None] | None = None
-
-    @property
-    def protocol(self) -> str:
-        """The name of the protocol that it speaks; nothing before the start."""
-        return "" if self._protocol is None else self._protocol.name
 
     async def start(self) -> None:
         self._channel = _channel(self.address)
@@ -184,7 +180,7 @@ class GrpcEngine:
             message = self._protocol.request(name, prompt_ids, options, left)
         except (TypeError, ValueError) as error:  # a number that has no place in the message
             raise InvalidRequest(f"The request cannot be sent to the engine: {error}") from None
-        metadata = self._protocol.metadata(options)
+        metadata = tuple(options.trace_headers.items())
         request.call = self._protocol.generate(message, metadata=metadata)
         self._running[request] = None
         self._spawn(request.follow(self._protocol))
@@ -210,7 +206,7 @@ class GrpcEngine:
                 if ends:
                     async with asyncio.timeout(answer_s):
                         await request.call.code()
-                if ends is not False or request.call.done():
+                if ends or request.call.done():
                     break
                 await self._sleep(ABORT_AGAIN_S)
         request.call.cancel()
@@ -267,9 +263,9 @@ class GrpcEngine:
             await self._sleep(self._patience.look_s)
 
     async def _up(self, first_answer_s: float) -> None:
-        """Find out what the engine speaks and can do, ask it for a few ids, and take requests."""
+        """Find out what the engine can do, ask it for a few ids, and take requests."""
         answer_s, token_s = self._patience.answer_s, self._patience.token_s
-        self._protocol = await found(self._channel, self.address.model, answer_s)
+        self._protocol = await found(self._channel, answer_s)
         limits = await described(self._protocol, answer_s)
         deadline_s = max(first_answer_s, token_s)
         self._limits = await proven(limits, self._begin, self._find_ignored, deadline_s)

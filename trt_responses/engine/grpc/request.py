@@ -9,13 +9,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine.base import Chunk
-from trt_responses.engine.grpc.protocol import Fault, Part, fault_of, stops_of
+from trt_responses.engine.grpc.protocol import Fault, Part, fault_of
+from trt_responses.engine.grpc.trtllm import stops_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from trt_responses.engine.base import Finish, GenerateOptions, Loss, Sink
-    from trt_responses.engine.grpc.protocol import EngineProtocol
+    from trt_responses.engine.grpc.trtllm import TrtLlmProtocol
 
 FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 
@@ -57,7 +58,7 @@ class Request:
         """The last chunk, whose end the ids have shown; it waits for what the engine says beside
         it."""
 
-    async def follow(self, protocol: EngineProtocol) -> None:
+    async def follow(self, protocol: TrtLlmProtocol) -> None:
         """Read the call's messages to its end, also when the request has ended: who leaves earlier
         makes the engine abort."""
         import grpc
@@ -65,13 +66,8 @@ class Request:
         fault = Fault("UNKNOWN", "it ended the request without saying why")
         try:
             async for message in self.call:
-                if self.over:
-                    continue
-                part = protocol.read(message, self._seen, self.options)
-                if part.fault is not None:
-                    fault = part.fault
-                    break
-                self._take(part)
+                if not self.over:
+                    self._take(protocol.read(message, self._seen, self.options))
         except asyncio.CancelledError:
             if not self.over:
                 raise

@@ -1,4 +1,5 @@
-"""TensorRT-LLM's own protocol, `trtllm-serve --grpc`: messages made and read, nothing kept.
+"""TensorRT-LLM's own protocol, `trtllm-serve --grpc`: messages made and read, nothing kept. Its
+calls raise gRPC's own errors.
 
 It tells the context and neither the batch nor the guides. Its server reads no cache salt and no
 priority.
@@ -11,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine.base import GuideKind, Limits, Logprob
 from trt_responses.engine.grpc.messages import Messages
-from trt_responses.engine.grpc.protocol import (
-    END_ID,
-    MAX_LOGPROBS,
-    UNKNOWN_BATCH,
-    UNLIKELY,
-    Part,
-    guide_ends,
-    sampling_of,
-    stops_of,
-)
+from trt_responses.engine.grpc.protocol import Part
 from trt_responses.errors import StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
@@ -30,6 +22,14 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import GenerateOptions
 
 SERVICE = "trtllm.TrtllmService"
+END_ID = CONTROL.return_
+"""The id that ends what a guide has guided."""
+MAX_LOGPROBS = 20
+UNLIKELY = -9999.0
+"""The log probability that is told for an id so unlikely that none was given."""
+UNKNOWN_BATCH = 2048
+"""The requests at once of an engine that does not say it: what `trtllm-serve` takes if it is told
+nothing."""
 GUIDE_TYPES: Mapping[GuideKind, str] = {
     "json_schema": "GUIDE_TYPE_JSON_SCHEMA",
     "regex": "GUIDE_TYPE_REGEX",
@@ -38,11 +38,9 @@ GUIDE_TYPES: Mapping[GuideKind, str] = {
 
 
 class TrtLlmProtocol:
-    """TensorRT-LLM's own protocol over one channel."""
+    """TensorRT-LLM's protocol over one channel."""
 
-    name = "TensorRT-LLM's own protocol"
-
-    def __init__(self, channel: Any, model: str) -> None:
+    def __init__(self, channel: Any) -> None:
         messages = Messages("trtllm")
         self.generate = messages.call(channel, f"{SERVICE}.Generate")
         self._health = messages.call(channel, f"{SERVICE}.HealthCheck")
@@ -54,6 +52,8 @@ class TrtLlmProtocol:
         self._about = messages.message("trtllm.GetModelInfoRequest")
 
     async def describe(self, timeout_s: float) -> Limits:
+        """What the engine can take, as far as the protocol says; which guides guide and what it
+        ignores is found out later. Raises a `StartupError` for an engine that cannot be served."""
         told = await self._model_info(self._about(), timeout=timeout_s)
         if told.max_seq_len <= 0:
             raise StartupError(
@@ -61,19 +61,22 @@ class TrtLlmProtocol:
                 "--max_seq_len."
             )
         batch = told.max_batch_size if told.max_batch_size > 0 else UNKNOWN_BATCH
-        return Limits(told.max_seq_len, batch, guide_ends(tuple(GUIDE_TYPES)), MAX_LOGPROBS)
+        guides = dict.fromkeys(GUIDE_TYPES, frozenset({END_ID}))
+        return Limits(told.max_seq_len, batch, guides, MAX_LOGPROBS)
 
     async def trouble(self, timeout_s: float) -> str | None:
+        """Why the engine takes no requests; None if it does."""
         told = await self._health(self._no_question(), timeout=timeout_s)
         return None if told.status == "OK" else str(told.status) or "it does not say that it is OK"
 
     def request(
         self, request_id: str, prompt_ids: Sequence[int], options: GenerateOptions, left: int
     ) -> Any:
+        """The message that asks for at most `left` ids."""
         request = self._request(
             request_id=request_id,
             tokenized={"input_token_ids": prompt_ids},
-            sampling_config=sampling_of(options),
+            sampling_config=_sampling(options),
             max_tokens=left,
             streaming=True,
             stop_token_ids=stops_of(options),
@@ -91,15 +94,14 @@ class TrtLlmProtocol:
             request.cache_salt_id = _number(options.cache_salt)
         return request
 
-    def metadata(self, options: GenerateOptions) -> tuple[tuple[str, str], ...]:
-        return tuple(options.trace_headers.items())
-
     async def abort(self, request_id: str, timeout_s: float) -> bool:
-        """A call that is cancelled while a message is under way leaves the request running."""
+        """Have the engine end a request, and say whether it knew it; its stream ends then.
+        A call that is cancelled while a message is under way leaves the request running."""
         told = await self._abort(self._abort_request(request_id=request_id), timeout=timeout_s)
         return bool(told.success)
 
     def read(self, message: Any, seen: int, options: GenerateOptions) -> Part:
+        """What a message says to a request that has seen so many ids."""
         match message.WhichOneof("response"):
             case "chunk":
                 chunk = message.chunk
@@ -118,6 +120,32 @@ class TrtLlmProtocol:
                     stop_id,
                 )
         return Part()
+
+
+def _sampling(options: GenerateOptions) -> Mapping[str, float | int]:
+    """Everything that samples, by the protocol's names."""
+    sampling: dict[str, float | int] = {
+        "temperature": max(options.temperature, 0.0),
+        "top_p": options.top_p,
+        "top_k": options.top_k,
+    }
+    if options.temperature <= 0:
+        sampling |= {"top_p": 1.0, "top_k": 1}
+    elif options.min_p:
+        sampling["min_p"] = options.min_p
+    if options.presence_penalty:
+        sampling["presence_penalty"] = options.presence_penalty
+    if options.frequency_penalty:
+        sampling["frequency_penalty"] = options.frequency_penalty
+    if options.seed is not None:
+        sampling["seed"] = options.seed % (1 << 64)
+    return sampling
+
+
+def stops_of(options: GenerateOptions) -> tuple[int, ...]:
+    """The ids that stop a request. What a guide has guided ends with its own."""
+    ends = () if options.guide is None else (END_ID,)
+    return tuple(dict.fromkeys((*options.stop_ids, *ends)))
 
 
 def _banned(options: GenerateOptions) -> tuple[int, ...]:

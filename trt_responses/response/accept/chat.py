@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import invalid_value, unsupported_value
 from trt_responses.response.accept.accepted import (
     Accepted,
     AnswerFormat,
@@ -24,7 +24,7 @@ from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import items as i
 from trt_responses.wire.chat import request as c
 from trt_responses.wire.choice import NamedTool
-from trt_responses.wire.judge import judge_chat
+from trt_responses.wire.judge import judge_chat, named_twice
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
@@ -97,11 +97,7 @@ async def _conversation(
         place, key = f"messages[{number}]", "tool_call_id"
         places += [i.ItemPlace(place, f"{place}.content", call_id=key)] * len(found)
     if not items:
-        raise InvalidRequest(
-            "Invalid value for 'messages': it has instructions only. Send a message of a user.",
-            param="messages",
-            code="invalid_value",
-        )
+        raise invalid_value("messages", "it has instructions only. Send a message of a user")
     return "\n\n".join(texts) if texts else None, items, places
 
 
@@ -186,11 +182,7 @@ def _tools(sent: Sequence[c.Tool]) -> list[Tool]:
         place = f"tools[{number}].{tool.type}"
         made = _tool(tool, place)
         if made.name in names:
-            raise Unsupported(
-                f"Two tools are named '{made.name}': give each its own name.",
-                param=f"{place}.name",
-                code="invalid_value",
-            )
+            raise named_twice(made.name, place)
         names.add(made.name)
         tools.append(made)
     return tools
@@ -239,11 +231,7 @@ def _answer(form: c.ResponseFormat | None) -> AnswerFormat | None:
 
 def _sampling(request: c.ChatRequest) -> GenerateOptions:
     if request.top_logprobs and not request.logprobs:
-        raise InvalidRequest(
-            "Invalid value for 'top_logprobs': it needs 'logprobs' to be true.",
-            param="top_logprobs",
-            code="invalid_value",
-        )
+        raise invalid_value("top_logprobs", "it needs 'logprobs' to be true")
     return sampling_of(request, (request.top_logprobs or 0) if request.logprobs else None)
 
 
@@ -251,9 +239,7 @@ def _stop(request: c.ChatRequest) -> tuple[str, ...]:
     stop = request.stop
     texts = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if texts and request.logprobs:
-        raise Unsupported(
-            "Unsupported value for 'stop': with 'logprobs', text cannot be held back. Leave one "
-            "of them out.",
-            param="stop",
+        raise unsupported_value(
+            "stop", "with 'logprobs', text cannot be held back. Leave one of them out"
         )
     return texts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import invalid_value
 from trt_responses.response.accept.accepted import Accepted, ThoughtBudget, ToolChoice
 from trt_responses.response.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
@@ -54,11 +54,9 @@ def _split(ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
     follows the last `<|start|>` and a role, if that message is still open."""
     for place, token_id in enumerate(ids):
         if not 0 <= token_id < VOCABULARY_SIZE:
-            raise InvalidRequest(
-                f"Invalid value for 'input_ids[{place}]': it should be a token id below "
-                f"{VOCABULARY_SIZE}, got {token_id}.",
-                param=f"input_ids[{place}]",
-                code="invalid_value",
+            raise invalid_value(
+                f"input_ids[{place}]",
+                f"it should be a token id below {VOCABULARY_SIZE}, got {token_id}",
             )
     starts = [place for place, token_id in enumerate(ids) if token_id == CONTROL.start]
     head = starts[-1] + 2 if starts else len(ids)

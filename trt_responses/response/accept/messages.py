@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from trt_responses.engine.base import GenerateOptions
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import Unsupported, invalid_value
 from trt_responses.response.accept.accepted import (
     Accepted,
     AnswerFormat,
@@ -24,7 +24,7 @@ from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
-from trt_responses.wire.judge import judge_messages
+from trt_responses.wire.judge import judge_messages, named_twice
 from trt_responses.wire.messages import request as m
 from trt_responses.wire.response import Response
 
@@ -57,11 +57,7 @@ async def accept_messages(request: m.CountRequest) -> Accepted:
         if len(placed) % AT_ONCE == 0:
             await asyncio.sleep(0)
     if not placed:
-        raise InvalidRequest(
-            "Invalid value for 'messages': they are empty. Send a message of the user.",
-            param="messages",
-            code="invalid_value",
-        )
+        raise invalid_value("messages", "they are empty. Send a message of the user")
     if sent is not None and request.messages[-1].role == "assistant":
         raise Unsupported(
             "Unsupported value for 'messages': the last message is the assistant's, and an answer "
@@ -244,11 +240,7 @@ def _tools(sent: Sequence[m.Tool]) -> list[Tool]:
         if isinstance(tool, m.OtherTool):
             continue
         if tool.name in tools:
-            raise Unsupported(
-                f"Two tools are named '{tool.name}': give each its own name.",
-                param=f"tools[{number}].name",
-                code="invalid_value",
-            )
+            raise named_twice(tool.name, f"tools[{number}]")
         tools[tool.name] = Tool(
             tool.name,
             f"tools[{number}]",
@@ -274,11 +266,7 @@ def _choice(asked: m.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
             names = named((one,), tools, "tool_choice")
             return ToolChoice(names, may_answer=False, narrows=True)
         case m.AnyChoice(type="any") if not tools:
-            raise InvalidRequest(
-                "Invalid value for 'tool_choice': 'any' needs tools to choose from.",
-                param="tool_choice",
-                code="invalid_value",
-            )
+            raise invalid_value("tool_choice", "'any' needs tools to choose from")
         case m.AnyChoice(type="any"):
             return choice_of("required", tools)
         case m.AnyChoice(type="none"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import InvalidRequest, Unsupported, invalid_value, unsupported_value
 from trt_responses.frozen import replace as replace_frozen
 from trt_responses.response.accept.accepted import Accepted, AnswerFormat
 from trt_responses.response.accept.echo import NO_REASONING, NO_TEXT, echo_of
@@ -162,11 +162,7 @@ def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[Se
         return items, False
     for place, item in enumerate(items):
         if isinstance(item, CompactionTrigger) and place < len(items) - 1:
-            raise InvalidRequest(
-                f"Invalid value for 'input[{place}]': a compaction_trigger must be the last item.",
-                param=f"input[{place}]",
-                code="invalid_value",
-            )
+            raise invalid_value(f"input[{place}]", "a compaction_trigger must be the last item")
     asks = bool(items) and isinstance(items[-1], CompactionTrigger)
     return (items[:-1] if asks else items), asks
 
@@ -179,10 +175,10 @@ def _threshold(request: Request) -> int | None:
 def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[str]]) -> Accepted:
     """What a request for a compaction asks for, which is given to the client and kept nowhere."""
     if request.background:
-        raise Unsupported(
-            "Unsupported value for 'background': a compaction is answered at once, or comes in a "
-            "response that a 'compaction_trigger' asks for.",
-            param="background",
+        raise unsupported_value(
+            "background",
+            "a compaction is answered at once, or comes in a response that a 'compaction_trigger' "
+            "asks for",
         )
     if request.conversation is not None:
         raise Unsupported(
@@ -198,11 +194,7 @@ def accept_items(items: Sequence[SentItem]) -> Accepted:
     """Items for a conversation, to which no response is asked for."""
     for place, item in enumerate(items):
         if isinstance(item, CompactionTrigger):
-            raise InvalidRequest(
-                f"Invalid value for 'items[{place}]': a compaction_trigger is no item to keep.",
-                param=f"items[{place}]",
-                code="invalid_value",
-            )
+            raise invalid_value(f"items[{place}]", "a compaction_trigger is no item to keep")
     places = [ItemPlace(f"items[{place}]") for place in range(len(items))]
     return replace(accept(Request(model="-", input=list(items))), places=places)
 
@@ -225,10 +217,8 @@ def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
     """Refuse what the Open Responses specification cannot say: tools other than functions, and some
     efforts."""
     if effort in ("minimal", "max"):
-        raise Unsupported(
-            f"Unsupported value for 'reasoning.effort': the dialect 'open-responses' has no "
-            f"'{effort}'.",
-            param="reasoning.effort",
+        raise unsupported_value(
+            "reasoning.effort", f"the dialect 'open-responses' has no '{effort}'"
         )
     for place, tool in enumerate(tools):
         if t.kind_of(tool.type) in t.KINDS and tool.type != "function":

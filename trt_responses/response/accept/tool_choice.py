@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.errors import invalid_value
 from trt_responses.response.accept.accepted import BuiltInTool, Tool, ToolChoice
-from trt_responses.response.accept.tools import invalid_value
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import (
     ActionChoice,

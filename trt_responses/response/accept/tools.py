@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
 from trt_responses.response.accept.accepted import BuiltInTool, Grammar, Tool
 from trt_responses.response.log.item_events import Callee
 from trt_responses.response.steering.action_tools import description_of, parameters_of
@@ -88,10 +88,10 @@ def _check_server(tool: t.McpTool, place: str) -> None:
     """Refuse by name the ways to a server that are not built."""
     for name in ("connector_id", "tunnel_id"):
         if getattr(tool, name) is not None:
-            raise Unsupported(
-                f"Unsupported value for '{place}{name}': this server reaches MCP servers by their "
-                "'server_url', or by the 'server_label' of one that the operator has configured.",
-                param=f"{place}{name}",
+            raise unsupported_value(
+                f"{place}{name}",
+                "this server reaches MCP servers by their 'server_url', or by the 'server_label' "
+                "of one that the operator has configured",
             )
 
 
@@ -110,10 +110,7 @@ def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
 def _check_new_container(asked: t.NewContainer, place: str) -> None:
     check_container_options(asked, place)
     if asked.skills:
-        raise Unsupported(
-            f"Unsupported value for '{place}skills': there are none here. Leave the field out.",
-            param=f"{place}skills",
-        )
+        raise unsupported_value(f"{place}skills", "there are none here. Leave the field out")
 
 
 def check_container_options(
@@ -131,14 +128,4 @@ def check_container_options(
         ),
     ):
         if wanted:
-            raise Unsupported(
-                f"Unsupported value for '{place}{name}': {why}. Leave the field out.",
-                param=f"{place}{name}",
-            )
-
-
-def invalid_value(param: str, what: str) -> InvalidRequest:
-    """The fault of a field whose value is not allowed."""
-    return InvalidRequest(
-        f"Invalid value for '{param}': {what}.", param=param, code="invalid_value"
-    )
+            raise unsupported_value(f"{place}{name}", f"{why}. Leave the field out")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.errors import ApiError, InvalidRequest, NotFound
+from trt_responses.errors import ApiError, NotFound, invalid_value
 from trt_responses.response.background.snapshot import LOST, lost_snapshot
 from trt_responses.store.base import Job, Record
 from trt_responses.wire.events import Error
@@ -105,9 +105,7 @@ def _gone(response_id: str) -> ApiError:
 
 
 def _beyond(after: int, events: int) -> ApiError:
-    return InvalidRequest(
-        "Invalid value for 'starting_after': the response has ended, and its last event has the "
-        f"number {events - 1}, got {after}.",
-        param="starting_after",
-        code="invalid_value",
+    return invalid_value(
+        "starting_after",
+        f"the response has ended, and its last event has the number {events - 1}, got {after}",
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 import orjson
 from pydantic import TypeAdapter
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.frozen import dataclass
 from trt_responses.language.base import Entry
 from trt_responses.language.messages import FUNCTIONS, Message
@@ -241,10 +241,10 @@ def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
     for step, part in enumerate(parts):
         if isinstance(part, i.MediaPart):
             param = place.part(step, where)
-            raise InvalidRequest(
-                f"Invalid value for '{param}': this model reads text only, and this is "
-                f"{UNREAD[part.type]}. Send its text, or leave it out.",
-                param=param,
+            raise invalid_value(
+                param,
+                f"this model reads text only, and this is {UNREAD[part.type]}. Send its text, or "
+                "leave it out",
                 code="unsupported_content",
             )
 
@@ -341,11 +341,7 @@ def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(
-            f"Invalid value for '{place.item}': it cannot be kept as JSON ({error.msg}).",
-            param=place.item,
-            code="invalid_value",
-        ) from None
+        raise invalid_value(place.item, f"it cannot be kept as JSON ({error.msg})") from None
     return text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.errors import Unsupported
+from trt_responses.errors import unsupported_value
 from trt_responses.response.run.generation import Generation
 from trt_responses.wire.judge import LOGPROBS
 
@@ -30,13 +30,8 @@ def check_logprobs(count: int | None, limits: Limits) -> None:
     if count is None:
         return
     if limits.max_logprobs < 1:
-        raise Unsupported(
-            f"Unsupported value for 'include': this engine does not tell '{LOGPROBS}'.",
-            param="include",
-        )
+        raise unsupported_value("include", f"this engine does not tell '{LOGPROBS}'")
     if count > limits.max_logprobs:
-        raise Unsupported(
-            f"Unsupported value for 'top_logprobs': this engine tells {limits.max_logprobs} at "
-            f"most, got {count}.",
-            param="top_logprobs",
+        raise unsupported_value(
+            "top_logprobs", f"this engine tells {limits.max_logprobs} at most, got {count}"
         )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.errors import InvalidRequest, StartupError, invalid_value
 from trt_responses.response.seal import compacted
 from trt_responses.response.seal.turn import OpenedTurns, digest, packed, unpacked
 from trt_responses.wire import items as i
@@ -163,10 +163,10 @@ def _verify(item: i.Reasoning, turn: SealedTurn | None, param: str) -> None:
     if turn is not None and (not item.content or not turn.messages):
         return
     if turn is None or turn.messages[0].digest != digest(item):
-        raise InvalidRequest(
-            f"Invalid value for '{param}': it does not belong to this thought. Send thoughts back "
-            "as they came, or leave them out.",
-            param=param,
+        raise invalid_value(
+            param,
+            "it does not belong to this thought. Send thoughts back as they came, or leave them "
+            "out",
             code="invalid_encrypted_content",
         )
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
 from trt_responses.frozen import dataclass
 from trt_responses.language.steering import Choice, Turn, Unguided
 from trt_responses.response.accept.accepted import ToolChoice
@@ -211,10 +211,10 @@ class Steering:
         except Unguided as fault:
             if tool.promise is None:
                 return None
-            raise Unsupported(
-                f"Unsupported value for '{place}': the arguments of '{tool.name}' cannot be "
-                f"guided, for {fault} (the model's dialect is '{self._dialect.name}').",
-                param=place,
+            raise unsupported_value(
+                place,
+                f"the arguments of '{tool.name}' cannot be guided, for {fault} (the model's "
+                f"dialect is '{self._dialect.name}')",
             ) from None
         allowance.check(tool.place)
         if written.kind == "lark" and "lark" not in guides:
@@ -309,11 +309,7 @@ def _of_server(tool: Tool, compiled: Callable[..., Form]) -> Form | None:
 
 
 def _unfollowed(place: str, why: str) -> Unsupported:
-    return Unsupported(
-        f"Unsupported value for '{place}': {why}. "
-        "Leave 'format' out to let the model write any text.",
-        param=place,
-    )
+    return unsupported_value(place, f"{why}. Leave 'format' out to let the model write any text")
 
 
 def _helps(tool: Tool, accepted: Accepted) -> bool:
@@ -358,6 +354,4 @@ def _refuse_unguided(wanted: SteeringRequest, accepted: Accepted) -> None:
 
 
 def _cannot(param: str, what: str) -> Unsupported:
-    return Unsupported(
-        f"Unsupported value for '{param}': this engine cannot be guided to {what}.", param=param
-    )
+    return unsupported_value(param, f"this engine cannot be guided to {what}")

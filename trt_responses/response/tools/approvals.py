@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.response.tools.loop import Approved
 from trt_responses.store.base import Lock
 from trt_responses.wire.hosted_items import (
@@ -87,10 +87,10 @@ def approved_calls(
         if not item.approve:
             continue
         if not ours:
-            raise InvalidRequest(
-                f"Invalid value for '{place}': this server has not asked for approval of this call "
-                "with these arguments. Send the 'mcp_approval_request' item as it was given.",
-                param=place,
+            raise invalid_value(
+                place,
+                "this server has not asked for approval of this call with these arguments. Send "
+                "the 'mcp_approval_request' item as it was given",
                 code="invalid_approval",
             )
         told = Approved(name, request.server_label, request.name, request.arguments, place)
@@ -110,10 +110,9 @@ def _brought(
         if isinstance(item, McpApprovalRequest) and item.id:
             if item.id in found:
                 place = f"input[{number}].id"
-                raise InvalidRequest(
-                    f"Invalid value for '{place}': '{item.id:.100}' stands in the conversation "
-                    "already: send the approval alone.",
-                    param=place,
+                raise invalid_value(
+                    place,
+                    f"'{item.id:.100}' stands in the conversation already: send the approval alone",
                     code="duplicate_item",
                 )
             found[item.id] = item
@@ -172,18 +171,16 @@ def _stored(prior: Sequence[Block]) -> _Stored:
 
 def not_offered(call: Approved) -> InvalidRequest:
     """The fault of a request that approves a call which it does not offer any more."""
-    return InvalidRequest(
-        f"Invalid value for '{call.place}': no mcp tool of the request offers '{call.name:.64}' of "
-        f"'{call.label:.64}': send the tool again, with its authorization.",
-        param=call.place,
-        code="invalid_value",
+    return invalid_value(
+        call.place,
+        f"no mcp tool of the request offers '{call.name:.64}' of '{call.label:.64}': send the "
+        "tool again, with its authorization",
     )
 
 
 def _again(place: str, request_id: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid value for '{place}': '{request_id:.100}' has been answered before, and an answer "
-        "is good for one run.",
-        param=place,
+    return invalid_value(
+        place,
+        f"'{request_id:.100}' has been answered before, and an answer is good for one run",
         code="approval_already_used",
     )

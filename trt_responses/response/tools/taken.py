@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import Unsupported
+from trt_responses.errors import unsupported_value
 from trt_responses.response.steering.tools import is_raw
 
 if TYPE_CHECKING:
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def check_taken(accepted: Accepted, dialect: Dialect) -> None:
     """Raise `Unsupported` for the first thing that the dialect cannot do."""
     for place, what in _untaken(accepted, dialect):
-        raise Unsupported(
-            f"Unsupported value for '{place}': {what} (its dialect is '{dialect.name}').",
-            param=place,
-        )
+        raise unsupported_value(place, f"{what} (its dialect is '{dialect.name}')")
 
 
 def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:

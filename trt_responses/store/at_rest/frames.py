@@ -1,4 +1,4 @@
-"""Frames of background streams: cut by their numbers, and kept under a bound of their own.
+"""Frames of background streams: compressed, cut by their numbers, kept under a bound of their own.
 
 A frame ends with an empty line and holds none, for its data is JSON. Knows no store and no event.
 """
@@ -6,8 +6,10 @@ A frame ends with an empty line and holds none, for its data is JSON. Knows no s
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trt_responses.store.at_rest.compress import gently, squeeze, stretch
 from trt_responses.store.base import Frames
 
 if TYPE_CHECKING:
@@ -25,6 +27,16 @@ def after(kept: Frames, number: int) -> Frames:
         return Frames(kept.first + kept.count, 0, b"", kept.ended)
     data = b"".join(frame + END for frame in kept.data.split(END)[skip:-1])
     return Frames(kept.first + skip, kept.count - skip, data, kept.ended)
+
+
+async def squeezed(frames: Frames) -> Frames:
+    """Frames as they are kept."""
+    return replace(frames, data=await gently(squeeze, frames.data))
+
+
+async def stretched(pieces: Sequence[Frames], number: int) -> Frames:
+    """The frames beyond a number, of pieces as they are kept."""
+    return joined([replace(p, data=await gently(stretch, p.data)) for p in pieces], number)
 
 
 def joined(pieces: Sequence[Frames], number: int) -> Frames:

@@ -23,8 +23,8 @@ from trt_responses.store.at_rest.blocks import (
     pack,
     unpack,
 )
-from trt_responses.store.at_rest.compress import gently, leave_out, put_back, squeeze, stretch
-from trt_responses.store.at_rest.frames import FrameShelf, joined
+from trt_responses.store.at_rest.compress import gently, leave_out, put_back
+from trt_responses.store.at_rest.frames import FrameShelf, squeezed, stretched
 from trt_responses.store.base import Expired, Frames, Lock, Record, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
 from trt_responses.store.limits import MIB, Bounds
@@ -80,6 +80,7 @@ class MemoryStore:
     ) -> None:
         """Ages count by `clock_s`. Leases count by one that does not jump, if there is one."""
         self._bounds = bounds or Bounds()
+        self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
         self._clock_s = clock_s
         self._spell = spell
         self._unpacked = partial(unpack, spell=spell)
@@ -102,14 +103,6 @@ class MemoryStore:
     def usage(self) -> Usage:
         self._usage.holds(self.size_bytes, len(self._records))
         return self._usage
-
-    @property
-    def lease_s(self) -> float:
-        return self._jobs.lease_s
-
-    @property
-    def takeover_s(self) -> float:
-        return self._bounds.takeover_s
 
     async def start(self) -> None:
         """Do nothing: there is nothing to open."""
@@ -327,7 +320,7 @@ class MemoryStore:
     ) -> bool:
         parts = await self._apart(record)
         changed = await self._apart(conversation) if conversation is not None else None
-        data = await gently(squeeze, frames.data) if frames else b""
+        last = await squeezed(frames) if frames else None
         lock = None
         if conversation is not None:
             lock = Lock(conversation.id, conversation.owner, record.id, term)
@@ -339,17 +332,17 @@ class MemoryStore:
         if conversation is not None and changed is not None and lock is not None:
             self._keep(conversation, changed)
             self._locks.free(lock)
-        if frames is not None:
-            self._frames.append(record.id, replace(frames, data=data))
+        if last is not None:
+            self._frames.append(record.id, last)
         return True
 
     # --- frames -------------------------------------------------------------------------------
 
     async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
-        data = await gently(squeeze, frames.data)
+        piece = await squeezed(frames)
         if not self._jobs.note(response_id, term, frames):
             return False
-        self._frames.append(response_id, replace(frames, data=data, ids=b""))
+        self._frames.append(response_id, replace(piece, ids=b""))
         return True
 
     async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
@@ -357,7 +350,4 @@ class MemoryStore:
         if self._owner_of(response_id) != owner:
             return None
         pieces = self._frames.beyond(response_id, after)
-        if pieces is None:
-            return None
-        whole = [replace(piece, data=await gently(stretch, piece.data)) for piece in pieces]
-        return joined(whole, after)
+        return await stretched(pieces, after) if pieces else None

@@ -25,8 +25,7 @@ from redis.backoff import NoBackoff
 
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
-from trt_responses.store.at_rest.compress import gently, squeeze, stretch
-from trt_responses.store.at_rest.frames import joined
+from trt_responses.store.at_rest.frames import squeezed, stretched
 from trt_responses.store.at_rest.record import Row, at_rest, checked, whole
 from trt_responses.store.base import Expired, Frames, Job, Lock, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
@@ -70,20 +69,13 @@ class RedisStore:
         self._answer_s = answer_s
         self._spell = spell
         self._bounds = bounds or Bounds()
+        self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
         self._ttl_ms = int((self._bounds.max_age_s or 0) * 1000)
         self.usage = Usage(shared=True)
         self._measured_s = -MEASURE_EVERY_S
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self.usage)
         self._redis: aioredis.Redis | None = None
         self._scripts: dict[str, Any] = {}
-
-    @property
-    def lease_s(self) -> float:
-        return self._bounds.lease_s
-
-    @property
-    def takeover_s(self) -> float:
-        return self._bounds.takeover_s
 
     @property
     def _waits(self) -> tuple[int, int]:
@@ -324,13 +316,13 @@ class RedisStore:
         *,
         term: int = 1,
     ) -> bool:
-        squeezed = await _squeezed(frames) if frames else None
+        last = await squeezed(frames) if frames else None
         records, lock = [record], None
         if conversation is not None:
             records.append(conversation)
             lock = Lock(conversation.id, conversation.owner, record.id, term)
         rests = [await at_rest(each, self._spell) for each in records]
-        return await self._put(rests, squeezed, term=term, lock=lock)
+        return await self._put(rests, last, term=term, lock=lock)
 
     @property
     def _lease_ms(self) -> int:
@@ -339,7 +331,7 @@ class RedisStore:
     # --- frames -------------------------------------------------------------------------------
 
     async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
-        piece = _piece(await _squeezed(frames))
+        piece = _piece(await squeezed(frames))
         said = (frames.first, frames.count, piece, self._ttl_ms, term, frames.ids, *self._waits)
         return bool(await self._do(scripts.APPEND, response_id, *said))
 
@@ -347,7 +339,7 @@ class RedisStore:
         pieces = await self._do(scripts.BEYOND, response_id, owner, after)
         if not pieces:
             return None
-        return joined([await _stretched(piece) for piece in pieces], after)
+        return await stretched([_frames(piece) for piece in pieces], after)
 
 
 def _ms(seconds: float) -> int:
@@ -390,14 +382,10 @@ def _job(job_id: str, found: list[bytes], owner: str) -> Job | None:
     return Job(job_id, owner, body, int(created), cancel == b"1", lost == b"1")
 
 
-async def _squeezed(frames: Frames) -> Frames:
-    return replace(frames, data=await gently(squeeze, frames.data))
+def _piece(kept: Frames) -> bytes:
+    return PIECE.pack(kept.first, kept.count, kept.ended) + kept.data
 
 
-def _piece(squeezed: Frames) -> bytes:
-    return PIECE.pack(squeezed.first, squeezed.count, squeezed.ended) + squeezed.data
-
-
-async def _stretched(piece: bytes) -> Frames:
+def _frames(piece: bytes) -> Frames:
     first, count, ended = PIECE.unpack_from(piece)
-    return Frames(first, count, await gently(stretch, piece[PIECE.size :]), ended)
+    return Frames(first, count, piece[PIECE.size :], ended)

@@ -21,8 +21,7 @@ from threading import local
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store.at_rest.compress import gently, squeeze, stretch
-from trt_responses.store.at_rest.frames import joined
+from trt_responses.store.at_rest.frames import squeezed, stretched
 from trt_responses.store.at_rest.record import at_rest
 from trt_responses.store.base import Expired, Frames, Job, Lock, Usage, says_nothing
 from trt_responses.store.cache import BlockCache
@@ -68,6 +67,7 @@ class SqliteStore:
     ) -> None:
         self._path = path
         self._bounds = bounds or Bounds()
+        self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
         self._synchronous = synchronous
         self._spell = spell
         self._clock_s = clock_s
@@ -87,14 +87,6 @@ class SqliteStore:
         self._reader = local()
         self._reading: list[sqlite3.Connection] = []
         self._touched: dict[str, int] = {}
-
-    @property
-    def lease_s(self) -> float:
-        return self._bounds.lease_s
-
-    @property
-    def takeover_s(self) -> float:
-        return self._bounds.takeover_s
 
     async def start(self) -> None:
         await asyncio.to_thread(self._prepare)
@@ -311,8 +303,8 @@ class SqliteStore:
     ) -> bool:
         rest = await at_rest(record, self._spell)
         rests = (rest, await at_rest(conversation, self._spell)) if conversation else (rest,)
-        squeezed = await _squeezed(frames) if frames else None
-        numbers = await self._write(lambda db: self._finish(db, rests, squeezed, term))
+        last = await squeezed(frames) if frames else None
+        numbers = await self._write(lambda db: self._finish(db, rests, last, term))
         return self._remember_all(rests, numbers)
 
     def _until(self) -> float:
@@ -323,7 +315,7 @@ class SqliteStore:
         return jobs.Times(now, now + bounds.lease_s, bounds.takeover_s, bounds.max_deaths)
 
     def _finish(
-        self, db: sqlite3.Connection, rests: Sequence[AtRest], squeezed: Frames | None, term: int
+        self, db: sqlite3.Connection, rests: Sequence[AtRest], last: Frames | None, term: int
     ) -> list[list[int]] | None:
         """Keep the job's record first, then the conversation's, if there is one."""
         job_id = rests[0].row.id
@@ -336,19 +328,19 @@ class SqliteStore:
         for lock in held:
             locks.free(db, lock)
         numbers = self._put_all(db, rests)
-        if squeezed is not None:
-            jobs.append(db, job_id, squeezed, self._bounds.max_frame_bytes)
+        if last is not None:
+            jobs.append(db, job_id, last, self._bounds.max_frame_bytes)
         return numbers
 
     # --- frames -------------------------------------------------------------------------------
 
     async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
-        squeezed, at_most = await _squeezed(frames), self._bounds.max_frame_bytes
+        piece, at_most = await squeezed(frames), self._bounds.max_frame_bytes
 
         def append(db: sqlite3.Connection) -> bool:
             if not jobs.is_of(db, response_id, term, self._times()):
                 return False
-            jobs.append(db, response_id, squeezed, at_most)
+            jobs.append(db, response_id, piece, at_most)
             return True
 
         return await self._write(append)
@@ -359,11 +351,4 @@ class SqliteStore:
             return jobs.beyond(db, response_id, after) if mine else []
 
         pieces = await self._read(look)
-        if not pieces:
-            return None
-        whole = [replace(piece, data=await gently(stretch, piece.data)) for piece in pieces]
-        return joined(whole, after)
-
-
-async def _squeezed(frames: Frames) -> Frames:
-    return replace(frames, data=await gently(squeeze, frames.data))
+        return await stretched(pieces, after) if pieces else None

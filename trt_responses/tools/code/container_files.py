@@ -11,7 +11,7 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.tools.base import FileFacts
 from trt_responses.tools.code import files
 from trt_responses.tools.code.container import not_found
@@ -67,11 +67,8 @@ class ContainerFiles:
         try:
             added = await asyncio.to_thread(self._add, container, name, data)
         except (OSError, ValueError):
-            raise InvalidRequest(
-                f"Invalid value for 'file': no file of a container can have the name "
-                f"'{name:.100}'.",
-                param="file",
-                code="invalid_value",
+            raise invalid_value(
+                "file", f"no file of a container can have the name '{name:.100}'"
             ) from None
         container.added.add(name)
         self._used(container)

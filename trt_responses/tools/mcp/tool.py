@@ -11,7 +11,7 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import invalid_value
 from trt_responses.tools.base import Function, Listing, Recipient, ToolAnswer, function_name
 from trt_responses.tools.mcp.limits import Fault
 from trt_responses.tools.mcp.sdk import Connection
@@ -137,7 +137,7 @@ class McpTool:
             return Wanted(label, Remote(url, headers), None)
         server = self.servers.get(label)
         if server is None:
-            raise _invalid(
+            raise invalid_value(
                 f"{place}.server_label",
                 "no MCP server is configured here under this label; a server of your own needs "
                 "its 'server_url'",
@@ -145,7 +145,9 @@ class McpTool:
         if isinstance(server.at, Local):
             if headers:
                 what = "authorization" if options.get("authorization") else "headers"
-                raise _invalid(f"{place}.{what}", "this server is a process and takes no headers")
+                raise invalid_value(
+                    f"{place}.{what}", "this server is a process and takes no headers"
+                )
             return Wanted(label, server.at, server.tools)
         theirs = {name.lower() for name in server.at.headers}
         added = {name: value for name, value in headers.items() if name.lower() not in theirs}
@@ -155,9 +157,9 @@ class McpTool:
         try:
             asked = place_of(url)
         except ValueError as fault:
-            raise _invalid(param, str(fault)) from None
+            raise invalid_value(param, str(fault)) from None
         if not any(allowed.holds(asked) for allowed in self._allowed):
-            raise _invalid(
+            raise invalid_value(
                 param,
                 "this server is not one that requests may name here; the operator lists those in "
                 "TRT_RESPONSES_MCP_URLS",
@@ -280,15 +282,19 @@ def _headers(options: Mapping[str, Any], place: str) -> dict[str, str]:
     for name, value in headers.items():
         token = name.replace("-", "").replace("_", "").isalnum() and name.isascii()
         if not token or name.lower() in OURS:
-            raise _invalid(f"{place}.headers", "it holds a header that cannot be set")
+            raise invalid_value(f"{place}.headers", "it holds a header that cannot be set")
         if not value.isascii() or not value.isprintable():
-            raise _invalid(f"{place}.headers", "a value has characters that headers do not have")
+            raise invalid_value(
+                f"{place}.headers", "a value has characters that headers do not have"
+            )
     authorization = options.get("authorization")
     if authorization is not None:
         if not authorization.isascii() or not authorization.isprintable():
-            raise _invalid(f"{place}.authorization", "it has characters that headers do not have")
+            raise invalid_value(
+                f"{place}.authorization", "it has characters that headers do not have"
+            )
         if any(name.lower() == "authorization" for name in headers):
-            raise _invalid(f"{place}.headers", "'authorization' stands there too")
+            raise invalid_value(f"{place}.headers", "'authorization' stands there too")
         headers["authorization"] = f"Bearer {authorization}"
     return headers
 
@@ -351,7 +357,3 @@ def _matches(tool: Listed, asked: Mapping[str, Any]) -> bool:
 def _failed(text: str, code: int) -> ToolAnswer:
     error = {"type": "mcp_protocol_error", "code": code, "message": text}
     return ToolAnswer(text, failed=True, details={"error": error})
-
-
-def _invalid(param: str, why: str) -> InvalidRequest:
-    return InvalidRequest(f"Invalid value for '{param}': {why}.", param=param, code="invalid_value")

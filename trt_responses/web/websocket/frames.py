@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from trt_responses.errors import ApiError, InvalidRequest, error_body
+from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
 from trt_responses.wire.parse import request_json, summary
 
 if TYPE_CHECKING:
@@ -58,11 +58,7 @@ def client_event(frame: bytes) -> ClientEvent:
             "Missing required parameter: 'type'.", param="type", code="missing_required_parameter"
         )
     if kind not in (CREATE, STEER):
-        raise InvalidRequest(
-            f"Invalid value for 'type': expected '{CREATE}', got {summary(kind)}.",
-            param="type",
-            code="invalid_value",
-        )
+        raise invalid_value("type", f"expected '{CREATE}', got {summary(kind)}")
     return ClientEvent(fields, len(frame))
 
 

@@ -1,5 +1,5 @@
-"""The engine over gRPC, against servers that are made from the published `.proto` files and drive
-the stand-in for TensorRT-LLM: the seam's promises, over both protocols.
+"""The engine over gRPC, against a server that is made from the published `.proto` files and drives
+the stand-in for TensorRT-LLM: the seam's promises.
 
 Budget: 6 s on one core.
 """
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.engine_claims import CLAIMS, Bench
-from tests.support.grpc_server import SERVICERS, echo_llm, served
+from tests.support.grpc_server import echo_llm, served
+from tests.support.grpc_servicers import Servicer
 from trt_responses.engine.grpc.engine import Address, GrpcEngine
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from trt_responses.engine.base import Engine
 
 
-@pytest.fixture(params=SERVICERS, scope="module")
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        servicer = SERVICERS[request.param](echo_llm())
+        servicer = Servicer(echo_llm())
         port = runner.run(stack.enter_async_context(served(servicer)))
 
         def make() -> Engine:
@@ -34,7 +35,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
         engine = make()
         runner.run(engine.start())
-        yield Bench(f"grpc-{request.param}", engine, make, runner)
+        yield Bench("grpc", engine, make, runner)
         runner.run(engine.stop(5))
         runner.run(stack.aclose())
         assert servicer.llm.plan.misuse == []

@@ -1,4 +1,4 @@
-"""What goes over the wire in each protocol, and what comes of what is said there."""
+"""What goes over the wire, and what comes of what is said there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from tests.support.double.results import Fail, Script
 from tests.support.engine_claims import CONTEXT, PROMPT, greedy
 from tests.support.gather import begin, generated
 from tests.support.grpc_bindings import describe
-from tests.support.grpc_server import SERVICERS, echo_llm, llm_of, served
-from tests.support.grpc_servicers import Open, Own
+from tests.support.grpc_server import echo_llm, llm_of, served
+from tests.support.grpc_servicers import Servicer
 from tests.support.polling import until_seen
 from trt_responses.engine.base import GenerateOptions, Guide, Logprob
 from trt_responses.engine.grpc.engine import Address, GrpcEngine, address_of
 from trt_responses.engine.grpc.messages import HERE
-from trt_responses.engine.grpc.protocol import UNKNOWN_BATCH, Fault
+from trt_responses.engine.grpc.protocol import Fault
+from trt_responses.engine.grpc.trtllm import UNKNOWN_BATCH
 from trt_responses.errors import InvalidRequest, StartupError, Unsupported
 from trt_responses.tokens.control import CONTROL
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.double.words import SamplingParams
-    from tests.support.grpc_server import Servicer
 
 RICH = GenerateOptions(
     5,
@@ -67,11 +67,10 @@ def says(*steps: tuple[int, ...] | Fail, **more: Any) -> Any:
     return llm_of(Double(lambda *_: Script(steps, **more), version="main"))
 
 
-@pytest.mark.parametrize("name", SERVICERS)
-def test_the_messages_are_those_of_the_published_protocol(name: str, tmp_path: Path) -> None:
+def test_the_messages_are_those_of_the_published_protocol(tmp_path: Path) -> None:
     made = tmp_path / "made"
-    describe(name, made)
-    assert (HERE / f"{name}.binpb").read_bytes() == made.read_bytes()
+    describe(made)
+    assert (HERE / "trtllm.binpb").read_bytes() == made.read_bytes()
 
 
 def asked(servicer: Servicer, options: GenerateOptions) -> Any:
@@ -84,7 +83,7 @@ def asked(servicer: Servicer, options: GenerateOptions) -> Any:
 
 
 def test_everything_that_samples_is_said_to_tensorrt_llm() -> None:
-    request = asked(Own(echo_llm()), RICH)
+    request = asked(Servicer(echo_llm()), RICH)
     assert list(request.tokenized.input_token_ids) == PROMPT
     assert request.request_id.startswith("resp-")
     sampling = request.sampling_config
@@ -96,48 +95,20 @@ def test_everything_that_samples_is_said_to_tensorrt_llm() -> None:
     assert list(request.bad_token_ids) == [11, 12]
     assert request.include_stop_token_in_output
     assert request.output_config.logprobs == 3
-    other = asked(Own(echo_llm()), replace(RICH, cache_salt="other"))
+    other = asked(Servicer(echo_llm()), replace(RICH, cache_salt="other"))
     assert request.cache_salt_id != other.cache_salt_id
 
 
-def test_everything_that_samples_is_said_to_openengine() -> None:
-    request = asked(Open(echo_llm()), RICH)
-    assert list(request.token_ids.ids) == PROMPT
-    assert request.model == "demo"
-    sampling = request.sampling
-    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.5, 0.25, 7)
-    assert (sampling.min_p, sampling.seed) == (0.125, 2**64 - 1)
-    assert (sampling.presence_penalty, sampling.frequency_penalty) == (0.5, 0.25)
-    stopping = request.stopping
-    assert (stopping.max_tokens, stopping.ignore_eos) == (5, True)
-    assert [one.stop_token_id for one in stopping.conditions] == [CONTROL.call]
-    assert stopping.include_stop_in_output
-    assert request.response.output_candidates.top_n == 3
-    assert request.kv.cache_salt == "owner"
-    assert not request.extra.fields["detokenize"].bool_value
-
-
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_greedy_is_said_as_greedy(protocol: str) -> None:
-    request = asked(SERVICERS[protocol](echo_llm()), greedy())
-    sampling = request.sampling if protocol == "openengine" else request.sampling_config
+def test_greedy_is_said_as_greedy() -> None:
+    request = asked(Servicer(echo_llm()), greedy())
+    sampling = request.sampling_config
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0, 1, 1)
     assert not sampling.HasField("seed")
 
 
-def test_openengine_has_no_word_for_bans_and_says_so() -> None:
+def test_an_engine_that_does_not_tell_its_batch_gets_the_packages_own() -> None:
     async def claim() -> None:
-        async with over(Open(echo_llm())) as engine:
-            assert engine.limits().ignores == {"banned_ids"}
-            assert engine.protocol == "OpenEngine"
-
-    asyncio.run(claim())
-
-
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_an_engine_that_does_not_tell_its_batch_gets_the_packages_own(protocol: str) -> None:
-    async def claim() -> None:
-        async with over(SERVICERS[protocol](echo_llm(), tells_batch=False)) as engine:
+        async with over(Servicer(echo_llm(), tells_batch=False)) as engine:
             assert engine.limits().max_batch == UNKNOWN_BATCH
 
     asyncio.run(claim())
@@ -152,12 +123,9 @@ def guided(prompt_ids: Sequence[int], params: SamplingParams) -> Script:
     return Script(((8,), (8, CONTROL.return_)))
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_kind_of_guide_is_served_if_it_guides(protocol: str) -> None:
+def test_a_kind_of_guide_is_served_if_it_guides() -> None:
     llm = llm_of(Double(guided, version="main"), guided_decoding_backend="xgrammar")
-    servicer = SERVICERS[protocol](llm)
-    if isinstance(servicer, Open):
-        servicer.guides = ("JSON_SCHEMA", "REGEX", "EBNF_GRAMMAR")
+    servicer = Servicer(llm)
 
     async def claim() -> None:
         async with over(servicer) as engine:
@@ -171,12 +139,11 @@ def test_a_kind_of_guide_is_served_if_it_guides(protocol: str) -> None:
                 begin(engine, PROMPT, replace(greedy(), guide=Guide("lark", 'start: "a"')))
 
     asyncio.run(claim())
-    if isinstance(servicer, Own):  # a control id may pass for its spelling
-        assert CONTROL.message in servicer.requests[0].bad_token_ids
-        assert CONTROL.return_ not in servicer.requests[0].bad_token_ids
+    banned = servicer.requests[0].bad_token_ids
+    assert CONTROL.message in banned, "a control id may pass for its spelling"
+    assert CONTROL.return_ not in banned
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
 @pytest.mark.parametrize(
     ("steps", "options", "ids", "end"),
     [
@@ -187,14 +154,13 @@ def test_a_kind_of_guide_is_served_if_it_guides(protocol: str) -> None:
     ],
 )
 def test_several_ids_at_once_end_where_they_must(
-    protocol: str,
     steps: tuple[tuple[int, ...], ...],
     options: GenerateOptions,
     ids: list[int],
     end: tuple[str, int | None],
 ) -> None:
     async def claim() -> None:
-        async with over(SERVICERS[protocol](says(*steps, cached_tokens=4))) as engine:
+        async with over(Servicer(says(*steps, cached_tokens=4))) as engine:
             told = await generated(engine, PROMPT, options)
             assert told.token_ids == ids
             assert (told.end.finish, told.end.stop_id) == end
@@ -204,10 +170,9 @@ def test_several_ids_at_once_end_where_they_must(
     asyncio.run(claim())
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_an_id_that_nobody_expected_has_the_likeliest_beside_it(protocol: str) -> None:
+def test_an_id_that_nobody_expected_has_the_likeliest_beside_it() -> None:
     async def claim() -> Logprob:
-        async with over(SERVICERS[protocol](says((5,), surprise=True))) as engine:
+        async with over(Servicer(says((5,), surprise=True))) as engine:
             return (await generated(engine, PROMPT, greedy(1, logprobs=2))).logprobs[0]
 
     entry = asyncio.run(claim())
@@ -216,16 +181,15 @@ def test_an_id_that_nobody_expected_has_the_likeliest_beside_it(protocol: str) -
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyError, IndexError, OSError])
-@pytest.mark.parametrize("protocol", SERVICERS)
 def test_a_request_that_fails_says_why_and_others_go_on(
-    protocol: str, error: type[Exception]
+    error: type[Exception],
 ) -> None:
     def script(prompt_ids: Sequence[int], _: SamplingParams) -> Script:
         bad = prompt_ids[0] == 13
         return Script(((1,), Fail(error("it went wrong"))) if bad else ((2,),) * 5)
 
     async def claim() -> None:
-        async with over(SERVICERS[protocol](llm_of(Double(script, version="main")))) as engine:
+        async with over(Servicer(llm_of(Double(script, version="main")))) as engine:
             bad, good = begin(engine, [13], greedy())[0], begin(engine, [14], greedy(5))[0]
             assert (await good.done()).token_ids == [2] * 5
             end = (await bad.done()).end
@@ -237,15 +201,14 @@ def test_a_request_that_fails_says_why_and_others_go_on(
     asyncio.run(claim())
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_what_the_engine_refuses_is_the_clients_fault(protocol: str) -> None:
+def test_what_the_engine_refuses_is_the_clients_fault() -> None:
     def script(prompt_ids: Sequence[int], _: SamplingParams) -> Script:
         if prompt_ids[0] == 13:
             raise ValueError("13 is not taken")
         return Script(((1,),))
 
     async def claim() -> None:
-        async with over(SERVICERS[protocol](llm_of(Double(script, version="main")))) as engine:
+        async with over(Servicer(llm_of(Double(script, version="main")))) as engine:
             told = await generated(engine, [13], greedy())
             refusal = told.chunks[-1].refusal
             assert isinstance(refusal, InvalidRequest)
@@ -256,10 +219,9 @@ def test_what_the_engine_refuses_is_the_clients_fault(protocol: str) -> None:
     asyncio.run(claim())
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_who_leaves_frees_the_engines_place(protocol: str) -> None:
+def test_who_leaves_frees_the_engines_place() -> None:
     """Also from within a push, when a message is under way."""
-    servicer = SERVICERS[protocol](echo_llm())
+    servicer = Servicer(echo_llm())
 
     async def claim() -> None:
         async with over(servicer) as engine:
@@ -295,7 +257,7 @@ def test_a_server_of_something_else_is_refused_at_once() -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
-            with pytest.raises(StartupError, match="speaks neither OpenEngine nor"):
+            with pytest.raises(StartupError, match="does not speak TensorRT-LLM's protocol"):
                 await GrpcEngine(Address("127.0.0.1", port, "demo")).start()
         finally:
             await server.stop(0)
@@ -303,13 +265,12 @@ def test_a_server_of_something_else_is_refused_at_once() -> None:
     asyncio.run(claim())
 
 
-@pytest.mark.parametrize("protocol", SERVICERS)
-def test_a_server_that_does_not_tell_its_context_is_refused(protocol: str) -> None:
+def test_a_server_that_does_not_tell_its_context_is_refused() -> None:
     llm = echo_llm()
     del llm.arguments["max_seq_len"]
 
     async def claim() -> None:
-        async with served(SERVICERS[protocol](llm)) as port:
+        async with served(Servicer(llm)) as port:
             with pytest.raises(StartupError, match="--max_seq_len"):
                 await GrpcEngine(Address("127.0.0.1", port, "demo")).start()
 
