@@ -116,6 +116,7 @@ def server_parts(
         lifecycle,
         fail_begun=lambda error: runs.fail_begun(error),
         stall_s=settings.stall_s,
+        pause_s=settings.engine_pause_s,
         clock_ns=time.monotonic_ns,
         sleep=sleep,
         paused=lambda: recovery.paused,

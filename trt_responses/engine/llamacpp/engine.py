@@ -97,6 +97,9 @@ class LlamaCppEngine:
         child lives."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
+        self._seeing: asyncio.Task[None] | None = None
+        self._frozen: Child | None = None
+        """The child that was killed since it was frozen."""
         self._turn: asyncio.TimerHandle | None = None
         """The end of an adapter's turn, while somebody waits for another one."""
         self._probing = False
@@ -179,7 +182,8 @@ class LlamaCppEngine:
 
     def _excused(self) -> bool:
         """Judge the death of a child. Returns whether a request is to blame, and not the engine."""
-        return self._blame.judge((*self._adrift, *self._running))
+        frozen = self._frozen is not None and self._frozen is self.child
+        return self._blame.judge(() if frozen else (*self._adrift, *self._running))
 
     def _fell(self, reason: str) -> None:
         """Give the requests of a dead child to the next one, but for those to blame."""
@@ -194,23 +198,24 @@ class LlamaCppEngine:
             request.slot = None
             if (why := self._blame.why_not(request)) is None:
                 self._line.put(request, ABOVE_ALL)
+            elif request.can_go_on:  # it is to blame
+                request.fail(why or self._adrift.get(request, reason), refused=True)
             else:
-                lost: Loss | None = None if request.can_go_on else "died"
-                request.fail(self._adrift.get(request, reason) if why == "" else why, lost=lost)
+                request.fail(why or self._adrift.get(request, reason), lost="died")
         self._adrift.clear()
         self._running.clear()
         self._slots = Slots(self._model.slots)
         if not self._keeper.alive:
-            self._end_all(reason)
+            self._end_all(reason, lost="died")
 
-    def _end_all(self, reason: str) -> None:
+    def _end_all(self, reason: str, lost: Loss | None = None) -> None:
         if self._watch is not None:
             self._watch.cancel()
         self._down = reason
         self._restarting = False
         self._changed.set()
         for request in (*self._adrift, *self._running, *self._line):
-            request.fail(reason)
+            request.fail(reason, lost=lost)
         self._line.clear()
 
     def _dispatch(self) -> None:
@@ -285,15 +290,39 @@ class LlamaCppEngine:
         self._watch = asyncio.get_running_loop().call_later(pause_s, self._look)
 
     def _look(self) -> None:
-        """Break off every request that has had no byte for too long, and probe the child."""
-        limit_ns = self._now_ns() - int(self._patience.idle_timeout_s * 1e9)
-        for request in tuple(self._running):
-            if request.last_byte_ns <= limit_ns:
-                request.stalled = True
-                request.break_off()
-                why = f"The engine gave nothing for {self._patience.idle_timeout_s:g} s."
-                self._broken(request, why)
+        """See to the child when a request has had no byte for too long."""
+        idle = self._seeing is None or self._seeing.done()
+        if idle and self.child is not None and self._silent_for(1):
+            self._seeing = asyncio.create_task(self._see_to(self.child))
+            self._own(self._seeing)
         self._watch_on()
+
+    def _silent_for(self, times: int) -> list[Request]:
+        """The running requests that have had no byte for so many times the patience."""
+        limit_ns = self._now_ns() - int(times * self._patience.idle_timeout_s * 1e9)
+        return [request for request in self._running if request.last_byte_ns <= limit_ns]
+
+    async def _see_to(self, child: Child) -> None:
+        """Replace a child that is frozen: nobody is to blame, and all go on in the next one. Leave
+        one that is busy to it for as long again; then break off the silent, and probe for a
+        token."""
+        idle_s, probe_s = self._patience.idle_timeout_s, self._patience.probe_timeout_s
+        frozen = await child.is_frozen(probe_s)
+        if child is not self.child:
+            return  # it has ended meanwhile
+        if frozen:
+            logger.warning(
+                "replacing the engine's process %d: frozen (no byte for %g s, no answer to a probe "
+                "and no CPU time within %g s)",
+                *(child.pid, idle_s, probe_s),
+            )
+            self._frozen = child
+            child.kill()
+            return
+        for request in self._silent_for(2):
+            request.stalled = True
+            request.break_off()
+            self._broken(request, f"The engine gave nothing for {2 * idle_s:g} s.")
 
     def _probe_soon(self) -> None:
         """Probe the child as soon as a slot is kept free for it."""

@@ -13,6 +13,7 @@ from trt_responses.engine.http_stream import Stream
 from trt_responses.engine.llamacpp import body
 from trt_responses.engine.llamacpp.body import HARMONY
 from trt_responses.engine.llamacpp.events import Events, fault
+from trt_responses.errors import EngineLost
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,9 +103,10 @@ class Request:
         if not self.over:
             self._leave()
 
-    def fail(self, reason: str, *, lost: Loss | None = None) -> None:
-        """End the request with an error."""
-        self.end(Chunk(finish="error", error=reason, lost=lost))
+    def fail(self, reason: str, *, lost: Loss | None = None, refused: bool = False) -> None:
+        """End the request with an error; one that is `refused` does not go on anywhere."""
+        refusal = EngineLost(reason) if refused else None
+        self.end(Chunk(finish="error", error=reason, refusal=refusal, lost=lost))
 
     def end(self, chunk: Chunk) -> None:
         """Push the last chunk, unless the request is over already."""
