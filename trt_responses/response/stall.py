@@ -1,9 +1,9 @@
 """Whether the engine makes steps while it has work, and what is done when it makes none.
 
-An engine that is not ready mends itself: the embedded one, for instance, restarts its child. That is
-no stall, and its responses wait. An engine that is ready and makes no step fails its responses, and
-after several such failures in a row the server is beyond help. Knows the engine's seam, the line
-before it and a clock; knows no HTTP.
+An engine that is not ready mends itself: the embedded one, for instance, restarts its child. That
+is no stall, and its responses wait. An engine that is ready and makes no step fails its responses,
+and after several such failures in a row the server is beyond help. Knows the engine's seam, the
+line before it and a clock; knows no HTTP.
 """
 
 from __future__ import annotations
