@@ -730,6 +730,7 @@ def test_a_crash_of_the_executor_ends_every_request_and_the_engine() -> None:
         for sink in told:
             await sink.done()
             assert "device-side assert" in (sink.end.error or "")
+            assert sink.chunks[-1].lost == "died"
         health = engine.health()
         assert (health.alive, health.ready) == (False, False)
         with pytest.raises(EngineUnavailable, match="died") as refused:
@@ -938,7 +939,6 @@ def test_a_dead_worker_is_found_by_silence_and_ends_the_engine_after_three_probe
             await time.pass_s(61)
             await asyncio.wait_for(probed(engine, states), 5)
         assert stuck.end.finish == "error"
-        assert stuck.chunks[-1].lost == "died"
         assert [request.aborted() for request in double.requests] == [False, True, True, True, True]
 
     with_engine(engine_of(double, time=time, patience=SHORT), claim)
