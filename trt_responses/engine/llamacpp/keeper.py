@@ -28,11 +28,10 @@ class Patience:
 
     start_timeout_s: float = 600.0
     idle_timeout_s: float = 120.0
-    """Seconds without a byte for a running request after which the child is probed. After twice as
-    many, a request has failed."""
+    """Seconds without a byte for any running request after which the child must show that it is not
+    frozen. After twice as many, it must give a token."""
     probe_timeout_s: float = 30.0
-    """Seconds in which the child must show that it is not frozen; later, seconds that it has for
-    one token. After either it is replaced."""
+    """Seconds that the child has for either; else it is replaced."""
     first_backoff_s: float = 0.1
     max_failures: int = 5
     turn_s: float = 0.25

@@ -62,6 +62,7 @@ class Request:
         self._on_begun = on_begun
         self._on_broken = on_broken
         self._stream: Stream | None = None
+        self._begun_ns = 0
         self._before = 0
 
     @property
@@ -86,6 +87,12 @@ class Request:
 
     @property
     def last_byte_ns(self) -> int:
+        """The time of the last byte from the present child; 0 while none has come."""
+        return 0 if self.waits_since_ns == self._begun_ns else self.waits_since_ns
+
+    @property
+    def waits_since_ns(self) -> int:
+        """The time of the last byte, or of the beginning."""
         return 0 if self._stream is None else self._stream.last_byte_ns
 
     def connect(self, child: Child, slot: Slot) -> asyncio.Task[None]:
@@ -96,6 +103,7 @@ class Request:
         words = body.resumed(self._words, self.ids) if self.ids else self._words
         events = Events(self.options, self._stops)
         self._stream = Stream(events.feed, fault, self._push, self._break, self._now_ns)
+        self._begun_ns = self._stream.last_byte_ns
         content, key = body.body(words, slot), f"Authorization: Bearer {child.api_key}"
         return self._stream.connect(child.host, child.port, child.path, content, key)
 

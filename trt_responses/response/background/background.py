@@ -16,9 +16,10 @@ import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import ApiError, Overloaded
+from trt_responses.errors import ApiError, NotFound, Overloaded
 from trt_responses.response.background.kept_run import KeptRun
 from trt_responses.response.background.source import run_of, source_of
+from trt_responses.response.run.commit import why_refused
 from trt_responses.store.base import Job
 
 if TYPE_CHECKING:
@@ -349,6 +350,10 @@ class Background:
             return
         if last.status == "cancelled":
             return  # nobody is there to be told otherwise
+        if conversation is not None and isinstance(
+            fault := await why_refused(conversation, self._store), NotFound
+        ):
+            raise fault
         raise ApiError(
             "The response was deleted while it was made, or its conversation was changed, or this "
             "server was cut off from its store for so long that it counts as failed."
