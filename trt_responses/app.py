@@ -70,6 +70,7 @@ def create_app(
     app.state.runs, app.state.model = server.runs, server.model
     app.state.metrics, app.state.exchange = server.telemetry.metrics, server.exchange
     app.state.health, app.state.lifecycle = server.health, server.lifecycle
+    app.state.last_answers = _nothing_more
     origins = Origins(server.settings.allowed_origins)
     headers = ReplyHeaders(time.monotonic_ns, origins, server.lifecycle)
     add_routes(app, server, headers)
@@ -110,8 +111,9 @@ def _lifespan(server: ServerParts) -> Callable[[FastAPI], AbstractAsyncContextMa
                 server.lifecycle.drain(0)
         finally:
             server.runs.shut_down()
-            await _stop_tools(server)
             await server.engine.stop(min(drain_s, ENGINE_STOP_S))
+            await app.state.last_answers()
+            await _stop_tools(server)
             await server.parts.dialect.close()
             await server.store.stop()
 
@@ -140,6 +142,10 @@ async def _start(server: ServerParts) -> None:
         await _stop_tools(server)
         await server.store.stop()
         raise
+
+
+async def _nothing_more() -> None:
+    """Stands for what a server still answers once the engine has stopped; the store is open."""
 
 
 async def _stop_tools(server: ServerParts) -> None:

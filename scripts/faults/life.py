@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from scripts.faults.servers import (
     CLIENTS,
@@ -18,13 +20,14 @@ from scripts.faults.servers import (
     alive,
     until,
 )
+from tests.support.redis_server import running as running_redis
 
 if TYPE_CHECKING:
     import random
-    from pathlib import Path
 
     from scripts.faults.servers import Kind
 
+Whose = Literal["child", "engine's process", "front end"]
 CONNECT_EVERY_S = 0.01
 START_S = 6.0
 """Signals hit a start somewhere within it."""
@@ -111,11 +114,20 @@ def connect_through_a_drain(folder: Path, kind: Kind = "embedded") -> Row:
     return row
 
 
-def break_the_engine(folder: Path, number: signal.Signals, times: int) -> Row:
-    """The engine's process dies or stands still under load; the server mends it."""
+def break_the_engine(
+    folder: Path, number: signal.Signals, times: int, whose: Whose = "child"
+) -> Row:
+    """A process dies or stands still under load: the embedded engine's child, an engine's own
+    process, or one of two front ends. The server mends it, and no response fails for it."""
     what = "dies" if number is signal.SIGKILL else "stands still"
-    row = Row(f"the engine {what} under load: seconds until another answers")
-    server = Server(folder, stall_s=1)
+    row = Row(f"the {whose} {what} under load: seconds until another answers")
+    server = Server(
+        folder,
+        stall_s=1,
+        engine_silence_s=2,
+        engine_process="always" if whose == "engine's process" else "auto",
+        frontends=2 if whose == "front end" else 1,
+    )
     with server.running():
         for seed in range(times):
             load = Load(server, seed)
@@ -123,13 +135,47 @@ def break_the_engine(folder: Path, number: signal.Signals, times: int) -> Row:
                 time.sleep(1)
                 begun_s = time.monotonic()
                 children = server.children()
-                for child in children:
+                hurt = [pid for pid in children if whose != "front end" or is_front_end(pid)][:1]
+                for child in hurt:
                     os.kill(child, number)
-                until(lambda: server.children() != children and server.is_ready)  # noqa: B023
+                until(lambda: hurt[0] not in server.children() and server.is_ready)  # noqa: B023
+                until(lambda: len(server.children()) == len(children))  # noqa: B023
                 row.seconds.append(time.monotonic() - begun_s)
             row.tried += 1
             row.heard(load)
+            row.lost += load.broken
     row.lost += server.said()
+    return row
+
+
+def is_front_end(pid: int) -> bool:
+    return b"front_end" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def freeze_redis(folder: Path, times: int, seconds: float) -> Row:
+    """Redis stands still under load for a while; what was told stays, `store: false` goes on."""
+    row = Row("Redis stands still under load: seconds until a response is stored again")
+    if shutil.which("redis-server") is None:
+        row.skipped = "redis-server is not installed (apt-get install redis-server)"
+        return row
+    with running_redis(folder) as redis:
+        server = Server(folder, store=redis.url)
+        plain = {"model": "demo", "input": "Hello", "max_output_tokens": 16}
+        with server.running():
+            for seed in range(times):
+                load = Load(server, seed)
+                with load.running():
+                    time.sleep(1)
+                    with redis.paused():
+                        time.sleep(seconds)
+                        if server.ask("POST", "/v1/responses", plain | {"store": False})[0] != 200:
+                            row.lost.append("without Redis `store: false` was refused")
+                    begun_s = time.monotonic()
+                    until(lambda: server.ask("POST", "/v1/responses", plain)[0] == 200)
+                    row.seconds.append(time.monotonic() - begun_s)
+                row.tried += 1
+                row.heard(load)
+        row.lost += server.said()
     return row
 
 

@@ -196,6 +196,8 @@ class Load:
         self._over = threading.Event()
         self.told: dict[str, dict[str, Any]] = {}
         """The last snapshot of each response whose end a client has heard."""
+        self.broken: list[str] = []
+        """Ends of responses that blame the server, and not an engine that was lost half-way."""
         self.differ: list[str] = []
         """What the canary got that was not its answer."""
 
@@ -246,6 +248,9 @@ class Load:
                 status, body = self._server.ask(
                     "POST", "/v1/responses", asked, port=self._port, wait_s=self._wait_s
                 )
+                cut = b"event: error" in body and b'"code":"engine_lost"' not in body
+                if status == 500 or cut:
+                    self.broken.append(f"a response failed: {body[-300:].decode()}")
                 last = _last(body, stream="stream" in asked) if status == 200 else None
                 if last is not None and "background" in asked:
                     last = self._awaited(last["id"])

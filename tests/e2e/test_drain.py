@@ -7,6 +7,8 @@ in `test_lifecycle.py`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
+from json import loads
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
@@ -24,6 +26,9 @@ from trt_responses.settings import Settings
 from trt_responses.store.memory.store import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
     from trt_responses.serve.server import Server
 
 HOURS = {"linger_s": 3600.0, "drain_s": 3600.0}
@@ -251,3 +256,69 @@ def test_the_command_drains_a_server_and_waits_for_its_end(
             assert "No server answers" in capsys.readouterr().err
 
     asyncio.run(story())
+
+
+def test_what_is_stored_can_be_read_until_nobody_is_connected_any_more() -> None:
+    class SlowToStop(ScriptedEngine):
+        async def stop(self, deadline_s: float) -> None:
+            stopping.set()
+            await may_stop.wait()
+            await super().stop(deadline_s)
+
+    stopping, may_stop = asyncio.Event(), asyncio.Event()
+
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0, linger_s=0, drain_s=0)
+        app = create_app(settings, engine=SlowToStop([script(ANSWER)]))
+        async with our_server(app, settings) as server, client_of(server) as client:
+            stored = (await client.post("/v1/responses", json=asked())).json()
+            server.should_exit = True
+            await stopping.wait()
+            found = await client.get(f"/v1/responses/{stored['id']}")
+            assert (found.status_code, found.json()) == (200, stored)
+            refused = await client.post("/v1/responses", json=asked())
+            assert refused.json()["error"]["code"] == "server_draining"
+            may_stop.set()
+
+    asyncio.run(story())
+
+
+async def line_with(lines: AsyncIterator[str], words: str) -> str:
+    """The first line of data that holds these words."""
+    return await anext(line async for line in lines if line.startswith("data: ") and words in line)
+
+
+@pytest.mark.parametrize("whose", ["its own", "another's"])
+def test_a_stream_of_a_response_that_moves_is_cut_and_leaves_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, whose: str
+) -> None:
+    """Its client goes on behind the last event, at the server that goes on with the response."""
+
+    async def story() -> None:
+        place = f"sqlite:///{tmp_path / 'history.db'}"
+        settings = Settings(**SETTINGS, port=0, linger_s=0, drain_s=0, store=place)
+        apps = [create_app(settings, engine=ScriptedEngine([STALLED])) for _ in range(2)]
+        async with AsyncExitStack() as stack:
+            one = await stack.enter_async_context(our_server(apps[0], settings))
+            client = await stack.enter_async_context(client_of(one))
+            body = asked(stream=True, background=True)
+            told = await stack.enter_async_context(
+                client.stream("POST", "/v1/responses", json=body)
+            )
+            lines = told.aiter_lines()
+            first = await line_with(lines, "response.created")
+            response_id = loads(first.removeprefix("data: "))["response"]["id"]
+            ends, reads = one, lines
+            if whose == "another's":
+                ends = await stack.enter_async_context(our_server(apps[1], settings))
+                other = await stack.enter_async_context(client_of(ends))
+                path = f"/v1/responses/{response_id}?stream=true"
+                found = await stack.enter_async_context(other.stream("GET", path))
+                reads = found.aiter_lines()
+                await line_with(reads, "data: ")
+            ends.should_exit = True
+            with pytest.raises(httpx.RemoteProtocolError):
+                await line_with(reads, "[DONE]")
+
+    asyncio.run(story())
+    assert not [record for record in caplog.records if record.exc_info]

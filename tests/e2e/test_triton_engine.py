@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 import pytest
+from orjson import dumps
 
 from tests.support.asgi import until
 from tests.support.engine_claims import CLAIMS, CONTEXT, PROMPT, SLOTS, Bench, greedy, sampled
@@ -21,8 +22,11 @@ from tests.support.serving import serving
 from tests.support.triton_stand_in import StandIn, backend_module
 from trt_responses.app import create_app
 from trt_responses.cli.main import main
+from trt_responses.engine.base import Limits
 from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.engine.triton.engine import Address, TritonEngine, address_of
+from trt_responses.engine.triton.engine import MISSES, Address, TritonEngine, address_of
+from trt_responses.engine.triton.events import Events
+from trt_responses.engine.triton.fields import LOST, limits_text
 from trt_responses.errors import EngineUnavailable, StartupError
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.shelf import shelf
@@ -184,6 +188,76 @@ def test_a_model_that_is_away_takes_no_work_and_then_does() -> None:
             begin(engine, PROMPT, greedy())
 
     asyncio.run(scenario())
+
+
+class Freezable:
+    """Answers like a Triton, three ids for a stream that it never ends, until it is frozen."""
+
+    def __init__(self) -> None:
+        self.frozen = asyncio.Event()
+        self.streams: list[asyncio.StreamWriter] = []
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if self.frozen.is_set():
+            self.streams.append(writer)
+            return
+        if b"/generate_stream " in head:
+            body = b'data: {"output_ids": [5, 6, 7]}\n\n'
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n" + body)
+            self.streams.append(writer)
+            return
+        limits = dumps({"limits": limits_text(Limits(CONTEXT, SLOTS))})
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(limits), limits))
+        writer.close()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_what_a_frozen_or_dead_triton_made_may_go_on_when_it_answers_again(frozen: bool) -> None:
+    async def scenario() -> None:
+        looks: asyncio.Queue[None] = asyncio.Queue()
+
+        async def sleep(_: float) -> None:
+            await looks.get()
+
+        triton = Freezable()
+        server = await asyncio.start_server(triton.answer, "127.0.0.1", 0)
+        address = Address("127.0.0.1", server.sockets[0].getsockname()[1], "demo")
+        engine = TritonEngine(address, answer_s=0.2, sleep=sleep)
+        await engine.start()
+        told, _ = begin(engine, PROMPT, greedy())
+        await told.some(3)
+        looks.put_nowait(None)  # it answers: nothing is lost
+        if frozen:
+            await until(looks.empty)
+            triton.frozen.set()
+            for _ in range(MISSES):
+                assert not told.finished
+                looks.put_nowait(None)
+        else:
+            triton.streams[0].close()
+        await told.done()
+        assert (told.token_ids, told.chunks[-1].lost) == ([5, 6, 7], "died")
+        assert not engine.health().ready
+        triton.frozen.clear()
+        looks.put_nowait(None)
+        await until(lambda: engine.health().ready)
+        again, _ = begin(engine, PROMPT, greedy())
+        await again.some(3)
+        await engine.stop(1)
+        assert again.chunks[-1].lost is None
+        server.close()
+        for each in triton.streams:
+            each.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_death_of_the_engine_that_a_triton_runs_is_told_as_one() -> None:
+    for error, lost in ((f"{LOST}it died", "died"), ("no such id", None)):
+        told = Events().feed(b"data: " + dumps({"error": error}) + b"\n\n")
+        assert told is not None
+        assert (told.finish, told.lost) == ("error", lost)
 
 
 @pytest.mark.parametrize("wrong", ["", "host", "host:port/model", "host:8000", "host:8000/"])

@@ -246,7 +246,8 @@ def test_an_engine_that_stands_still_is_not_ready_and_its_responses_fail() -> No
             assert "no step" in events[-2]["message"]
             assert (await s.client.get("/health/ready")).status == 200
             for _ in range(2):
-                assert (await s.client.create()).status == 500
+                failed = await s.client.create()
+                assert (failed.status, failed.error["code"]) == (503, "engine_lost")
             assert (await s.client.get("/health/live")).status == 503
             assert (await s.client.get("/health")).json()["state"] == "failed"
 

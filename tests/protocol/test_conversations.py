@@ -265,18 +265,23 @@ def test_what_did_not_end_well_leaves_nothing_and_no_lock(
     asyncio.run(story())
 
 
-def test_a_conversation_that_is_deleted_meanwhile_fails_its_response() -> None:
+@pytest.mark.parametrize("mode", ["store", "stream", "background"])
+def test_a_conversation_that_is_deleted_meanwhile_fails_its_response(mode: str) -> None:
     async def story() -> None:
         store = memory()
         async with served(LONG, store=store, manual=True) as s:
             name = await begun(s)
-            running = s.client.ask(input="x", conversation=name)
+            fields = {mode: True, "stream": mode != "store"}
+            running = s.client.ask(input="x", conversation=name, **fields)
             await until(lambda: bool(s.engine.requests))
             assert (await call(s, "DELETE", f"{PATH}/{name}")).status == 200
             await s.clock.step(220)
             await running.done()
-            assert running.status == 400
-            assert running.error["code"] == "conversation_locked"
+            if mode == "store":
+                assert (running.status, running.error["code"]) == (404, "conversation_deleted")
+            else:
+                assert running.events[-2]["code"] == "conversation_deleted"
+                assert running.events[-1]["type"] == "response.failed"
             assert len(store) == 0
 
     asyncio.run(story())

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from trt_responses.templates.dialect import TemplateDialect
 
 PROBE_S = 30.0
-"""Seconds in which an embedded engine that has stalled must give one token before it is
+"""Seconds in which an embedded engine that has stalled must answer a probe before it is
 replaced."""
 
 
@@ -138,7 +138,7 @@ def llamacpp_over(
         slots=settings.slots,
         threads=settings.threads,
         patience=Patience(
-            idle_timeout_s=settings.stall_s, probe_timeout_s=min(PROBE_S, settings.stall_s)
+            idle_timeout_s=settings.stall_s, probe_timeout_s=min(PROBE_S, settings.stall_s / 2)
         ),
         spelled=spelled,
         marks=marks,

@@ -33,6 +33,7 @@ class Lifecycle:
         self._since_s = clock_s()
         self._refuses_from_s = math.inf
         self._closed = False
+        self._streams = True
         self.was_ready = False
         """Whether this start has ended well."""
 
@@ -52,7 +53,8 @@ class Lifecycle:
 
     def start(self) -> None:
         """Begin a start, perhaps another one: a program may live on and serve again."""
-        self._refuses_from_s, self._closed, self.was_ready = math.inf, False, False
+        self._refuses_from_s, self._closed, self._streams = math.inf, False, True
+        self.was_ready = False
         self._enter("starting", "it has just begun")
 
     def step(self, reason: str) -> None:
@@ -79,6 +81,17 @@ class Lifecycle:
         if self.state != "failed":
             self._enter("failed", reason)
             self._refuses_from_s = self._clock_s()
+
+    def end_streams(self) -> None:
+        """End the streams that wait for what other servers make; all else is still answered."""
+        self._streams = False
+
+    def check_streams(self) -> None:
+        """Raise when a stream may wait no longer for more events."""
+        if not self._streams:
+            raise ServerDraining(
+                "The server is being stopped: read on from another one, after the last event."
+            )
 
     def close(self) -> None:
         """Close: from now on only health and metrics are answered."""

@@ -1,8 +1,9 @@
 """Whether the engine makes steps while it has work, and what is done when it makes none.
 
-An engine that can, mends itself in the meantime: the embedded one restarts its child. When that
-brings no step either, its responses fail, and after several such failures in a row the server is
-beyond help. Knows the engine's seam, the line before it and a clock; knows no HTTP.
+An engine that is not ready mends itself: the embedded one, for instance, restarts its child. That
+is no stall, and its responses wait. An engine that is ready and makes no step fails its responses,
+and after several such failures in a row the server is beyond help. Knows the engine's seam, the
+line before it and a clock; knows no HTTP.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import ApiError
+from trt_responses.errors import EngineLost
 from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from trt_responses.engine.base import Engine
+    from trt_responses.errors import ApiError
     from trt_responses.response.admission import Admission
     from trt_responses.response.lifecycle import Lifecycle
     from trt_responses.response.run.run import RunFacts
@@ -45,12 +47,13 @@ class StallWatch:
         *,
         fail_begun: Callable[[ApiError], None],
         stall_s: float,
+        pause_s: float = 0.0,
         clock_ns: Callable[[], int],
         sleep: Callable[[float], Awaitable[None]],
         paused: Callable[[], int] = lambda: 0,
     ) -> None:
         """`paused` is the number of runs that have a place and wait until the engine is back: no
-        work for it."""
+        work for it. `pause_s` bounds the wait of runs that the engine itself still holds."""
         self._engine = engine
         self._admission = admission
         self._fail_begun = fail_begun
@@ -59,8 +62,11 @@ class StallWatch:
         self._clock_ns = clock_ns
         self._sleep = sleep
         self._paused = paused
+        self._away_s = max(pause_s, GIVE_UP * stall_s)
         self._since_ns = clock_ns()
         """The time since which it has had work without a step, or was given up last."""
+        self._here_ns = clock_ns()
+        """The last time at which it was ready, or had no work."""
         self._failures = 0
 
     def still_s(self, last_step_ns: int) -> float:
@@ -80,9 +86,15 @@ class StallWatch:
 
     def look(self) -> None:
         self._admission.look()
-        if not self._has_work:
-            self._since_ns = self._clock_ns()
-        elif self.still_s(self._engine.health().last_progress_ns) >= GIVE_UP * self._stall_s:
+        health, now_ns = self._engine.health(), self._clock_ns()
+        if health.ready or not self._has_work:
+            self._here_ns = now_ns
+        if not health.ready or not self._has_work:
+            self._since_ns = now_ns
+        if now_ns - self._here_ns >= self._away_s * 1e9:
+            why = f"The engine was away for more than {self._away_s:g} s."
+            self._fail_begun(EngineLost(why, retry_after_s=5))
+        elif self.still_s(health.last_progress_ns) >= GIVE_UP * self._stall_s:
             self._give_up()
 
     def run_ended(self, facts: RunFacts) -> None:
@@ -94,7 +106,7 @@ class StallWatch:
         self._since_ns = self._clock_ns()
         why = f"The engine has made no step for {GIVE_UP * self._stall_s:g} s"
         logger.error("%s: its responses fail, for the time %d in a row.", why, self._failures)
-        self._fail_begun(ApiError(f"{why}."))
+        self._fail_begun(EngineLost(f"{why}.", retry_after_s=5))
         if self._failures >= MAX_FAILURES:
             self._lifecycle.fail(f"{why}, {self._failures} times in a row")
 

@@ -76,6 +76,7 @@ class Server(uvicorn.Server):
         self._notifier = notifier or Notifier({})
         self._life: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
+        app.state.last_answers = self._last_answers
         self.lost: str | None = None
         """The reason why the engine is beyond recovery, if it is."""
         self.fault: BaseException | None = None
@@ -125,13 +126,20 @@ class Server(uvicorn.Server):
         self._notifier.tell("STOPPING=1", "stopping")
         if self._lifecycle.was_ready:
             await self._drain.finish()
+            self._lifecycle.end_streams()
             await self._answered()
-        self._lifecycle.close()
+        else:
+            self._lifecycle.close()
         await self._end_life()
+        await super().shutdown(sockets)
+
+    async def _last_answers(self) -> None:
+        """Listen no more, and answer what has come: what is stored can be read to the last."""
         for server in self.servers:
             server.close()
         await asyncio.sleep(LAST_ACCEPT_S)
-        await super().shutdown(sockets)
+        await self._answered()
+        self._lifecycle.close()
 
     async def _answered(self) -> None:
         """Wait until the requests that are being answered have been; others may come meanwhile."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_responses.backends.engines import chosen_engine, engine_of
-from trt_responses.engine.triton.fields import DESCRIBE, limits_text, options_of, outputs_of
+from trt_responses.engine.triton.fields import DESCRIBE, LOST, limits_text, options_of, outputs_of
 from trt_responses.engine.triton.fields import INPUTS as INPUTS
 from trt_responses.engine.triton.fields import OUTPUTS as OUTPUTS
 from trt_responses.errors import ApiError
@@ -111,7 +111,8 @@ class _Answer:
 
     def push(self, chunk: Chunk) -> None:
         if chunk.finish == "error":
-            self.fail(chunk.error or "the engine failed")
+            error = chunk.error or "the engine failed"
+            self.fail(f"{LOST}{error}" if chunk.lost else error)
         else:
             self.send(outputs_of(chunk), final=chunk.finish is not None)
 

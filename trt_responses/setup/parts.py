@@ -116,6 +116,7 @@ def server_parts(
         lifecycle,
         fail_begun=lambda error: runs.fail_begun(error),
         stall_s=settings.stall_s,
+        pause_s=settings.engine_pause_s,
         clock_ns=time.monotonic_ns,
         sleep=sleep,
         paused=lambda: recovery.paused,
@@ -147,7 +148,7 @@ def server_parts(
         runs=runs,
         stall_watch=stall_watch,
         health=health,
-        background=_background(settings, runs, parts, admission, sleep),
+        background=_background(settings, runs, parts, admission, lifecycle, sleep),
         locks=locks,
         keep_alive=KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, sleep),
         repeats=Repeats(
@@ -180,6 +181,7 @@ def _background(
     runs: Runs,
     parts: Parts,
     admission: Admission,
+    lifecycle: Lifecycle,
     sleep: Callable[[float], Awaitable[None]],
 ) -> Background:
     return Background(
@@ -188,6 +190,7 @@ def _background(
         count=admission.count_background,
         max_per_owner=settings.max_background,
         model=f"{parts.model} {parts.dialect.vocabulary}".rstrip(),  # whose ids a job's are
+        check_streams=lifecycle.check_streams,
         sleep=sleep,
     )
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from trt_responses.response.run.run import RunFacts
 
 
+PAUSE_S = 600.0
+
+
 @dataclass
 class Parts:
     """All that a watch looks at, with numbers that a test sets."""
@@ -30,9 +33,10 @@ class Parts:
     progress_s: float = 100.0
     failed: list[ApiError] = field(default_factory=list)
     looks: int = 0
+    is_ready: bool = True
 
     def health(self) -> Health:
-        return Health(alive=True, ready=True, last_progress_ns=int(self.progress_s * 1e9))
+        return Health(alive=True, ready=self.is_ready, last_progress_ns=int(self.progress_s * 1e9))
 
     def look(self) -> None:
         self.looks += 1
@@ -49,6 +53,7 @@ def watch_of(parts: Parts, lifecycle: Lifecycle) -> StallWatch:
         lifecycle,
         fail_begun=parts.fail_begun,
         stall_s=10,
+        pause_s=PAUSE_S,
         clock_ns=lambda: int(parts.now_s * 1e9),
         sleep=asyncio.sleep,
         paused=lambda: parts.paused,
@@ -98,6 +103,24 @@ def test_work_without_a_step_is_a_stall_and_a_step_ends_it() -> None:
     assert not is_stalled(watch, parts)
 
 
+def test_work_that_an_engine_holds_while_it_mends_itself_waits_as_long_as_a_pause_may_take() -> (
+    None
+):
+    parts, lifecycle = Parts(running=1), ready()
+    watch = watch_of(parts, lifecycle)
+    for parts.is_ready in (False, True, False):
+        for _ in range(6):
+            parts.now_s += PAUSE_S / 6 - 1 if not parts.is_ready else 1
+            watch.look()
+            assert not is_stalled(watch, parts)
+    assert not parts.failed
+    parts.now_s += 6
+    watch.look()
+    assert [error.code for error in parts.failed] == ["engine_lost"]
+    assert "away for more than 600 s" in parts.failed[0].message
+    assert lifecycle.state == "ready"
+
+
 def test_what_stands_still_for_long_fails_and_after_several_times_the_server_does() -> None:
     parts, lifecycle = Parts(running=1), ready()
     watch = watch_of(parts, lifecycle)
@@ -111,6 +134,7 @@ def test_what_stands_still_for_long_fails_and_after_several_times_the_server_doe
         watch.look()
         assert len(parts.failed) == time
         assert "no step for 30 s" in parts.failed[-1].message
+        assert parts.failed[-1].code == "engine_lost"
     assert lifecycle.state == "failed"
 
 

@@ -46,6 +46,9 @@ PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0)
 PROBE_IDS = (0,)
 LAST_MOMENT_S = 0.5
 """Seconds that a child which broke off has to end by itself and to say why."""
+STARVED = 4
+"""The number of `idle_timeout_s` without a byte after which a request has failed, while the child
+gives bytes to others: it reads one long prompt after another."""
 ABOVE_ALL = math.inf
 """The priority of a request that an earlier child has begun: above all others."""
 
@@ -97,6 +100,9 @@ class LlamaCppEngine:
         child lives."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
+        self._seeing: asyncio.Task[None] | None = None
+        self._frozen: Child | None = None
+        """The child that was killed since it was frozen."""
         self._turn: asyncio.TimerHandle | None = None
         """The end of an adapter's turn, while somebody waits for another one."""
         self._probing = False
@@ -104,7 +110,7 @@ class LlamaCppEngine:
         self._restarts = 0
         self._down: str | None = "The engine has not been started."
         self._changed = asyncio.Event()
-        self._last_progress_ns = now_ns()
+        self._last_progress_ns = self._busy_since_ns = now_ns()
 
     @property
     def child(self) -> Child | None:
@@ -147,12 +153,17 @@ class LlamaCppEngine:
         return self._restarting and options.priority >= CONTINUATION_PRIORITY
 
     def health(self) -> Health:
-        heard = (request.last_byte_ns for request in self._running)
-        last = max(self._last_progress_ns, *heard, 0)
         held = sum(len(each.prompt_ids) + len(each.ids) for each in self._running)
         use = held / (self._model.context_tokens * self._model.slots)
         ready = self._down is None
-        return Health(self._keeper.alive, ready, last, self._down, use, restarts=self._restarts)
+        return Health(
+            self._keeper.alive, ready, self._moved_ns, self._down, use, restarts=self._restarts
+        )
+
+    @property
+    def _moved_ns(self) -> int:
+        """The time of the last byte for any request."""
+        return max(self._last_progress_ns, *(each.last_byte_ns for each in self._running), 0)
 
     def limits(self) -> Limits:
         return self._limits
@@ -179,7 +190,8 @@ class LlamaCppEngine:
 
     def _excused(self) -> bool:
         """Judge the death of a child. Returns whether a request is to blame, and not the engine."""
-        return self._blame.judge((*self._adrift, *self._running))
+        frozen = self._frozen is not None and self._frozen is self.child
+        return self._blame.judge(() if frozen else (*self._adrift, *self._running))
 
     def _fell(self, reason: str) -> None:
         """Give the requests of a dead child to the next one, but for those to blame."""
@@ -194,23 +206,24 @@ class LlamaCppEngine:
             request.slot = None
             if (why := self._blame.why_not(request)) is None:
                 self._line.put(request, ABOVE_ALL)
+            elif request.can_go_on:  # it is to blame
+                request.fail(why or self._adrift.get(request, reason), refused=True)
             else:
-                lost: Loss | None = None if request.can_go_on else "died"
-                request.fail(self._adrift.get(request, reason) if why == "" else why, lost=lost)
+                request.fail(why or self._adrift.get(request, reason), lost="died")
         self._adrift.clear()
         self._running.clear()
         self._slots = Slots(self._model.slots)
         if not self._keeper.alive:
-            self._end_all(reason)
+            self._end_all(reason, lost="died")
 
-    def _end_all(self, reason: str) -> None:
+    def _end_all(self, reason: str, lost: Loss | None = None) -> None:
         if self._watch is not None:
             self._watch.cancel()
         self._down = reason
         self._restarting = False
         self._changed.set()
         for request in (*self._adrift, *self._running, *self._line):
-            request.fail(reason)
+            request.fail(reason, lost=lost)
         self._line.clear()
 
     def _dispatch(self) -> None:
@@ -244,6 +257,8 @@ class LlamaCppEngine:
         child = self.child
         assert child is not None
         slot = self._slots.take(request.read_ids, request.options.salt)
+        if not self._running:
+            self._busy_since_ns = self._now_ns()
         self._running[request] = None
         self._own(request.connect(child, slot))
 
@@ -285,15 +300,48 @@ class LlamaCppEngine:
         self._watch = asyncio.get_running_loop().call_later(pause_s, self._look)
 
     def _look(self) -> None:
-        """Break off every request that has had no byte for too long, and probe the child."""
-        limit_ns = self._now_ns() - int(self._patience.idle_timeout_s * 1e9)
+        """See to the child when it gives no byte to anybody; break off a request that gets none for
+        far too long while others do."""
+        idle = self._seeing is None or self._seeing.done()
+        if idle and self.child is not None and self._still_s() >= self._patience.idle_timeout_s:
+            self._seeing = asyncio.create_task(self._see_to(self.child))
+            self._own(self._seeing)
+        starved_s = STARVED * self._patience.idle_timeout_s
         for request in tuple(self._running):
-            if request.last_byte_ns <= limit_ns:
-                request.stalled = True
-                request.break_off()
-                why = f"The engine gave nothing for {self._patience.idle_timeout_s:g} s."
-                self._broken(request, why)
+            if self._now_ns() - request.waits_since_ns >= starved_s * 1e9:
+                self._stalled(request, starved_s)
         self._watch_on()
+
+    def _still_s(self) -> float:
+        """Seconds for which the child has had work and has given no byte."""
+        if not self._running:
+            return 0.0
+        return (self._now_ns() - max(self._moved_ns, self._busy_since_ns)) / 1e9
+
+    async def _see_to(self, child: Child) -> None:
+        """Replace a child that is frozen: nobody is to blame, and all go on in the next one. Leave
+        one that is busy to it for as long again; then break off all requests, and probe for a
+        token."""
+        idle_s, probe_s = self._patience.idle_timeout_s, self._patience.probe_timeout_s
+        frozen = await child.is_frozen(probe_s)
+        if child is not self.child:
+            return  # it has ended meanwhile
+        if frozen:
+            logger.warning(
+                "replacing the engine's process %d: frozen (no byte for %g s, no answer to a probe "
+                "and no CPU time within %g s)",
+                *(child.pid, idle_s, probe_s),
+            )
+            self._frozen = child
+            child.kill()
+        elif self._still_s() >= 2 * idle_s:
+            for request in tuple(self._running):
+                self._stalled(request, 2 * idle_s)
+
+    def _stalled(self, request: Request, seconds: float) -> None:
+        request.stalled = True
+        request.break_off()
+        self._broken(request, f"The engine gave nothing for {seconds:g} s.")
 
     def _probe_soon(self) -> None:
         """Probe the child as soon as a slot is kept free for it."""
@@ -304,10 +352,11 @@ class LlamaCppEngine:
     async def _probe(self, child: Child) -> None:
         """Ask the child for one token, and replace the child when it is too late."""
         beside = replace(PROBE, adapter=self._line.adapter)  # of another one it would have to wait
+        before_ns = self._moved_ns
         end = await self._ask(child, beside, self._patience.probe_timeout_s)
         if child is not self.child:
             return  # what it was asked about has been judged
-        if end.finish == "error":  # the line waits for the next one
+        if end.finish == "error" and self._moved_ns == before_ns:  # the line waits for the next one
             if not await child.ends_within(LAST_MOMENT_S):
                 child.kill()
             return

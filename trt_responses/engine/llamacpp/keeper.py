@@ -28,9 +28,10 @@ class Patience:
 
     start_timeout_s: float = 600.0
     idle_timeout_s: float = 120.0
-    """Seconds without a byte after which a running request has failed."""
+    """Seconds without a byte for any running request after which the child must show that it is not
+    frozen. After twice as many, it must give a token."""
     probe_timeout_s: float = 30.0
-    """Seconds that the child then has for one token before it is replaced."""
+    """Seconds that the child has for either; else it is replaced."""
     first_backoff_s: float = 0.1
     max_failures: int = 5
     turn_s: float = 0.25

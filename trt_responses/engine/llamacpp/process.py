@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trt_responses.engine.llamacpp.child import Settings
 
 logger = logging.getLogger(__name__)
@@ -94,6 +96,29 @@ class Child:
         except TimeoutError:
             return False
         return True
+
+    async def is_frozen(self, deadline_s: float) -> bool:
+        """Whether the child neither answers nor computes within the deadline. A child that is busy
+        with a long step answers from another thread, or at least uses the processor."""
+        before = self._ticks()
+        try:
+            async with asyncio.timeout(deadline_s):
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+                try:
+                    writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+                    await reader.read(1)
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return self._ticks() == before
+        return False
+
+    def _ticks(self) -> Sequence[str]:
+        """The processor time that the child has used, where Linux shows it."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        except OSError:
+            return ()
 
     def kill(self) -> None:
         """Kill the child at once."""

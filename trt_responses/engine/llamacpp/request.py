@@ -13,6 +13,7 @@ from trt_responses.engine.http_stream import Stream
 from trt_responses.engine.llamacpp import body
 from trt_responses.engine.llamacpp.body import HARMONY
 from trt_responses.engine.llamacpp.events import Events, fault
+from trt_responses.errors import EngineLost
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,6 +62,7 @@ class Request:
         self._on_begun = on_begun
         self._on_broken = on_broken
         self._stream: Stream | None = None
+        self._begun_ns = 0
         self._before = 0
 
     @property
@@ -85,6 +87,12 @@ class Request:
 
     @property
     def last_byte_ns(self) -> int:
+        """The time of the last byte from the present child; 0 while none has come."""
+        return 0 if self.waits_since_ns == self._begun_ns else self.waits_since_ns
+
+    @property
+    def waits_since_ns(self) -> int:
+        """The time of the last byte, or of the beginning."""
         return 0 if self._stream is None else self._stream.last_byte_ns
 
     def connect(self, child: Child, slot: Slot) -> asyncio.Task[None]:
@@ -95,6 +103,7 @@ class Request:
         words = body.resumed(self._words, self.ids) if self.ids else self._words
         events = Events(self.options, self._stops)
         self._stream = Stream(events.feed, fault, self._push, self._break, self._now_ns)
+        self._begun_ns = self._stream.last_byte_ns
         content, key = body.body(words, slot), f"Authorization: Bearer {child.api_key}"
         return self._stream.connect(child.host, child.port, child.path, content, key)
 
@@ -102,9 +111,10 @@ class Request:
         if not self.over:
             self._leave()
 
-    def fail(self, reason: str, *, lost: Loss | None = None) -> None:
-        """End the request with an error."""
-        self.end(Chunk(finish="error", error=reason, lost=lost))
+    def fail(self, reason: str, *, lost: Loss | None = None, refused: bool = False) -> None:
+        """End the request with an error; one that is `refused` does not go on anywhere."""
+        refusal = EngineLost(reason) if refused else None
+        self.end(Chunk(finish="error", error=reason, refusal=refusal, lost=lost))
 
     def end(self, chunk: Chunk) -> None:
         """Push the last chunk, unless the request is over already."""

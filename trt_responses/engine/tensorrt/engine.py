@@ -25,7 +25,7 @@ from trt_responses.errors import EngineUnavailable, StartupError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.engine.base import GenerateOptions, Sink
+    from trt_responses.engine.base import GenerateOptions, Loss, Sink
     from trt_responses.engine.tensorrt.batch import Emitted
     from trt_responses.engine.tensorrt.executor import Executor
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -157,14 +157,14 @@ class TensorRtEngine:
     def _lose(self, reason: str) -> None:
         """Note that the executor is gone. There is no other, so this engine does not come back."""
         self._alive = False
-        self._fall(reason)
+        self._fall(reason, "died")
 
-    def _fall(self, reason: str) -> None:
+    def _fall(self, reason: str, lost: Loss | None = None) -> None:
         self._down = reason
         if self._watch is not None:
             self._watch.cancel()
         for request in tuple(self._requests):
-            request.fail(reason)
+            request.fail(reason, lost)
 
     def _look(self) -> None:
         """Look for a step that began too long ago."""

@@ -16,7 +16,7 @@ from trt_responses.tokens.control import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.engine.base import GenerateOptions, Sink
+    from trt_responses.engine.base import GenerateOptions, Loss, Sink
     from trt_responses.engine.slots import Slot
     from trt_responses.engine.tensorrt.guides import Following
     from trt_responses.engine.tensorrt.sampler import Row, Sampler
@@ -87,8 +87,8 @@ class Request:
         if not self.over:
             self._leave()
 
-    def fail(self, reason: str) -> None:
-        self.emit(Chunk(finish="error", error=reason))
+    def fail(self, reason: str, lost: Loss | None = None) -> None:
+        self.emit(Chunk(finish="error", error=reason, lost=lost))
 
     def emit(self, chunk: Chunk) -> None:
         """Push a chunk, unless the request is over."""

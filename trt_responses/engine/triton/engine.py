@@ -30,6 +30,9 @@ LOOK_S = 2.0
 """Seconds between two questions whether the model is ready."""
 ANSWER_S = 10.0
 """Seconds that a Triton has to answer such a question."""
+MISSES = 3
+"""Such questions in a row without an answer, and without a byte for any request, after which its
+requests are lost."""
 
 
 class Address(NamedTuple):
@@ -63,14 +66,16 @@ class TritonEngine:
         self,
         address: Address,
         *,
+        answer_s: float = ANSWER_S,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.address = address
+        self._answer_s = answer_s
         self._sleep = sleep
         self._now_ns = now_ns
         self._limits = Limits(0, 0)
-        self._down: str | None = "The engine has not been started."
+        self.down: str | None = "The engine has not been started."
         self._last_progress_ns = now_ns()
         self._running: dict[_Request, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,12 +93,12 @@ class TritonEngine:
                 "what it can do."
             )
         self._limits = limits_of(reply["limits"])
-        self._down = None
+        self.down = None
         self._looking = asyncio.create_task(self._look())
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> _Request:
-        if self._down is not None:
-            raise EngineUnavailable(self._down, retry_after_s=1)
+        if self.down is not None:
+            raise EngineUnavailable(self.down, retry_after_s=1)
         left = room(len(prompt_ids), options, self._limits)
         request = _Request(self, sink)
         if left <= 0:
@@ -113,19 +118,17 @@ class TritonEngine:
     def health(self) -> Health:
         heard = (request.stream.last_byte_ns for request in self._running)
         last = max(self._last_progress_ns, *heard, 0)
-        return Health(
-            alive=True, ready=self._down is None, last_progress_ns=last, reason=self._down
-        )
+        return Health(alive=True, ready=self.down is None, last_progress_ns=last, reason=self.down)
 
     def limits(self) -> Limits:
         return self._limits
 
     async def stop(self, deadline_s: float) -> None:
-        self._down = "The engine has been stopped."
+        self.down = "The engine has been stopped."
         if self._looking is not None:
             self._looking.cancel()
         for request in tuple(self._running):
-            request.break_off(self._down)
+            request.push(Chunk(finish="error", error=self.down))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def over(self, request: _Request) -> None:
@@ -133,21 +136,29 @@ class TritonEngine:
         self._last_progress_ns = max(self._last_progress_ns, request.stream.last_byte_ns)
 
     async def _look(self) -> None:
-        """Follow the model's readiness, which a fleet may lose and get back."""
+        """Follow the model's readiness, which a fleet may lose and get back. Requests go on while a
+        Triton answers that its model is not ready: its engine may be restarting."""
+        misses = 0
         while True:
             await self._sleep(LOOK_S)
+            before_ns = self.health().last_progress_ns
             status, told = await self._asked("GET", "/ready", b"")
+            moved = self.health().last_progress_ns > before_ns
+            misses = misses + 1 if status == 0 and not moved else 0
             if status == 200:
-                self._down = None
+                self.down = None
                 self._last_progress_ns = self._now_ns()
-            else:
-                self._down = fault(told, status).replace("refused the request", "is not ready")
+            elif not (status == 0 and moved):
+                self.down = fault(told, status).replace("refused the request", "is not ready")
+            if misses >= MISSES:
+                for request in tuple(self._running):
+                    request.break_off(self.down or "it is frozen")
 
     async def _asked(self, way: str, path: str, body: bytes) -> tuple[int, bytes]:
         """The status and the body of a small question; status 0 and a reason when there was no
         answer."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self._answer_s):
                 return await _answer(self.address, way, path, body)
         except (OSError, TimeoutError, httptools.HttpParserError) as error:
             why = getattr(error, "strerror", None) or type(error).__name__
@@ -171,7 +182,10 @@ class _Request:
         self._sink.push(chunk)
 
     def break_off(self, reason: str) -> None:
-        self.push(Chunk(finish="error", error=reason))
+        """End a request whose Triton broke the connection, or is frozen. The request may go on once
+        a Triton answers."""
+        self._engine.down = reason
+        self.push(Chunk(finish="error", error=reason, lost="died"))
 
     def abort(self) -> None:
         if not self._over:

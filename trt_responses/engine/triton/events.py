@@ -6,12 +6,15 @@ that the stream is over: the last one has a `finish_reason`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from trt_responses.engine.base import Chunk, Logprob
-from trt_responses.engine.triton.fields import logprobs_of
+from trt_responses.engine.triton.fields import LOST, logprobs_of
+
+if TYPE_CHECKING:
+    from trt_responses.engine.base import Loss
 
 PREFIX = b"data:"
 
@@ -36,7 +39,9 @@ class Events:
             logprobs += logprobs_of(values["logprobs"]) if values.get("logprobs") else []
             told |= values
         if "error" in told:
-            return Chunk(ids, logprobs, finish="error", error=f"Triton: {told['error']}")
+            error = str(told["error"])
+            lost: Loss | None = "died" if LOST in error else None
+            return Chunk(ids, logprobs, finish="error", error=f"Triton: {error}", lost=lost)
         if not told and not ids:
             return None
         cached = told.get("cached_tokens")

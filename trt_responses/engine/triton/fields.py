@@ -32,6 +32,8 @@ NUMBERS = (
     *("presence_penalty", "frequency_penalty", "seed", "logprobs", "priority"),
 )
 TEXTS = ("cache_salt", "request_id")
+LOST = "The engine is lost: "
+"""Begins the error of a request whose engine went away, so that it may go on with the next one."""
 DESCRIBE = "describe"
 """The parameter that asks for the engine's limits instead of an answer."""
 

@@ -12,6 +12,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine.admission import room
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engine.ask import Ask
-    from trt_responses.engine.base import GenerateOptions, Limits, Sink
+    from trt_responses.engine.base import GenerateOptions, Limits, Loss, Sink
     from trt_responses.engine.trtllm.api import LLM
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class TrtLlmEngine:
             ask=self._probe,
             is_waited_for=lambda: bool(self._requests),
             fail_idle=self._fail_idle,
-            on_death=self._fail_all,
+            on_death=partial(self._fail_all, lost="died"),
             sleep=sleep,
             now_ns=now_ns,
         )
@@ -292,9 +293,9 @@ class TrtLlmEngine:
             request.fail(f"The engine gave this request nothing for {waited_s:.0f} s.")
         return len(stalled)
 
-    def _fail_all(self, reason: str) -> None:
+    def _fail_all(self, reason: str, lost: Loss | None = None) -> None:
         for request in tuple(self._requests):
-            request.fail(reason)
+            request.fail(reason, lost)
 
     async def _probe(self, deadline_s: float | None = None) -> str | None:
         try:

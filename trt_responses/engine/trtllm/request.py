@@ -19,7 +19,7 @@ from trt_responses.errors import root_cause
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import Finish, GenerateOptions, Sink
+    from trt_responses.engine.base import Finish, GenerateOptions, Loss, Sink
     from trt_responses.engine.trtllm.api import CompletionOutput, RequestOutput
     from trt_responses.engine.trtllm.api import Logprob as TheirLogprob
 
@@ -71,8 +71,8 @@ class Request:
         if not self.over:
             self._leave()
 
-    def fail(self, reason: str) -> None:
-        self.end(Chunk(finish="error", error=reason))
+    def fail(self, reason: str, lost: Loss | None = None) -> None:
+        self.end(Chunk(finish="error", error=reason, lost=lost))
 
     def end(self, chunk: Chunk) -> None:
         """Push the last chunk, unless the request is over already."""

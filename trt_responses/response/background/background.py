@@ -16,9 +16,10 @@ import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import ApiError, Overloaded
+from trt_responses.errors import ApiError, NotFound, Overloaded
 from trt_responses.response.background.kept_run import KeptRun
 from trt_responses.response.background.source import run_of, source_of
+from trt_responses.response.run.commit import why_refused
 from trt_responses.store.base import Job
 
 if TYPE_CHECKING:
@@ -51,12 +52,15 @@ class Background:
         count: Callable[[str, int], int],
         max_per_owner: int,
         model: str = "",
+        check_streams: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`count` adds to the background responses that an owner has, and says how many they are,
-        here and in other front ends of this engine."""
+        here and in other front ends of this engine. `check_streams` raises once a stream may wait
+        no longer for more."""
         self._runs = runs
         self._store = store
+        self._check_streams = check_streams
         self._max_per_owner = max_per_owner
         self._model = model
         self._sleep = sleep
@@ -237,17 +241,20 @@ class Background:
     async def news(self, response_id: str, wait_s: float) -> None:
         """Wait until more of its frames are kept, or so long. Whoever reads them has them kept as
         they come."""
+        self._check_streams()
         kept = self._kept.get(response_id)
         if kept is None:
             await self._sleep(wait_s)
-            return
+            return self._check_streams()
         if not kept.has_news:
             await kept.changed(wait_s)
         await self._sleep(TELL_S)
+        self._check_streams()
         try:
             await kept.save(self._store)
         except ApiError as fault:
             logger.warning("frames of %s could not be kept: %s", response_id, fault.message)
+        return None
 
     def running(self, response_id: str, owner: str) -> Run | None:
         """A run that this server is making for this owner."""
@@ -349,6 +356,10 @@ class Background:
             return
         if last.status == "cancelled":
             return  # nobody is there to be told otherwise
+        if conversation is not None and isinstance(
+            fault := await why_refused(conversation, self._store), NotFound
+        ):
+            raise fault
         raise ApiError(
             "The response was deleted while it was made, or its conversation was changed, or this "
             "server was cut off from its store for so long that it counts as failed."

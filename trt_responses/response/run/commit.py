@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from trt_responses.errors import NotFound
 from trt_responses.response.conversation_locks import locked
 from trt_responses.response.conversations import grown
 from trt_responses.response.output_blocks import output_blocks
@@ -15,6 +16,7 @@ from trt_responses.store.base import Record, Records
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from trt_responses.errors import ApiError
     from trt_responses.response.compaction import Compaction
     from trt_responses.response.parts import Parts
     from trt_responses.response.prompt.prompt import Prompt
@@ -110,4 +112,16 @@ class Commit:
     async def _change(self, conversation: Record, record: Record | None, run: Run) -> None:
         lock = run.lock.lock if run.lock is not None else None
         if not await self._parts.store.change(conversation, record, lock=lock):
-            raise locked()
+            raise await why_refused(conversation, self._parts.store)
+
+
+async def why_refused(conversation: Record, records: Records) -> ApiError:
+    """Why a store has refused a conversation's next version: another change came first, or the
+    conversation was deleted."""
+    if isinstance(await records.get(conversation.id, conversation.owner), Record):
+        return locked()
+    return NotFound(
+        "The conversation was deleted while this response was made in it: begin another one.",
+        param="conversation",
+        code="conversation_deleted",
+    )

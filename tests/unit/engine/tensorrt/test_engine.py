@@ -125,6 +125,7 @@ def test_a_step_that_never_ends_is_a_lost_engine_and_a_bounded_stop(vocabulary: 
         await told.done()
         assert told.end.finish == "error"
         assert "more than 0.02 s" in (told.end.error or "")
+        assert told.chunks[-1].lost == "died"
         assert not engine.health().alive
         await engine.stop(0.01)  # comes back although the thread does not
         gate.open()

@@ -730,6 +730,7 @@ def test_a_crash_of_the_executor_ends_every_request_and_the_engine() -> None:
         for sink in told:
             await sink.done()
             assert "device-side assert" in (sink.end.error or "")
+            assert sink.chunks[-1].lost == "died"
         health = engine.health()
         assert (health.alive, health.ready) == (False, False)
         with pytest.raises(EngineUnavailable, match="died") as refused:
