@@ -94,7 +94,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._came += len(data)
         self.conn.reader.feed_data(data)
         if not self._waits:
-            self._frames_left = FRAMES_AT_ONCE
+            self._frames_left = 0 if self._is_large() else FRAMES_AT_ONCE
         self._parse()
 
     async def receive(self) -> ASGIReceiveEvent:
@@ -111,10 +111,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Parse what has come, as far as it may be now, and read on if that is all."""
         gate = self.conn.gate
         while gate.buffer and not self.transport.is_closing():
+            if (gate.closed or self._is_large()) and self._must_wait():
+                self._pause()
+                return
             if gate.closed:
-                if self._must_wait():
-                    self._pause()
-                    return
                 self._frames_left -= 1
                 gate.closed = False
             super().data_received(b"")
@@ -123,6 +123,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.read_paused and not self.transport.is_closing():
             self.read_paused = False
             self.transport.resume_reading()
+
+    def _is_large(self) -> bool:
+        """Whether so much has come that even one frame of it takes a turn."""
+        return self.handshake_complete and len(self.conn.gate.buffer) > PIECE_BYTES
 
     def _must_wait(self) -> bool:
         """Whether the next frame waits: for the connection to be accepted, for the app to take a
@@ -170,6 +174,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def _look(self) -> None:
         """End a connection whose client sends a message too slowly."""
+        if self.transport.is_closing():
+            return
         begun = self.frames or not self.conn.gate.closed
         message = self._messages if begun and not self.read_paused else None
         if message is not None and message == self._seen and self._came < PIECE_BYTES:
