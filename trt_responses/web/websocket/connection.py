@@ -121,8 +121,10 @@ class Connection:
         self._waiting_bytes = 0
         self._refused = 0
         """Requests in a row."""
-        self._used = False
-        self._idle_since_ns = parts.clock_ns()
+        self._used = self._active = False
+        """Whether a response has been made, and whether a request has come since the last look."""
+        self.idle_looks = 0
+        """How many looks in a row, `IDLE_S` apart, have found no request."""
         self._code: int | None = None
         """With which it is closed as soon as nothing is being made."""
         self._last_frame: str | None = None
@@ -143,12 +145,6 @@ class Connection:
         except* (SlowClient, OSError):
             pass  # the server closes what is left of it
 
-    def idle_s(self) -> float:
-        """The seconds since the last request; 0 while one is at work."""
-        if any(lane.busy for lane in self._lanes):
-            return 0.0
-        return (self._parts.clock_ns() - self._idle_since_ns) / 1e9
-
     def end_idle(self) -> None:
         """End a connection whose place is wanted, or that nobody has used."""
         self.end(NORMAL, error_frame(TOO_IDLE, None))
@@ -162,11 +158,14 @@ class Connection:
             self._close_if_idle()
 
     async def _grow_old(self) -> None:
-        life_s = self._parts.socket_limits.life_s
-        await self._parts.sleep(min(IDLE_S, life_s))
-        if not self._used and self.idle_s():
-            self.end_idle()
-        await self._parts.sleep(max(0.0, life_s - IDLE_S))
+        left_s = self._parts.socket_limits.life_s
+        while left_s > 0:
+            await self._parts.sleep(min(IDLE_S, left_s))
+            left_s -= IDLE_S
+            busy = self._active or any(lane.busy for lane in self._lanes)
+            self._active, self.idle_looks = False, 0 if busy else self.idle_looks + 1
+            if self.idle_looks and not self._used:
+                self.end_idle()
         self.end(NORMAL, error_frame(TOO_OLD, None))
 
     def _leave(self) -> None:
@@ -232,6 +231,7 @@ class Connection:
                 "wait for answers, or open another.",
                 retry_after_s=1,
             )
+        self._active, self.idle_looks = True, 0
         self._waiting += 1
         self._waiting_bytes += event.size
         lane.waiting.append(Waiting(event, self._parts.clock_ns()))
@@ -248,7 +248,6 @@ class Connection:
                 if lane.waiting:  # it may have been cleared meanwhile
                     await self._respond(lane, lane.waiting.popleft())
         lane.busy = False
-        self._idle_since_ns = self._parts.clock_ns()
         self._close_if_idle()
 
     async def _respond(self, lane: Lane, waiting: Waiting) -> None:

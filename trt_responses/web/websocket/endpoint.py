@@ -15,7 +15,7 @@ from trt_responses.errors import Overloaded
 from trt_responses.web.endpoint import reply_of
 from trt_responses.web.guard import ANYONE
 from trt_responses.web.headers import dialect_of
-from trt_responses.web.websocket.connection import IDLE_S, Connection
+from trt_responses.web.websocket.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -79,17 +79,17 @@ class Sockets:
         of_owner = [each for each in self._open if each.owner == connection.owner]
         share = self._most if connection.owner == ANYONE else max(1, self._most // 2)
         if not self._has_place(of_owner, share):
-            raise _too_many(f"one owner may have half of {self._most}")
+            raise _too_many(f"the limit of one owner is {share}")
         if not self._has_place(self._open, self._most):
-            raise _too_many("which is all this server takes")
+            raise _too_many(f"the limit is {self._most}")
         return connection
 
     def _has_place(self, connections: Collection[Connection], most: int) -> bool:
         """Whether there is a place for one more; one that has been idle for long leaves its own."""
         if len(connections) < most:
             return True
-        idlest = max(connections, key=Connection.idle_s)
-        if idlest.idle_s() < IDLE_S:
+        idlest = max(connections, key=lambda each: each.idle_looks)
+        if not idlest.idle_looks:
             return False
         idlest.end_idle()
         self._open.discard(idlest)
@@ -104,7 +104,7 @@ class Sockets:
 def _too_many(why: str) -> Overloaded:
     return Overloaded(
         f"Too many WebSocket connections are open: {why} (TRT_RESPONSES_WEBSOCKETS). Close one, or "
-        "wait.",
+        "try again later.",
         retry_after_s=5,
     )
 
