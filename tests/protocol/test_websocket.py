@@ -29,6 +29,7 @@ from tests.support.sockets import Socket, connected, is_last
 from tests.support.stores import FAULTS, BrokenStore
 from tests.support.ticks import Ticks
 from trt_responses.engine.scripted.engine import Die, Script
+from trt_responses.web.websocket.connection import IDLE_S, REFUSALS, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -436,6 +437,70 @@ def test_what_waits_is_bounded() -> None:
     asyncio.run(story())
 
 
+def test_the_number_of_what_waits_is_bounded() -> None:
+    async def story() -> None:
+        async with talking(STALLED, manual=True) as (_, socket):
+            for _ in range(WAITING + 2):  # the first is made
+                socket.create(input="Hello", stream_id="a")
+            await socket.until(lambda w: is_last(w.frames[-1]) if w.frames else False)
+            refused = [frame for frame in socket.frames if is_last(frame)]
+            assert [frame["status"] for frame in refused] == [429]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["at once", "behind a response"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "{",
+        HELLO | {"model": "other"},
+        {"type": "response.steer", "previous_response_id": "resp_1", "input": "x"},
+    ],
+    ids=["no JSON", "model", "steer"],
+)
+def test_many_refusals_in_a_row_end_the_connection(bad: str | Json, behind: bool) -> None:
+    async def story() -> None:
+        async with talking() as (_, socket):
+            if behind:
+                for _ in range(REFUSALS - 1):
+                    socket.send(bad)
+                await socket.until(lambda w: len(w.frames) == REFUSALS - 1)
+                assert is_completed(await socket.answer(input="Hello"))
+                socket.frames.clear()
+            for _ in range(REFUSALS - 1):
+                socket.send(bad)
+            await socket.until(lambda w: len(w.frames) == REFUSALS - 1)
+            assert socket.code is None
+            socket.send(bad)
+            await socket.done()
+            assert socket.frames[-1]["error"]["code"] == "websocket_refusal_limit_reached"
+            assert socket.code == 1008
+
+    asyncio.run(story())
+
+
+def test_requests_that_are_refused_one_after_another_let_others_run_between() -> None:
+    async def story() -> None:
+        async with talking(ANSWER, manual=True) as (s, socket):
+            socket.create(input="Hello")
+            await until(lambda: bool(s.engine.requests))
+            for _ in range(100):
+                socket.create(input="Hello", model="other")
+            async with connected(s.app) as other:
+                other.send("{")  # in its turn, behind all of them
+                await other.until(lambda w: bool(w.frames))
+            stepping = asyncio.ensure_future(s.clock.step(30))
+            seen = set()
+            while sum(map(is_last, socket.frames)) <= 100:
+                seen.add(len(socket.frames))
+                await asyncio.sleep(0)
+            assert len(seen) > 90
+            await stepping
+
+    asyncio.run(story())
+
+
 def test_steering_is_refused_and_the_input_given_back() -> None:
     async def story() -> None:
         async with talking() as (_, socket):
@@ -503,6 +568,74 @@ def test_there_are_so_many_connections_and_no_more() -> None:
             await socket.done()
             async with connected(s.app) as third:
                 assert is_completed(await third.answer(input="Hello"))
+
+    asyncio.run(story())
+
+
+async def upgrade(s: Served, key: str) -> Socket:
+    """A connection that has been accepted or refused."""
+    socket = Socket(s.app, {"authorization": f"Bearer {key}"} if key else {}, "/v1/responses")
+    await until(lambda: bool(socket.heard))
+    return socket
+
+
+def is_open(socket: Socket) -> bool:
+    return bool(socket.heard[0]["type"] == "websocket.accept") and socket.code is None
+
+
+def test_one_owner_may_have_half_of_the_connections() -> None:
+    async def story() -> None:
+        keys = {"api_keys": "ann:secret,bob:other"}
+        async with served(websockets=4, **keys) as s:
+            anns = [await upgrade(s, "secret") for _ in range(4)]
+            assert [is_open(socket) for socket in anns] == [True, True, False, False]
+            assert anns[2].status == 429
+            bobs = [await upgrade(s, "other") for _ in range(3)]
+            assert [is_open(socket) for socket in bobs] == [True, True, False]
+            for socket in (*anns, *bobs):
+                socket.leave()
+                await socket.done()
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_nobody_uses_is_closed_and_one_that_was_used_is_not() -> None:
+    async def story() -> None:
+        ticks = Ticks()
+        async with served(sleep=ticks.sleep) as s, connected(s.app) as used:
+            assert is_completed(await used.answer(input="Hello"))
+            unused = await upgrade(s, "")
+            await ticks.pass_(IDLE_S)
+            await unused.done()
+            assert unused.frames[-1]["error"]["code"] == "websocket_connection_limit_reached"
+            assert unused.code == 1000
+            await ticks.pass_(3 * IDLE_S)
+            assert is_completed(await used.answer(input="Hello"))
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("key", ["", "secret"], ids=["of all", "of an owner"])
+def test_an_idle_connection_leaves_its_place_to_a_new_one(key: str) -> None:
+    async def story() -> None:
+        ticks = Ticks()
+        keys = {"api_keys": f"ann:{key}"} if key else {}
+        most = 4 if key else 2
+        async with served(STALLED, sleep=ticks.sleep, websockets=most, **keys) as s:
+            idle, busy = [await upgrade(s, key) for _ in range(2)]
+            busy.create(input="Hello")
+            await idle.answer(input="Hello", generate=False)
+            await ticks.pass_(IDLE_S)
+            assert (await upgrade(s, key)).status == 429
+            await ticks.pass_(IDLE_S)
+            new = await upgrade(s, key)
+            assert is_open(new)
+            await idle.done()
+            assert idle.code == 1000
+            assert is_open(busy)
+            for socket in (busy, new):
+                socket.leave()
+                await socket.done()
 
     asyncio.run(story())
 

@@ -105,7 +105,7 @@ MAY_IMPORT = {
     " backends setup web.*",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
-    "serve.websocket": "",
+    "serve.websocket": "serve.silence",
     "serve": f"{SEAMS} settings access response response.run app setup backends"
     " engine.remote engine.triton engine.trtllm prepare.shelf serve.protocol"
     " serve.silence serve.websocket telemetry",

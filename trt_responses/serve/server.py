@@ -26,7 +26,7 @@ from trt_responses.serve.drain import Drain
 from trt_responses.serve.engine_process import engine_of
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
-from trt_responses.serve.websocket import PING_S, SocketProtocol
+from trt_responses.serve.websocket import PING_S, socket_protocol
 from trt_responses.setup.parts import mint
 from trt_responses.telemetry.log import JsonLines, TextLines
 
@@ -252,7 +252,9 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
             read_timeout_s=settings.read_timeout_s,
             socket_path=app.state.sockets.path if app.state.sockets else None,
         ),
-        ws=SocketProtocol if app.state.sockets else "none",
+        ws=(
+            socket_protocol(read_timeout_s=settings.read_timeout_s) if app.state.sockets else "none"
+        ),
         ws_max_size=settings.max_body_bytes,
         ws_ping_interval=PING_S,
         ws_ping_timeout=None,

@@ -37,6 +37,7 @@ from trt_responses.web.stored import Stored
 from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.web.websocket.connection import SocketLimits, SocketParts
 from trt_responses.web.websocket.endpoint import Sockets
+from trt_responses.web.websocket.intake import Intake
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 
@@ -207,6 +208,7 @@ def _sockets(server: ServerParts, guard: Guard, headers: ReplyHeaders) -> Socket
             lanes=settings.websocket_lanes,
             memory_bytes=settings.websocket_bytes,
         ),
+        intake=Intake(),
         clock_ns=time.monotonic_ns,
         sleep=server.sleep,
     )

@@ -33,6 +33,12 @@ CYCLE = {
 }
 """Attributes of a request and its reply."""
 FLOW = {"read_paused", "resume_reading"}
+SOCKET = {
+    *("app", "close_sent", "close_timer", "config", "conn", "curr_msg_data_type"),
+    *("disconnected", "frames", "handshake_complete", "logger", "loop", "queue", "read_paused"),
+    *("scope", "send", "send_500_response", "transport", "writable"),
+}
+"""Attributes of a WebSocket connection that we read or set."""
 OVERRIDDEN = {
     Protocol: {
         *("_should_upgrade", "_start_asgi_task", "_unsupported_upgrade_warning"),
@@ -41,7 +47,11 @@ OVERRIDDEN = {
         *("on_message_complete", "on_response_complete", "send_400_response"),
     },
     Flow: {"__init__", "resume_reading"},
-    SocketProtocol: {"on_task_complete", "shutdown"},
+    SocketProtocol: {
+        *("__init__", "connection_lost", "connection_made", "data_received", "handle_cont"),
+        *("handle_parser_exception", "handle_ping", "on_task_complete", "receive", "run_asgi"),
+        *("send_receive_event_to_app", "shutdown", "start_keepalive"),
+    },
     Server: {"__init__", "handle_exit", "on_tick", "shutdown", "startup"},
 }
 """Methods of uvicorn's that ours take the place of, or come before."""
@@ -100,6 +110,7 @@ def _declared(kind: type) -> dict[str, list[str]]:
         (httptools_impl.HttpToolsProtocol, CONNECTION - {"answered"}),
         (httptools_impl.RequestResponseCycle, CYCLE),
         (flow_control.FlowControl, FLOW),
+        (websockets_sansio_impl.WebSocketsSansIOProtocol, SOCKET),
         (uvicorn.Server, {"server_state", "servers", "should_exit"}),
         (uvicorn.server.ServerState, {"tasks"}),
         (uvicorn.Server, {"started"}),

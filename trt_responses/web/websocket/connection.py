@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trt_responses.store.base import Store
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.web.websocket.frames import ClientEvent
+    from trt_responses.web.websocket.intake import Intake
     from trt_responses.web.websocket.lanes import Lane
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.limits import RequestLimits
@@ -44,11 +45,29 @@ logger = logging.getLogger(__name__)
 
 WAITING_BODIES = 4
 """Of the largest size, that may wait on one connection."""
-NORMAL, NO_TEXT, RESTART = 1000, 1003, 1012
+WAITING = 256
+"""Requests that may wait on one connection, as many as wait for the engine by default."""
+REFUSALS = 256
+"""Requests refused in a row, behind which a connection is closed: no client that reads the answers
+goes on for so long."""
+IDLE_S = 90.0
+"""Seconds that a connection may be open without a request, or idle while others wait for its place.
+Clients send their first request at once, and connect anew when they are closed later."""
+TAKING_S = 10.0
+"""Seconds that a client gets to take the last frames before its connection is cut."""
+NORMAL, NO_TEXT, POLICY, RESTART = 1000, 1003, 1008, 1012
 """Codes with which a connection is closed."""
 TOO_OLD = InvalidRequest(
     "Responses websocket connection limit reached. Create a new websocket connection to continue.",
     code="websocket_connection_limit_reached",
+)
+TOO_IDLE = InvalidRequest(
+    f"No request has come for {IDLE_S:g} s. Create a new websocket connection to continue.",
+    code="websocket_connection_limit_reached",
+)
+TOO_MANY_REFUSED = InvalidRequest(
+    f"{REFUSALS} requests in a row were refused: the connection is closed.",
+    code="websocket_refusal_limit_reached",
 )
 
 
@@ -78,6 +97,7 @@ class SocketParts:
     stream_limits: StreamLimits
     limits: RequestLimits
     socket_limits: SocketLimits
+    intake: Intake
     clock_ns: Callable[[], int]
     sleep: Callable[[float], Awaitable[None]]
 
@@ -88,6 +108,8 @@ class Connection:
     def __init__(
         self, parts: SocketParts, send: Send, owner: Callable[[], str], dialect: Dialect
     ) -> None:
+        self.owner = owner()
+        self._turns = parts.intake.of(self.owner)
         limits = parts.socket_limits
         self._parts = parts
         self._send = send
@@ -95,7 +117,14 @@ class Connection:
         self._dialect = dialect
         self._lanes = Lanes(parts.store, most=limits.lanes, memory_bytes=limits.memory_bytes)
         self._places = asyncio.Semaphore(limits.running)
+        self._waiting = 0
         self._waiting_bytes = 0
+        self._refused = 0
+        """Requests in a row."""
+        self._used = self._active = False
+        """Whether a response has been made, and whether a request has come since the last look."""
+        self.idle_looks = 0
+        """How many looks in a row, `IDLE_S` apart, have found no request."""
         self._code: int | None = None
         """With which it is closed as soon as nothing is being made."""
         self._last_frame: str | None = None
@@ -116,6 +145,10 @@ class Connection:
         except* (SlowClient, OSError):
             pass  # the server closes what is left of it
 
+    def end_idle(self) -> None:
+        """End a connection whose place is wanted, or that nobody has used."""
+        self.end(NORMAL, error_frame(TOO_IDLE, None))
+
     def end(self, code: int = RESTART, last_frame: str | None = None) -> None:
         """Begin nothing new, and close when what is being made has ended."""
         if self._code is None:
@@ -125,7 +158,14 @@ class Connection:
             self._close_if_idle()
 
     async def _grow_old(self) -> None:
-        await self._parts.sleep(self._parts.socket_limits.life_s)
+        left_s = self._parts.socket_limits.life_s
+        while left_s > 0:
+            await self._parts.sleep(min(IDLE_S, left_s))
+            left_s -= IDLE_S
+            busy = self._active or any(lane.busy for lane in self._lanes)
+            self._active, self.idle_looks = False, 0 if busy else self.idle_looks + 1
+            if self.idle_looks and not self._used:
+                self.end_idle()
         self.end(NORMAL, error_frame(TOO_OLD, None))
 
     def _leave(self) -> None:
@@ -138,11 +178,15 @@ class Connection:
             self._tasks.create_task(self._close(self._code))
 
     async def _close(self, code: int) -> None:
-        if self._last_frame is not None:
-            await self._tell(self._last_frame)
-        if not self._gone:
-            self._gone = True
-            await self._send({"type": "websocket.close", "code": code})
+        try:
+            async with asyncio.timeout(TAKING_S):
+                if self._last_frame is not None:
+                    await self._tell(self._last_frame)
+                if not self._gone:
+                    self._gone = True
+                    await self._send({"type": "websocket.close", "code": code})
+        except TimeoutError:
+            raise SlowClient from None
 
     async def _tell(self, frame: str) -> None:
         if not self._gone:
@@ -158,27 +202,37 @@ class Connection:
             return  # it is being closed, and says so
         stream_id = None
         try:
-            frame = text.encode()
-            await check_values(frame, self._parts.limits)
-            if len(frame) > COUNTED_AT_ONCE:
-                await asyncio.sleep(0)  # before it is parsed
-            event = client_event(frame)
+            async with self._turns.turn():
+                frame = text.encode()
+                await check_values(frame, self._parts.limits)
+                if len(frame) > COUNTED_AT_ONCE:
+                    await asyncio.sleep(0)  # before it is parsed
+                event = client_event(frame)
             stream_id = event.stream_id
             if event.fields["type"] == STEER:
-                await self._tell(steer_refused(event.fields))
+                await self._refuse(steer_refused(event.fields))
             else:
                 self._queue(self._lanes.named(stream_id), event)
         except ApiError as error:
-            await self._tell(error_frame(error, stream_id))
+            await self._refuse(error_frame(error, stream_id))
+
+    async def _refuse(self, frame: str) -> None:
+        """Answer a request that makes no response; too many in a row end the connection."""
+        self._refused += 1
+        await self._tell(frame)
+        if self._refused >= REFUSALS:
+            self.end(POLICY, error_frame(TOO_MANY_REFUSED, None))
 
     def _queue(self, lane: Lane, event: ClientEvent) -> None:
         most = WAITING_BODIES * self._parts.limits.body_bytes
-        if self._waiting_bytes + event.size > most:
+        if self._waiting_bytes + event.size > most or self._waiting >= WAITING:
             raise Overloaded(
-                f"More than {most} bytes of requests wait on this connection: wait for answers, or "
-                "open another.",
+                f"More than {WAITING} requests, or {most} bytes of them, wait on this connection: "
+                "wait for answers, or open another.",
                 retry_after_s=1,
             )
+        self._active, self.idle_looks = True, 0
+        self._waiting += 1
         self._waiting_bytes += event.size
         lane.waiting.append(Waiting(event, self._parts.clock_ns()))
         if not lane.busy:
@@ -202,10 +256,13 @@ class Connection:
             run = await self._start(lane, waiting)
         except Exception as error:
             lane.forget(named)
-            await self._tell(error_frame(_api_error(error), lane.stream_id))
+            await self._refuse(error_frame(_api_error(error), lane.stream_id))
+            await asyncio.sleep(0)  # the lane's next request may be refused, too
             return
         finally:
+            self._waiting -= 1
             self._waiting_bytes -= waiting.event.size
+        self._used, self._refused = True, 0
         await self._make(lane, run)
         if run.log.begun.status == "failed":
             lane.forget(named)
@@ -213,8 +270,9 @@ class Connection:
     async def _start(self, lane: Lane, waiting: Waiting) -> Run:
         parts, (fields, size) = self._parts, waiting.event
         owner = self._owner()
-        wanted = await in_pieces(steps_of(fields, size, SocketRequest, parts.limits))
-        accepted = accept(wanted, self._dialect, parts.runs.built_in)
+        async with self._turns.turn():
+            wanted = await in_pieces(steps_of(fields, size, SocketRequest, parts.limits))
+            accepted = accept(wanted, self._dialect, parts.runs.built_in)
         parts.names.check(wanted.model)
         lane.stores = accepted.store
         ignored = parts.runs.ignored(accepted)

@@ -13,10 +13,13 @@ from starlette.requests import Request
 
 from trt_responses.errors import Overloaded
 from trt_responses.web.endpoint import reply_of
+from trt_responses.web.guard import ANYONE
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.websocket.connection import Connection
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from starlette.types import Receive, Scope, Send
 
     from trt_responses.response.lifecycle import Lifecycle
@@ -70,21 +73,40 @@ class Sockets:
 
     def _connection(self, request: Request, send: Send) -> Connection:
         """A connection for a client that may connect."""
-        self._guard.owner(request)
-        dialect = dialect_of(request, self._dialect)
+        owner = partial(self._guard.owner, request)
+        connection = Connection(self._parts, send, owner, dialect_of(request, self._dialect))
         self._lifecycle.check_takes_work()
-        if len(self._open) >= self._most:
-            raise Overloaded(
-                f"{self._most} WebSocket connections are open, which is all this server takes "
-                "(TRT_RESPONSES_WEBSOCKETS).",
-                retry_after_s=5,
-            )
-        return Connection(self._parts, send, partial(self._guard.owner, request), dialect)
+        of_owner = [each for each in self._open if each.owner == connection.owner]
+        share = self._most if connection.owner == ANYONE else max(1, self._most // 2)
+        if not self._has_place(of_owner, share):
+            raise _too_many(f"the limit of one owner is {share}")
+        if not self._has_place(self._open, self._most):
+            raise _too_many(f"the limit is {self._most}")
+        return connection
+
+    def _has_place(self, connections: Collection[Connection], most: int) -> bool:
+        """Whether there is a place for one more; one that has been idle for long leaves its own."""
+        if len(connections) < most:
+            return True
+        idlest = max(connections, key=lambda each: each.idle_looks)
+        if not idlest.idle_looks:
+            return False
+        idlest.end_idle()
+        self._open.discard(idlest)
+        return True
 
     def drain(self) -> None:
         """Let what is being made end, and close each connection behind it."""
         for connection in tuple(self._open):
             connection.end()
+
+
+def _too_many(why: str) -> Overloaded:
+    return Overloaded(
+        f"Too many WebSocket connections are open: {why} (TRT_RESPONSES_WEBSOCKETS). Close one, or "
+        "try again later.",
+        retry_after_s=5,
+    )
 
 
 def _upgrade(scope: Scope, receive: Receive) -> Request:
