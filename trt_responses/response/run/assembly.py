@@ -303,6 +303,7 @@ class Assembly:
             prompt.continuation,
             bounds,
             parts.clock_ns,
+            opened.close,
             opened.listings,
             approved,
         )

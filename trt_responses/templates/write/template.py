@@ -45,6 +45,10 @@ class TemplateError(Exception):
     """The template refused a conversation, or broke over it. The message is for people."""
 
 
+class TemplateLimitError(TemplateError):
+    """The template took more time or memory than it may."""
+
+
 class _Generation(Extension):
     """`{% generation %}` marks what the model wrote, for training. Here it passes its body on."""
 

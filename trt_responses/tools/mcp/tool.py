@@ -187,6 +187,7 @@ class McpSession:
             offered = self._offered(listed)
         except Fault as fault:
             self.listing = Listing(label, (), fault.message)
+            await self.close()
             return
         if known is None:
             self.listing = Listing(label, tuple(map(_as_item, offered.values())))
@@ -197,6 +198,8 @@ class McpSession:
             function = Function(description_of(tool, about), schema_of(tool))
             about = None  # it stands before the first alone
             self.recipients[FUNCTIONS + name] = Recipient(kind, facts, function=function)
+        if not offered:
+            await self.close()
 
     async def call(self, call: ToolCall) -> ToolAnswer:
         name = self.recipients[call.recipient].facts["name"]
