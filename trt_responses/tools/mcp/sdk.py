@@ -52,7 +52,8 @@ CANCEL_S = 5.0
 TIMED_OUT = -32001
 UNREADABLE = types.ErrorData(code=-32700, message="The server wrote a reply that cannot be read.")
 STAND_INS = ("Server returned an error response", "Not Found", "Session terminated")
-"""What the SDK says in the place of an HTTP status."""
+"""What the SDK says in the place of an HTTP status. Of a redirect it says the target, in which a
+secret may stand."""
 
 
 class Connection:
@@ -199,7 +200,7 @@ class Connection:
                 return _refused_with(one.response.status_code)
             if isinstance(one, MCPError):
                 status = self._wire.refused_with if self._wire is not None else None
-                if status is not None and one.message in STAND_INS:
+                if status is not None and (status < 400 or one.message in STAND_INS):
                     return _refused_with(status)
                 return Fault(one.message[:1000], code=one.code)
             if isinstance(one, httpx2.TransportError):
