@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -27,6 +28,12 @@ def write_whole(path: Path, data: str | bytes | memoryview, *, shared: bool = Fa
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be read or written. numpy gives no reason for a disk that is full."""
+    full = error.errno is None and " requested and " in str(error)
+    return os.strerror(errno.ENOSPC) if full else error.strerror or str(error)
 
 
 def make_private(folder: Path) -> None:

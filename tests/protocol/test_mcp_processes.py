@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.mcp_served import calling, items, offer, over, with_process
+from tests.support.metrics_judge import Scrape
 from tests.support.processes import children_of
 from tests.support.served import ANSWER, ENDLESS, script, vocabulary
 from tests.support.story import story
@@ -60,6 +61,8 @@ async def test_a_hang_up_in_a_call_leaves_no_process(tmp_path: Path) -> None:
         call = app.client.ask(tools=[offer()], stream=True)
         await call.until(lambda call: b"mcp_call_arguments.done" in call.body)
         assert set(children_of(os.getpid())) - children
+        scraped = Scrape((await app.client.get("/metrics")).body)
+        assert scraped.ours("tool_processes", tool="mcp") == 1
         call.hang_up()
         await asyncio.gather(call.done(), return_exceptions=True)
         await until(lambda: set(children_of(os.getpid())) <= children)

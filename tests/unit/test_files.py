@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from trt_responses.files import close_folder_to_others, close_to_others, make_private, unwritable
+import numpy as np
+import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from trt_responses.files import (
+    close_folder_to_others,
+    close_to_others,
+    make_private,
+    reason,
+    unwritable,
+)
 
 
 def mode(path: Path) -> int:
@@ -25,6 +31,17 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "engine").write_text("")
     assert unwritable(tmp_path / "engine") == "File exists"
     assert unwritable(tmp_path / "engine" / "demo") == "Not a directory"
+
+
+def test_a_full_disk_has_a_reason_also_when_numpy_finds_it() -> None:
+    faults = []
+    for write in (lambda file: file.write(bytes(1 << 20)), np.zeros(1 << 20).tofile):
+        with Path("/dev/full").open("wb", buffering=0) as file:
+            with pytest.raises(OSError, match="No space|requested and") as fault:
+                write(file)
+            faults.append(reason(fault.value))
+    assert faults == ["No space left on device"] * 2
+    assert reason(OSError("as it says")) == "as it says"
 
 
 def test_all_folders_that_are_made_are_private_and_those_that_are_there_stay(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 
@@ -85,7 +86,7 @@ def _asked(options: argparse.Namespace, act: str, body: dict[str, Any]) -> int:
             "authorization": f"Bearer {settings.admin_key}",
             "content-type": "application/json",
         }
-        path = f"/admin/engines/{options.name}/{act}"
+        path = f"/admin/engines/{quote(options.name, safe='')}/{act}"
         connection.request("POST", path, orjson.dumps(body), headers)
         reply = connection.getresponse()
         status, said = reply.status, reply.read()

@@ -221,6 +221,8 @@ def test_a_gpu_host_can_serve_or_is_broken() -> None:
     old = replace(GPU_HOST, gpus=(replace(H100, driver="535.1"),))
     assert "driver: found 535.1" in tensorrt_llm_check(old).found
     assert tensorrt_llm_check(old).state == "fault"
+    harmful = tensorrt_llm_check(replace(GPU_HOST, package="1.3.0rc24"))
+    assert (harmful.state, "loses accuracy" in harmful.found) == ("note", True)
     ampere = replace(GPU_HOST, gpus=(replace(H100, sm=80),))
     assert "compute capability 8.0" in tensorrt_llm_check(ampere).found
 

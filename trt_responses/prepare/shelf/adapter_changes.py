@@ -9,6 +9,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.files import reason
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.shelf import shelf, versions
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
@@ -100,6 +101,8 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
             raise PrepareError(f"adapter {name}: {card.label} has no such one, but: {known}.")
         if is_held(directory):
             raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
+        if not shelf.NAME.fullmatch(found.place) or ".." in found.place:
+            raise refusal(f"adapter {name}, files", repr(found.place), "a name in its folder")
         write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
         _delete(directory / FOLDER / found.place)
     return Change(found, card)
@@ -113,7 +116,7 @@ def _changing(directory: Path, name: str) -> Iterator[None]:
             yield
     except OSError as error:
         place = error.filename or directory / FOLDER
-        raise PrepareError(f"adapter {name}: {place}: {error.strerror or error}.") from None
+        raise PrepareError(f"adapter {name}: {place}: {reason(error)}.") from None
 
 
 def _delete(path: Path) -> None:

@@ -81,6 +81,11 @@ class Connection:
         return self._ending.is_set() or self._keeper.done()
 
     @property
+    def is_process(self) -> bool:
+        """Whether its server is a child process."""
+        return self._wire is None
+
+    @property
     def is_gone(self) -> bool:
         """Whether nothing of it is left."""
         return self._keeper.done()

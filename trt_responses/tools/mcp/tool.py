@@ -83,6 +83,10 @@ class McpTool:
     def deadline_s(self) -> float:
         return self.limits.connect_s + self.limits.call_s
 
+    @property
+    def processes(self) -> int:
+        return sum(one.is_process and not one.is_gone for one in self._open)
+
     async def start(self) -> None:
         """Do nothing: those who use a server hear that it is away."""
 
