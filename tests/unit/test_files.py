@@ -37,7 +37,7 @@ def test_a_full_disk_has_a_reason_also_when_numpy_finds_it() -> None:
     faults = []
     for write in (lambda file: file.write(bytes(1 << 20)), np.zeros(1 << 20).tofile):
         with Path("/dev/full").open("wb", buffering=0) as file:
-            with pytest.raises(OSError, match="No space|requested and") as fault:
+            with pytest.raises(OSError, match=r"No space|requested and") as fault:
                 write(file)
             faults.append(reason(fault.value))
     assert faults == ["No space left on device"] * 2

@@ -57,9 +57,7 @@ def add(
     The list is written last: what was begun and not finished is no adapter, and is replaced by the
     next one of that name.
     """
-    if not shelf.NAME.fullmatch(name) or ".." in name:
-        expected = "lower-case letters, digits, dots, dashes, underscores"
-        raise refusal("name of the adapter", repr(name), expected)
+    _check_name(name)
     if not source.exists():
         raise refusal(f"adapter {name}", f"nothing at {source}", "a file or a directory")
     directory = shelf.find(engines_dir, wanted)
@@ -91,6 +89,7 @@ def add(
 
 def remove(engines_dir: Path, wanted: str, name: str) -> Change:
     """Remove an adapter from the list, then its files; not while a server has the engine loaded."""
+    _check_name(name)
     directory = shelf.find(engines_dir, wanted)
     card = read_card(directory)
     with _changing(directory, name):
@@ -101,11 +100,17 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
             raise PrepareError(f"adapter {name}: {card.label} has no such one, but: {known}.")
         if is_held(directory):
             raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
-        if not shelf.NAME.fullmatch(found.place) or ".." in found.place:
-            raise refusal(f"adapter {name}, files", repr(found.place), "a name in its folder")
+        _check_name(found.place)
         write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
         _delete(directory / FOLDER / found.place)
     return Change(found, card)
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is no name of a file or folder in the folder of adapters."""
+    if not shelf.NAME.fullmatch(name) or ".." in name:
+        expected = "lower-case letters, digits, dots, dashes, underscores"
+        raise refusal("name of the adapter", repr(name), expected)
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def test_a_list_that_names_what_is_no_adapter_removes_nothing(
     told["adapters"][0]["files"][0]["name"] = place
     listed.write_text(json.dumps(told))
     before = sorted(engines_dir.rglob("*"))
-    with pytest.raises(PrepareError, match="style, files: found"):
+    with pytest.raises(PrepareError, match="name of the adapter: found"):
         adapter_changes.remove(engines_dir, "mine", "style")
     assert sorted(engines_dir.rglob("*")) == before
 
