@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-TEMPLATE_CHARACTERS = 500_000
+TEMPLATE_CHARACTERS = 150_000
 """Of a template. The longest known has 30,000."""
 OUTPUT_CHARACTERS = 16_000_000
 """Of a rendered conversation: more than a million tokens."""
