@@ -1,13 +1,19 @@
-"""Files that are replaced whole, and folders that can be written."""
+"""Files that are replaced whole, folders that can be written, and what other users cannot read."""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import stat
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 
 def write_whole(path: Path, data: str | bytes | memoryview, *, shared: bool = False) -> None:
@@ -22,6 +28,40 @@ def write_whole(path: Path, data: str | bytes | memoryview, *, shared: bool = Fa
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be read or written. numpy gives no reason for a disk that is full."""
+    full = error.errno is None and " requested and " in str(error)
+    return os.strerror(errno.ENOSPC) if full else error.strerror or str(error)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone."""
+    if not folder.exists():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def close_to_others(path: Path, *, keep_group: bool = False) -> None:
+    """Take a file or a folder from other users, if it is there and belongs to this one. A folder
+    that all users share, such as `/tmp`, stays as it is."""
+    with suppress(OSError):
+        found = path.stat()
+        taken = found.st_mode & (0o007 if keep_group else 0o077)
+        if taken and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
+            mode = stat.S_IMODE(found.st_mode)
+            path.chmod(mode & ~taken)
+            logger.warning("closed %s to other users: its mode was %04o", path, mode)
+
+
+def close_folder_to_others(folder: Path) -> None:
+    """The same for a folder and all that stands right in it."""
+    close_to_others(folder)
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if not path.is_symlink():
+                close_to_others(path)
 
 
 def unwritable(folder: Path) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.mcp_served import calling, items, offer, over, with_process
+from tests.support.metrics_judge import Scrape
 from tests.support.processes import children_of
 from tests.support.served import ANSWER, ENDLESS, script, vocabulary
 from tests.support.story import story
@@ -59,11 +61,44 @@ async def test_a_hang_up_in_a_call_leaves_no_process(tmp_path: Path) -> None:
         call = app.client.ask(tools=[offer()], stream=True)
         await call.until(lambda call: b"mcp_call_arguments.done" in call.body)
         assert set(children_of(os.getpid())) - children
+        scraped = Scrape((await app.client.get("/metrics")).body)
+        assert scraped.ours("tool_processes", tool="mcp") == 1
         call.hang_up()
         await asyncio.gather(call.done(), return_exceptions=True)
         await until(lambda: set(children_of(os.getpid())) <= children)
         assert len(app.runs) == 0
         assert len(app.engine.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "changes"),
+    [
+        ("no list", {}),
+        ("not a list", {}),
+        ("empty list", {}),
+        ("cursor", {}),
+        ("many", {}),
+        ("silent list", {}),
+        ("names", {"allowed_tools": []}),
+        ("names", {"allowed_tools": ["other"]}),
+    ],
+)
+@story
+async def test_a_server_that_offers_nothing_is_ended(
+    tmp_path: Path, how: str, changes: dict[str, Any]
+) -> None:
+    children = set(children_of(os.getpid()))
+    async with with_process(tmp_path, how, ANSWER, mcp_connect_s=2.0, mcp_list_s=0) as app:
+        for _ in range(2):
+            call = await app.client.create(tools=[offer(**changes)])
+            assert items(call, "mcp_list_tools")[0]["tools"] == []
+            await until(lambda: set(children_of(os.getpid())) <= children)
+            counted = {"model": "demo", "input": "Hi", "tools": [offer(**changes)]}
+            count = await app.client.send(
+                "POST", "/v1/responses/input_tokens", json.dumps(counted).encode()
+            )
+            assert count.status == 200
+            await until(lambda: set(children_of(os.getpid())) <= children)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

@@ -29,6 +29,16 @@ NAMES = {
     "many": [f"tool{number}" for number in range(3000)],
 }
 
+BROKEN = {
+    "no JSON": '{"jsonrpc":"2.0","id":ID,"result":{',
+    "half a character": r'{"jsonrpc":"2.0","id":ID,"result":{"a":"\ud800"}}',
+    "a reply in lines": '{\n  "jsonrpc": "2.0",\n  "id": ID,\n  "result": {}\n}',
+    "no result": '{"jsonrpc":"2.0","id":ID,"result":"text"}',
+    "no version": '{"id":ID,"result":{}}',
+    "no number": '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"What?"}}',
+}
+"""Replies that no client can read, each behind lines that are none."""
+
 
 def reply(asked: Any, **result: Any) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
@@ -57,10 +67,25 @@ def messages(how: str, asked: Any) -> Iterator[Iterable[str]]:
             time.sleep(999)
         case ("tools/list", "silent list") | ("tools/call", "silent"):
             time.sleep(999)
+        case "tools/list", "no list":
+            fault = {"code": -32603, "message": "There is no list."}
+            yield [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": fault})]
+        case "tools/list", "not a list":
+            yield [reply(asked, tools=[{"name": 7}])]
+        case "tools/list", "empty list":
+            yield [reply(asked, tools=[])]
         case "tools/list", "cursor":
             yield [reply(asked, tools=tools(how), nextCursor="again")]
         case "tools/list", _:
             yield [reply(asked, tools=tools(how))]
+        case "tools/call", how if how in BROKEN:
+            yield [f"Calling {asked['params']['name']}: no reply yet."]
+            yield [json.dumps({"level": "info", "text": "structured"})]
+            yield [BROKEN[how].replace("ID", str(asked["id"]))]
+        case "tools/call", "complains":
+            sys.stderr.write("\x1b[31mIt hurts\r\n" + "more\n" * 5000)
+            sys.stderr.flush()
+            yield [reply(asked, content=[{"type": "text", "text": "done"}])]
         case "tools/call", "die":
             os._exit(3)
         case "tools/call", "pings":

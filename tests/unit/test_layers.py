@@ -19,7 +19,7 @@ Edge = tuple[str, str]
 
 UNIT = ROOT / "tests" / "unit"
 
-LEAVES = "errors files frozen tasks"
+LEAVES = "children errors files frozen tasks"
 SEAMS = f"{LEAVES} engine.base store.base tools.base"
 ENGINE = f"{LEAVES} engine engine.base tokens"
 STORE = f"{LEAVES} store store.base"
@@ -28,6 +28,7 @@ RESPONSE = f"{SEAMS} wire schema tokens language"
 TARGET = f"{LEAVES} tokens engine.base prepare prepare.checkpoint prepare.graph prepare.shelf"
 
 MAY_IMPORT = {
+    "children": "",
     "errors": "",
     "files": "",
     "frozen": "",

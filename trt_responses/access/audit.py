@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.access.keys import utc_now
+from trt_responses.files import make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,7 @@ class Audit:
     def tell(self, act: str, **facts: object) -> None:
         """Append one line. Raises an `OSError` when it cannot be kept."""
         line = orjson.dumps({"at": utc_now().isoformat(), "act": act, **facts}) + b"\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(file, line)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.access.keys import KeyFault, read_keys, write_keys
+from trt_responses.files import close_to_others, make_private
 from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class WatchedKeys:
 
     def load(self) -> None:
         """Read the file. Raises a `KeyFault` when it cannot be used."""
+        close_to_others(self._path, keep_group=True)
         self._seen, keys = read_file(self._path)
         self._ring.hold(keys)
         before, after = set(self._keys), set(keys)
@@ -108,7 +110,7 @@ def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
     other keys. Readers see all of the old file or all of the new one, also where the path is a
     link."""
     target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private(target.parent)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -125,6 +125,11 @@ def _add_trtllm(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=JSON",
         help="an argument of the LLM, in place of the profile's",
     )
+    group.add_argument(
+        "--allow-known-harm",
+        action="store_true",
+        help="use a release of TensorRT-LLM that is known to answer wrongly",
+    )
     group.add_argument("--rewarm", action="store_true", help="make the caches anew")
 
 
@@ -142,6 +147,8 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _engine_build(options: argparse.Namespace) -> int:
     settings = _settings(options)
+    if options.name is not None:
+        shelf.checked_name(options.name)
     if options.checkpoint is not None:
         options.checkpoint = checkpoint_at(options.checkpoint, to_stderr)
         if options.kind == "trtllm" and is_template_directory(options.checkpoint):
@@ -262,6 +269,7 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
         overrides=dict(options.set),
         rewarm=options.rewarm,
         family=options.family,
+        allow_known_harm=options.allow_known_harm,
     )
     host = GpuHost(
         lambda: this_hardware(settings.engines_dir, settings.trtllm_python),
@@ -280,14 +288,15 @@ def _engine_list(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([e._asdict() for e in found], indent=2))
         return 0
-    table = Table("engine", "digest", "served", "kind", "weights", "status", "size", "built")
-    for column in table.columns[:2]:
-        column.no_wrap, column.overflow = True, "fold"  # they are typed again, whole
+    table = Table("engine", "served", "kind", "weights", "status", "size", "built", box=None)
+    table.padding = (0, 1, 0, 0)
+    table.columns[0].no_wrap, table.columns[0].overflow = True, "fold"  # it is typed again, whole
+    for column in table.columns[1:]:
+        column.overflow = "fold"
     for e in found:
         size, mark = megabytes(e.size_bytes), "promoted" if e.promoted else ""
-        name = e.name if e.number is None else e.label
-        row = (name, e.version, mark, e.kind, e.weight_type, e.status, size, e.built_at)
-        table.add_row(*row)
+        built = e.built_at[:10]
+        table.add_row(e.label, mark, e.kind, e.weight_type, e.status, size, built)
     Console().print(table if found else "No engine is prepared: run `make engine`.")
     return 0
 

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.text import Text
@@ -43,7 +44,7 @@ def add_explain(commands: Commands) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    server, path = server_of(options), f"/responses/{options.id}/explain"
+    server, path = server_of(options), f"/responses/{quote(options.id, safe='')}/explain"
     try:
         if options.transcript is not None:
             name = _name(options.transcript)

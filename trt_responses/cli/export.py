@@ -40,7 +40,7 @@ def _triton(options: argparse.Namespace) -> int:
         )
     made = write_repository(
         options.directory,
-        options.name or selection.card.name,
+        selection.card.name if options.name is None else options.name,
         engine=f"{selection.card.name}@{selection.card.version}",
         engines_dir=settings.engines_dir,
         version=options.version,

@@ -33,6 +33,7 @@ from trt_responses.access.keys import (
 )
 from trt_responses.cli.commands import JSON, add_command, option
 from trt_responses.errors import StartupError
+from trt_responses.files import close_to_others
 from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def _files(options: argparse.Namespace) -> tuple[Path, Audit]:
     settings = Settings.from_environment(keys_file=options.file)
     if settings.keys_file is None:
         raise StartupError(f"Which file of keys? Name it with --file or in {PREFIX}KEYS_FILE.")
+    close_to_others(settings.data_dir)
     return settings.keys_file, Audit(settings.audit_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 
@@ -67,7 +68,7 @@ def _asked(options: argparse.Namespace, act: str, body: dict[str, Any]) -> int:
     settings = settings_of(options, "host", "port")
     if settings.admin_key is None:
         raise StartupError(f"A {act} asks for an admin's key: set {PREFIX}ADMIN_KEY.")
-    path = f"/admin/engines/{options.name}/{act}"
+    path = f"/admin/engines/{quote(options.name, safe='')}/{act}"
     status, said = reply_of(settings, "POST", path, orjson.dumps(body))  # loading may take long
     try:
         print(orjson.dumps(orjson.loads(said), option=orjson.OPT_INDENT_2).decode())

@@ -43,8 +43,10 @@ def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write)
 
 def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:
     if allowed(nearest(place)):
-        return Check("store", "ok", f"SQLite: {place}")
-    return Check("store", "fault", f"{place} cannot be written", f"set {VARIABLE} elsewhere")
+        return Check("store", "ok", f"SQLite: {place.resolve()}")
+    return Check(
+        "store", "fault", f"{place.resolve()} cannot be written", f"set {VARIABLE} elsewhere"
+    )
 
 
 def _reachable(host: str, port: int) -> Check:

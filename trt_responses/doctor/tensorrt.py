@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trt_responses.doctor.check import Check
 from trt_responses.prepare.hardware import PACKAGE
 from trt_responses.prepare.progress import megabytes
-from trt_responses.prepare.trtllm.preflight import gpu_class_of, machine_faults
+from trt_responses.prepare.trtllm.preflight import gpu_class_of, harm_of, machine_faults
 from trt_responses.prepare.trtllm.profiles import arguments_for
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def tensorrt_llm_check(hardware: Hardware) -> Check:
     if faults:
         state: State = "fault" if hardware.package and hardware.gpus else "note"
         return Check(name, state, f"cannot serve gpt-oss here. {' '.join(faults)}")
+    if harm := harm_of(hardware):
+        return Check(name, "note", harm)
     return Check(
         name, "ok", f"{hardware.package} can serve gpt-oss-20b on one {hardware.gpus[0].name}"
     )

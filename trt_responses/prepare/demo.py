@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trt_responses.files import write_whole
+from trt_responses.files import reason, write_whole
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, inside, json_object
 from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
@@ -48,7 +48,8 @@ def demo_checkpoint(engines_dir: Path) -> Path:
                 expand(source, target)
                 write_whole(target / MARK, json.dumps(mark) + "\n")
     except OSError as error:
-        raise PrepareError(f"{target}: the demo cannot be written ({error.strerror}).") from None
+        shutil.rmtree(target, ignore_errors=True)
+        raise PrepareError(f"{target}: the demo cannot be written ({reason(error)}).") from None
     return target
 
 

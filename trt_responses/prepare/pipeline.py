@@ -20,7 +20,8 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from trt_responses.files import unwritable
+from trt_responses.errors import StartupError
+from trt_responses.files import reason, unwritable
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
@@ -198,11 +199,16 @@ class _Run:
         source, directory = self._validated(self._phases)
         card = self._earlier(directory)
         if card is None or (card.status == "built" and self._target.engine_for):
+            is_new = not directory.exists()
             try:
                 card = self._finished(directory, source, card)
-            except OSError as error:
+            except (OSError, StartupError) as error:
+                if is_new and not (directory / FINISHED).exists():  # nothing to go on from
+                    shutil.rmtree(directory, ignore_errors=True)
+                if isinstance(error, StartupError):
+                    raise
                 raise PrepareError(
-                    f"{directory}: writing stopped ({error.strerror}); make room or choose another "
+                    f"{directory}: writing stopped ({reason(error)}); make room or choose another "
                     "directory, then run `make engine` again."
                 ) from None
         return Built(directory, card, self._phases.done, self._target.notes(card))

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from trt_responses.backends.engines import chosen_engine
 from trt_responses.engine.remote.process import LOOKS
 from trt_responses.errors import StartupError
+from trt_responses.files import close_folder_to_others
 from trt_responses.serve.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.serve.engine_process import process_of
 from trt_responses.serve.front_end import ENGINE_LOST
@@ -57,6 +58,7 @@ def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> in
             "sqlite:///path or redis://host:port/number, got memory://."
         )
     log_to_stderr(settings)
+    close_folder_to_others(settings.data_dir)
     with kept_address(settings) as address:
         asyncio.run(Fleet(*(with_engine or _with_engine)(address)).run())
     return 0

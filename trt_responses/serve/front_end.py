@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses import __version__
 from trt_responses.app import create_app
-from trt_responses.engine.remote.child import die_with
+from trt_responses.children import die_with
 from trt_responses.engine.remote.client import RemoteEngine
 from trt_responses.errors import StartupError
 from trt_responses.serve.counts import COUNTS, SharedCounts

@@ -22,6 +22,7 @@ import uvicorn
 
 from trt_responses.app import create_app
 from trt_responses.errors import StartupError
+from trt_responses.files import close_folder_to_others
 from trt_responses.serve.drain import Drain
 from trt_responses.serve.engine_process import engine_of
 from trt_responses.serve.protocol import protocol
@@ -184,6 +185,7 @@ def serve(settings: Settings) -> int:
 
 def _serve(settings: Settings, address: socket.socket) -> None:
     log_to_stderr(settings)
+    close_folder_to_others(settings.data_dir)
     app = create_app(lasting(settings), engine_of=engine_of)
     run_server(app, settings, address, Notifier())
 

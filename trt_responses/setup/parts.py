@@ -37,7 +37,13 @@ from trt_responses.response.versions.gate import Gate
 from trt_responses.response.versions.versions import Versions
 from trt_responses.setup.builds import gate_prompts
 from trt_responses.setup.engine import Given, about, served_engine
-from trt_responses.setup.telemetry import Telemetry, read_state, read_store, telemetry_of
+from trt_responses.setup.telemetry import (
+    Telemetry,
+    read_state,
+    read_store,
+    read_tools,
+    telemetry_of,
+)
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.stream.keepalive import KeepAlive
 
@@ -129,6 +135,7 @@ def server_parts(
     health = Health(lifecycle, versions, admission, stall_watch, clock_ns=time.monotonic_ns)
     read_state(telemetry.metrics, health, watched, recovery, versions)
     read_store(telemetry.metrics, store)
+    read_tools(telemetry.metrics, tools)
     telemetry.metrics.show_as(settings.metrics_names)
     return ServerParts(
         settings=settings,

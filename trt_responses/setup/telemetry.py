@@ -12,9 +12,10 @@ from trt_responses.telemetry.metrics import Metrics
 from trt_responses.telemetry.statistics import Statistics
 from trt_responses.telemetry.token_gaps import TokenGaps
 from trt_responses.telemetry.traces import Traces, traces_to
+from trt_responses.tools.base import RunsProcesses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from trt_responses.access.key_file import WatchedKeys
     from trt_responses.response.health import Health
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import ServedEngine
     from trt_responses.store.base import Store
+    from trt_responses.tools.base import Tool
 
 
 class Telemetry(NamedTuple):
@@ -125,6 +127,16 @@ def read_state(
             "Whether the file as it is cannot be used, and older keys are.",
             lambda: watched.fault is not None,
         )
+
+
+def read_tools(metrics: Metrics, tools: Sequence[Tool]) -> None:
+    """Have the metrics ask the tools, at each scrape, for their processes."""
+    counting = [tool for tool in tools if isinstance(tool, RunsProcesses)]
+    metrics.reading_by(
+        *("tool_processes", "Processes that run for a tool now.", "tool"),
+        lambda: {tool.name: tool.processes for tool in counting},
+        kind="gauge",
+    )
 
 
 def read_store(metrics: Metrics, store: Store) -> None:

@@ -56,7 +56,9 @@ WHOLE_S = (
     *(240.0, 480.0, 960.0, 1920.0, 7680.0),
 )
 ADDED_KINDS: frozenset[Kind] = frozenset({"counter", "histogram", "gauge"})
-ADDED_GAUGES = frozenset({"responses_running", "responses_waiting", "resident_bytes"})
+ADDED_GAUGES = frozenset(
+    {"responses_running", "responses_waiting", "resident_bytes", "tool_processes"}
+)
 """The gauges that are added up over several front ends; the others are the same for all, or of one
 process."""
 Samples = dict[str, list[Any]]
@@ -180,9 +182,10 @@ class Metrics:
         read: Callable[[], Mapping[str, int]],
         *,
         shared: bool = False,
+        kind: Kind = "counter",
     ) -> None:
         """Show a count for each value of a label; a `shared` one is the same to all processes."""
-        by_label = Reading("counter", (label,), lambda: {(k,): n for k, n in read().items()})
+        by_label = Reading(kind, (label,), lambda: {(k,): n for k, n in read().items()})
         self._show(name, help_text, by_label)
         if shared:
             self._shared.add(name)

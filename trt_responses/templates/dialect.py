@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.language.base import Takes
@@ -67,7 +68,6 @@ class TemplateDialect:
         self.tokeniser = tokeniser
         self._family = family
         self._tables = Tables.of(family, tokeniser, stop_ids)
-        self._template = template
         self._process = TemplateProcess(template)
         self.renderer = Renderer(self._process, tokeniser, family, stop_ids, self._reader_behind)
 
@@ -76,8 +76,16 @@ class TemplateDialect:
         await self._process.close()
 
     def probed(self) -> dict[str, str | bool]:
-        """What the template does; raises `StartupError` where the family says otherwise."""
-        return probe(self._template, self._family).told()
+        """What the template does; raises `StartupError` where the family says otherwise. Not for
+        callers inside an event loop."""
+        with asyncio.Runner() as runner:
+            try:
+                return probe(
+                    lambda *asked, **switches: runner.run(self._process.render(*asked, **switches)),
+                    self._family,
+                ).told()
+            finally:
+                runner.run(self.close())
 
     async def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """A prompt for each of a user's texts, for who prepares an engine."""

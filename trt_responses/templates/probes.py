@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
-from trt_responses.templates.write.template import TemplateError
+from trt_responses.templates.write.template import TemplateError, TemplateLimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trt_responses.templates.families import Family
-    from trt_responses.templates.write.template import Template
 
     Json = dict[str, Any]
+    Render = Callable[..., str]
 
 Seen = Literal["shown", "dropped", "refused"]
 
@@ -67,9 +67,13 @@ class Probes:
         return asdict(self)
 
 
-def probe(template: Template, family: Family) -> Probes:
-    """The answers, or `StartupError` where they contradict the row."""
-    found = _Probe(template, family).answers()
+def probe(render: Render, family: Family) -> Probes:
+    """The answers, or `StartupError` where they contradict the row, or the template takes more time
+    or memory than it may. `render` is a template's own `render`, or one that bounds it."""
+    try:
+        found = _Probe(render, family).answers()
+    except TemplateLimitError as error:
+        raise StartupError(str(error)) from None
     if faults := contradictions(found, family):
         raise StartupError(
             f"The chat template does not do what the family {family.name!r} says: "
@@ -103,8 +107,8 @@ def contradictions(found: Probes, family: Family) -> list[str]:
 class _Probe:
     """The probes of one template."""
 
-    def __init__(self, template: Template, family: Family) -> None:
-        self._template = template
+    def __init__(self, render: Render, family: Family) -> None:
+        self._render = render
         self._switch = family.switch
         self._system: Json = {"role": "system", "content": "probe-system"}
         self._user: Json = {"role": "user", "content": USER}
@@ -184,13 +188,15 @@ class _Probe:
         switch = self._switch
         switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
         try:
-            return self._template.render(messages, tools, **switches)
+            return self._render(messages, tools, **switches)
+        except TemplateLimitError:
+            raise
         except TemplateError:
             return None
 
     def _fault(self, messages: Sequence[Json]) -> str:
         try:
-            self._template.render(messages)
+            self._render(messages)
         except TemplateError as error:
             return str(error)
         return "it takes it only without the switch for thinking."

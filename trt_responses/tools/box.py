@@ -11,7 +11,6 @@ import ctypes
 import os
 import platform
 import resource
-import signal
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +19,7 @@ from trt_responses.tools.syscalls import MACHINES, instructions, packed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
 SECCOMP = {"x86_64": 317, "aarch64": 277}
 SET_MODE_FILTER, NEW_LISTENER, WAIT_KILLABLE = 1, 8, 32
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
@@ -101,13 +100,6 @@ def _confine(
     _drop_capabilities()
     _landlock(abi, directory, readable, access)
     return abi
-
-
-def die_with(parent: int) -> None:
-    """Be killed when the thread that began this process ends, were it this very moment."""
-    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def adopt_orphans() -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.cards import carded
 from tests.support.tiny_gguf import write_tiny
 from tests.support.tiny_hf import write_tiny_hf
 from trt_responses import __version__
 from trt_responses.cli.main import main
+from trt_responses.prepare.shelf import versions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +56,51 @@ def test_an_empty_directory_has_no_engines_and_that_is_no_fault(
         assert "make engine" in capsys.readouterr().out
         assert ends("engine", "list", "--json", "--engines-dir", str(there)) == 0
         assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_list_of_engines_shows_each_cell_whole_in_80_columns(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    card, _ = carded(tmp_path, number=1)
+    versions.promote_first(tmp_path / card.name, [card])
+    assert ends("engine", "list", "--engines-dir", str(tmp_path)) == 0
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if "@1" in one)
+    cells = [card.label, "promoted", card.kind, card.weight_type, card.status]
+    assert line.split()[:5] == cells
+    assert line.split()[-1] == card.built_at[:10]
+
+
+NO_NAMES = ["../x", "", ".", "..", "a/b", "/tmp/x", "a\nb", 'a"b', "-x"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_what_is_no_name_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: Output, name: str
+) -> None:
+    engines, source = tmp_path / "engines", tmp_path / "source"
+    engines.mkdir()
+    card, _ = carded(engines)
+    write_tiny_hf(source)
+    (engines / card.name / "lock").touch()
+    before = sorted(tmp_path.rglob("*"))
+    told = ["--engines-dir", str(engines)]
+    for command in (
+        ["export", "triton", card.name, str(tmp_path / "repository"), f"--name={name}"],
+        ["engine", "build", "--checkpoint", str(source), "--kind=llamacpp", f"--name={name}"],
+        ["engine", "build", "--kind=onnx", f"--name={name}"],
+        ["engine", "adapter", "add", "--", card.name, name, str(source)],
+        ["engine", "adapter", "remove", "--", card.name, name],
+        ["engine", "remove", "--", name],
+        ["engine", "show", "--", name],
+    ):
+        if "--" in command:
+            command[command.index("--") : command.index("--")] = told
+        else:
+            command += told
+        assert ends(*command) == 1, command
+        assert repr(name)[1:-1] in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,20 @@ def test_a_new_key_is_shown_once_and_works(path: Path, tmp_path: Path, capsys: O
     assert secret not in shown.err + again.out + again.err + kept
 
 
+def test_the_data_folder_is_private_also_when_keys_are_made_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    monkeypatch.setenv("TRT_RESPONSES_DATA_DIR", str(data))
+    for _ in range(2):
+        assert main(["keys", "new", "ann", "--file", str(data / "keys" / "keys.json")]) == 0
+        assert [path.stat().st_mode & 0o777 for path in (data, data / "keys")] == [0o700, 0o700]
+        main(["keys", "revoke", "ann", "--file", str(data / "keys" / "keys.json")])
+        data.chmod(0o755)  # as an older version left it
+    main(["keys", "list", "--file", str(data / "keys" / "keys.json")])
+    assert data.stat().st_mode & 0o777 == 0o700
+
+
 def test_keys_are_revoked_by_name_or_all_of_an_owners(path: Path, capsys: Output) -> None:
     for owner, name in (("ann", "one"), ("ann", "two"), ("bob", "one"), ("ann", "three")):
         main(["keys", "new", owner, "--name", name])

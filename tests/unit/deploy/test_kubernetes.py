@@ -175,6 +175,7 @@ def test_a_stop_fits_without_a_cluster_too() -> None:
     given = dict(value.split("=", 1) for name, value in lines if name == "Environment")
     [granted_s] = [float(value) for name, value in lines if name == "TimeoutStopSec"]
     assert longest_stop_s(given) <= granted_s
+    assert ["StateDirectoryMode", "0700"] in lines
 
 
 def test_the_kserve_service_answers_to_both_of_its_names() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -186,7 +187,7 @@ def test_a_place_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
     [
         (None, "ok", "SQLite: "),
         ("memory://", "ok", "lost when the server stops"),
-        ("sqlite:///some/where.db", "ok", "SQLite: some/where.db"),
+        ("sqlite:///some/where.db", "ok", f"SQLite: {os.getcwd()}/some/where.db"),
         ("ftp://host", "fault", "got 'ftp://…'"),
     ],
 )
@@ -220,6 +221,8 @@ def test_a_gpu_host_can_serve_or_is_broken() -> None:
     old = replace(GPU_HOST, gpus=(replace(H100, driver="535.1"),))
     assert "driver: found 535.1" in tensorrt_llm_check(old).found
     assert tensorrt_llm_check(old).state == "fault"
+    harmful = tensorrt_llm_check(replace(GPU_HOST, package="1.3.0rc24"))
+    assert (harmful.state, "loses accuracy" in harmful.found) == ("note", True)
     ampere = replace(GPU_HOST, gpus=(replace(H100, sm=80),))
     assert "compute capability 8.0" in tensorrt_llm_check(ampere).found
 

@@ -9,7 +9,6 @@ leaves behind may wait for ever.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from trt_responses import __version__
+from trt_responses.children import die_with
 from trt_responses.engine.remote.server import EngineServer
 from trt_responses.errors import StartupError, root_cause
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     Say = Callable[[dict[str, object]], None]
 
-PR_SET_PDEATHSIG = 1
 BEAT_S = 0.5
 LAST_BYTES_S = 0.2
 """Seconds that the last bytes have to leave."""
@@ -122,12 +121,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Where Linux can, the kernel sends this process a signal when its parent ends, even one that
-    was killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:  # it went before the line above
-        os._exit(0)

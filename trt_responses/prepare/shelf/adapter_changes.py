@@ -9,6 +9,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.files import reason
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.shelf import shelf, versions
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
@@ -56,9 +57,7 @@ def add(
     The list is written last: what was begun and not finished is no adapter, and is replaced by the
     next one of that name.
     """
-    if not shelf.NAME.fullmatch(name) or ".." in name:
-        expected = "lower-case letters, digits, dots, dashes, underscores"
-        raise refusal("name of the adapter", repr(name), expected)
+    _check_name(name)
     if not source.exists():
         raise refusal(f"adapter {name}", f"nothing at {source}", "a file or a directory")
     directory = shelf.find(engines_dir, wanted)
@@ -90,6 +89,7 @@ def add(
 
 def remove(engines_dir: Path, wanted: str, name: str) -> Change:
     """Remove an adapter from the list, then its files; not while a server has the engine loaded."""
+    _check_name(name)
     directory = shelf.find(engines_dir, wanted)
     card = read_card(directory)
     with _changing(directory, name):
@@ -100,9 +100,17 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
             raise PrepareError(f"adapter {name}: {card.label} has no such one, but: {known}.")
         if is_held(directory):
             raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
+        _check_name(found.place)
         write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
         _delete(directory / FOLDER / found.place)
     return Change(found, card)
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is no name of a file or folder in the folder of adapters."""
+    if not shelf.NAME.fullmatch(name) or ".." in name:
+        expected = "lower-case letters, digits, dots, dashes, underscores"
+        raise refusal("name of the adapter", repr(name), expected)
 
 
 @contextmanager
@@ -113,7 +121,7 @@ def _changing(directory: Path, name: str) -> Iterator[None]:
             yield
     except OSError as error:
         place = error.filename or directory / FOLDER
-        raise PrepareError(f"adapter {name}: {place}: {error.strerror or error}.") from None
+        raise PrepareError(f"adapter {name}: {place}: {reason(error)}.") from None
 
 
 def _delete(path: Path) -> None:

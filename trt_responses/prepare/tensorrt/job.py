@@ -6,7 +6,6 @@ that process. Knows files and processes; the compiling itself is `network`'s.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from trt_responses.children import die_with
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import open_checkpoint
@@ -32,7 +32,6 @@ from trt_responses.prepare.tensorrt.network import Listing, Network, Sizes
 from trt_responses.prepare.tensorrt.targets import Family
 
 MODULE = "trt_responses.prepare.tensorrt.job"
-PR_SET_PDEATHSIG = 1
 LONG = 16_384
 """The length of a cache from which on no fused attention kernel takes it; measured at 32,768."""
 
@@ -96,10 +95,7 @@ def _death(status: int, said: str, plan: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     """The other process. A refusal is told as a sentence, and is no failure of its own."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        return 1
+    die_with(os.getppid())
     job_path, result_path = map(Path, arguments)
     job = decoded(CompileJob, job_path.read_bytes(), job_path.name)
     try:

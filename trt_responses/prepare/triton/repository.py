@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MODEL = '''"""By `trt-responses export triton`. Triton's Python needs the package trt_responses."""
 
 from trt_responses.serve.triton_model import TritonPythonModel
@@ -33,6 +35,9 @@ def write_repository(
 ) -> Path:
     """Add a version to the model `name` in this repository, the next one unless it is given;
     returns its directory. Triton loads it without touching those that are there."""
+    if not NAME.fullmatch(name):
+        expected = "letters, digits, dots, dashes and underscores, a letter or a digit first"
+        raise StartupError(f"name of the model: found {name[:100]!r}, expected {expected}.")
     model = directory / name
     model.mkdir(parents=True, exist_ok=True)
     known = (int(entry.name) for entry in model.iterdir() if entry.name.isdecimal())

@@ -40,6 +40,7 @@ from trt_responses.prepare.trtllm.preflight import (
     CACHE_BYTES,
     checkpoint_faults,
     machine_faults,
+    refuse_harm,
     refuse_tensorrt_checkpoint,
 )
 from trt_responses.prepare.trtllm.profiles import PROFILES, graph_sizes
@@ -104,6 +105,8 @@ def prepare(
     arguments = chosen_arguments(options, hardware, checkpoint)
     if faults := checkpoint_faults(checkpoint, arguments):
         raise PrepareError(" ".join(faults))
+    if not options.allow_known_harm and not isinstance(checkpoint, TemplateModel):
+        refuse_harm(hardware, arguments)
     earlier = earlier_seconds(engines_dir / checked_name(name))
     target = _WarmUp(checkpoint, arguments, hardware, options, host, tools, earlier)
     return prepared(target, engines_dir, name, tools, wait=wait)

@@ -58,6 +58,8 @@ class TrtLlmOptions:
     rewarm: bool = False
     family: str | None = None
     """What the person says of a model with a chat template."""
+    allow_known_harm: bool = False
+    """Whether a release of TensorRT-LLM may be used that is known to answer wrongly."""
 
 
 class Served(NamedTuple):

@@ -28,6 +28,10 @@ OLDEST_DRIVER = 575
 """The oldest driver of NVIDIA's guide. The image itself is made for 580: older ones need CUDA's
 forward compatibility."""
 IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"
+KNOWN_HARM = {
+    "1.3.0rc24": "by its release notes gpt-oss loses accuracy on several GPUs",
+}
+"""Releases that answer wrongly, and when."""
 CACHE_BYTES = 8 << 30
 """Bytes for kernels that are compiled at the first start, with room to spare."""
 SHARE_FOR_WEIGHTS = 0.85
@@ -38,6 +42,20 @@ DTYPES = ("bfloat16", "auto", None)
 KEPT = ("model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head")
 """Modules that stay out of MXFP4, as the published configurations name them."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+def harm_of(hardware: Hardware) -> str | None:
+    """What is known to be wrong with the TensorRT-LLM here, in a sentence; None if nothing is."""
+    package = (hardware.package or "").partition("+")[0]
+    if (harm := KNOWN_HARM.get(package)) is None:
+        return None
+    return f"package: found TensorRT-LLM {package}: {harm}; use another release."
+
+
+def refuse_harm(hardware: Hardware, arguments: Mapping[str, object]) -> None:
+    """Refuse a release that is known to answer wrongly with these arguments."""
+    if _world(arguments) > 1 and (harm := harm_of(hardware)):
+        raise PrepareError(f"{harm} `--allow-known-harm` builds with it all the same.")
 
 
 def machine_faults(

@@ -298,7 +298,13 @@ class Assembly:
             return None
         assert prompt.continuation is not None, "who offers tools sends no ids"
         return ToolLoop(
-            opened.used, turns, prompt.continuation, parts.clock_ns, opened.listings, approved
+            opened.used,
+            turns,
+            prompt.continuation,
+            parts.clock_ns,
+            opened.close,
+            opened.listings,
+            approved,
         )
 
     def _turns(self, accepted: Accepted, steering: SteeringRequest) -> Turns:

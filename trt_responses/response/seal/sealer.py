@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError, invalid_value
+from trt_responses.files import make_private
 from trt_responses.response.seal import compacted
 from trt_responses.response.seal.turn import OpenedTurns, digest, packed, unpacked
 from trt_responses.wire import items as i
@@ -211,7 +212,7 @@ def shared_keys(texts: Sequence[str]) -> list[bytes]:
 def key_of(path: Path) -> bytes:
     """The key in a file that only its owner can read. The file is made when it is not there."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))

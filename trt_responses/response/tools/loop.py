@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
@@ -21,7 +21,7 @@ from trt_responses.tools.base import ToolAnswer, ToolCall
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
     from trt_responses.language.base import Answered, Continuation
     from trt_responses.language.reader import Reader
@@ -96,15 +96,18 @@ class ToolLoop:
         turns: Turns,
         continuation: Continuation,
         clock_ns: Callable[[], int],
+        close: Callable[[], Coroutine[Any, Any, None]],
         listings: Sequence[Listing] = (),
         approved: Sequence[Approved] = (),
     ) -> None:
         """`listings` are told first, and the `approved` calls are run before anything is generated.
         `tools` by the recipients of their calls."""
+        self.close = close
+        """End the sessions, each once; called by whoever comes first."""
         self.runs: list[ToolRun] = []
         self.latency_ms: list[int] = []
         """Milliseconds that each answer took, in their order."""
-        self._tools = self._open = tools
+        self._tools = tools
         self._turns = turns
         self.continuation: Continuation | None = continuation
         self._anew: array[int] | None = None
@@ -201,12 +204,6 @@ class ToolLoop:
     def forget(self) -> None:
         """Drop the conversation, which a run that is over holds for nobody."""
         self.continuation = self._anew = None
-
-    async def close(self) -> None:
-        """End the sessions, each once; called by whoever comes first."""
-        used, self._open = self._open, {}
-        for session in dict.fromkeys(one.session for one in used.values()):
-            await session.close()
 
     async def _run(self, used: UsedTool, call: ToolCall) -> ToolAnswer:
         began_ns = self._clock_ns()

@@ -5,6 +5,8 @@ Knows the seam of tools, and blocks by their items; knows no run and no concrete
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from array import array
 from dataclasses import replace
 from functools import partial
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
     from trt_responses.language.base import Lexicon
     from trt_responses.response.accept.accepted import Accepted, BuiltInTool, ToolChoice
     from trt_responses.store.base import Block
-    from trt_responses.tools.base import Function, Listing, Opening, Source, Tool
+    from trt_responses.tools.base import Function, Listing, Opening, Session, Source, Tool
+
+
+logger = logging.getLogger(__name__)
 
 
 class OpenedTools:
-    """The sessions of one response."""
+    """The sessions of one response, which it owns. `close` it, whatever came of the response."""
 
     def __init__(self) -> None:
         self.used: dict[str, UsedTool] = {}
@@ -42,6 +47,7 @@ class OpenedTools:
         self._functions: dict[str, Function] = {}
         """The functions as which tools are shown that are namespaces elsewhere, by the recipients
         of those."""
+        self._sessions: list[Session] = []
 
     def as_functions(self, accepted: Accepted, tools: Mapping[str, Tool]) -> Accepted:
         """The request with its tools among its functions, for a model that is shown nothing
@@ -74,6 +80,7 @@ class OpenedTools:
         """Open a tool's session. The model may call it by each of its names, also with or without
         the namespace of functions, where no function has that name."""
         session = await tool.open(opening)
+        self._sessions.append(session)
         if isinstance(session, Lists) and session.listing is not None:
             self.listings.append(session.listing)
         for name, told in session.recipients.items():
@@ -115,8 +122,12 @@ class OpenedTools:
         return replace(accepted, tools=tools, choice=_chosen(accepted.choice, offered))
 
     async def close(self) -> None:
-        for session in dict.fromkeys(used.session for used in self.used.values()):
-            await session.close()
+        """Close each session once, also if another one's end fails or the caller is cancelled."""
+        sessions, self._sessions = self._sessions, []
+        ends = asyncio.gather(*(one.close() for one in sessions), return_exceptions=True)
+        for fault in await asyncio.shield(ends):
+            if fault is not None:
+                logger.error("closing the session of a tool failed", exc_info=fault)
 
 
 def _function(recipient: str) -> str:

@@ -5,9 +5,12 @@ Knows SQLite; knows no record. Each step of `MIGRATIONS` takes a file from its n
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from trt_responses import files
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -106,6 +109,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("CREATE TABLE clocks (boot TEXT PRIMARY KEY, offset_s REAL NOT NULL) WITHOUT ROWID",),
 )
 VERSION = len(MIGRATIONS)
+
+
+def make_private(path: Path) -> None:
+    """Make the file where it is missing, and close it and those that SQLite makes beside it to
+    other users. One that is there is never opened: closing it would end SQLite's locks on it."""
+    files.make_private(path.parent)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    for ending in ("", "-wal", "-shm", "-journal", "-reserve"):
+        files.close_to_others(path.with_name(path.name + ending))
 
 
 def connect(path: Path) -> sqlite3.Connection:

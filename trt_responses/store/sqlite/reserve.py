@@ -44,7 +44,7 @@ class Reserve:
         if self._path.exists():
             return
         try:
-            with self._path.open("wb") as file:
+            with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
                 if hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(file.fileno(), 0, self.size_bytes)
                 else:

@@ -10,6 +10,7 @@ file is let go for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections import Counter
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from trt_responses.store.base import Found, Record, Spell, Standing
 
     T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 CACHE_BYTES = 32 * MIB
 READERS = 2
@@ -90,6 +93,7 @@ class SqliteStore:
 
     async def start(self) -> None:
         await asyncio.to_thread(self._prepare)
+        logger.info("keeping responses in %s", self._path.resolve())
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="history-reader")
         self._writer.start()
 
@@ -111,7 +115,7 @@ class SqliteStore:
 
     def _prepare(self) -> None:
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.make_private(self._path)
             db = self._open(self._path)
         except (OSError, sqlite3.Error) as error:
             raise StartupError(f"The history {self._path} cannot be opened: {error}.") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import struct
 import sys
@@ -16,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.templates.write.template import Template, TemplateError
+from trt_responses.children import die_with
+from trt_responses.templates.write.template import Template, TemplateError, TemplateLimitError
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -48,7 +50,7 @@ class TemplateProcess:
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self._begin: Json = {"source": template.source, "special": template.special}
-        self._begin["memory_bytes"] = memory_bytes
+        self._begin |= {"memory_bytes": memory_bytes, "parent": os.getpid()}
         self.render_s = render_s
         self._process: Process | None = None
         self._turn = asyncio.Lock()
@@ -74,12 +76,12 @@ class TemplateProcess:
                     answer = await self._ask(asked)
             except TimeoutError:
                 await self.close()
-                raise TemplateError(
+                raise TemplateLimitError(
                     f"The chat template took longer than {self.render_s:g} s."
                 ) from None
             except (EOFError, OSError):
                 await self.close()
-                raise TemplateError(
+                raise TemplateLimitError(
                     "The chat template ended its process: it needs more memory than it may have."
                 ) from None
             except BaseException:
@@ -135,10 +137,11 @@ def _framed(told: Json) -> bytes:
 
 
 def main() -> None:
-    """The process: it ends when the server's end of the pipe does."""
+    """The process: it ends when the server's end of the pipe does, and with a killed server."""
     told = _next()
     if told is None:
         return
+    die_with(told["parent"])
     resource.setrlimit(resource.RLIMIT_AS, (told["memory_bytes"], told["memory_bytes"]))
     template = Template(told["source"], told["special"])
     while (asked := _next()) is not None:

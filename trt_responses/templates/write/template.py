@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-TEMPLATE_CHARACTERS = 500_000
+TEMPLATE_CHARACTERS = 150_000
 """Of a template. The longest known has 30,000."""
 OUTPUT_CHARACTERS = 16_000_000
 """Of a rendered conversation: more than a million tokens."""
@@ -43,6 +43,10 @@ GGUF_TEMPLATE = "tokenizer.chat_template"
 
 class TemplateError(Exception):
     """The template refused a conversation, or broke over it. The message is for people."""
+
+
+class TemplateLimitError(TemplateError):
+    """The template took more time or memory than it may."""
 
 
 class _Generation(Extension):

@@ -13,6 +13,7 @@ import resource
 import sys
 from codecs import lookup
 
+from trt_responses.children import die_with
 from trt_responses.tools import box
 from trt_responses.tools.browser import extract
 
@@ -26,7 +27,7 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     source = sys.stdin.buffer
     if asked["boxed"]:
-        box.die_with(asked["parent"])
+        die_with(asked["parent"])
     os.nice(5)
     seconds = asked["seconds"]
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))

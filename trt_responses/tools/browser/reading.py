@@ -49,16 +49,21 @@ class Reader:
     def __init__(self, how: Reading) -> None:
         self._how = how
         self._places = asyncio.Semaphore(how.at_once)
+        self.running = 0
+        """The number of documents that are being read."""
 
     async def read(self, document: Document) -> Page:
         """Raises `Unreadable`."""
         async with self._places:
+            self.running += 1
             try:
                 async with asyncio.timeout(self._how.deadline_s):
                     answer = await self._answer(document)
             except TimeoutError:
                 seconds = f"{self._how.deadline_s:g} seconds"
                 raise Unreadable(f"it could not be read within {seconds}") from None
+            finally:
+                self.running -= 1
         read = await asyncio.to_thread(_read, answer)
         return Page(
             document.url,

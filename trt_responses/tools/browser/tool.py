@@ -68,6 +68,10 @@ class BrowserTool:
     def deadline_s(self) -> float:
         return self._bounds.deadline_s + 2 * self._reading.deadline_s
 
+    @property
+    def processes(self) -> int:
+        return self._reader.running if self._reader is not None else 0
+
     async def start(self) -> None:
         """Read one page: a machine that cannot shut its reader in says so now."""
         self._fetcher = Fetcher(self._opens.reach, self._bounds)

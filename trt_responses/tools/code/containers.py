@@ -15,7 +15,7 @@ from trt_responses.tools.code.container_files import ContainerFiles
 from trt_responses.tools.code.directories import ServerDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
     from pathlib import Path
 
     from trt_responses.tools.base import ContainerFacts
@@ -141,6 +141,11 @@ class Containers:
         container = self.fresh(owner, name, idle_s)
         await self.keep(container)
         return container.facts
+
+    @property
+    def held(self) -> Collection[Container]:
+        """All owners' containers."""
+        return self._held.values()
 
     def facts_of(self, owner: str) -> list[ContainerFacts]:
         return sorted(

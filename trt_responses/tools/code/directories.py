@@ -13,6 +13,8 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.files import close_to_others, make_private
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -33,7 +35,8 @@ class ServerDirectory:
     """This server's, locked for as long as it runs."""
 
     def __init__(self, parent: Path) -> None:
-        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(parent)
+        close_to_others(parent)
         sweep(parent)
         self.path = (parent / secrets.token_hex(8)).resolve()
         self.path.mkdir(mode=0o700)

@@ -20,6 +20,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
+from trt_responses.children import die_with
 from trt_responses.tools import box
 
 NAME = "<call {}>"
@@ -30,7 +31,7 @@ SHOWN_CHARACTERS = 10_000_000
 def main() -> None:
     """Be shut in, say so, and serve calls. The arguments are one JSON object."""
     asked = json.loads(sys.argv[1])
-    box.die_with(asked["parent"])
+    die_with(asked["parent"])
     requests = os.dup(0)
     os.set_inheritable(requests, False)
     nowhere = os.open(os.devnull, os.O_RDONLY)

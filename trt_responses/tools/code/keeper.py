@@ -26,6 +26,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
+from trt_responses.children import die_with
 from trt_responses.tools import box
 
 LOOK_MS = 100
@@ -201,7 +202,7 @@ def _facts(pid: str) -> list[str] | None:
 def _become(asked: dict[str, Any], keeper: socket.socket) -> NoReturn:
     """Be shut in, and then be the command, once the keeper says so."""
     try:
-        box.die_with(os.getppid())
+        die_with(os.getppid())
         os.setsid()
         os.nice(NICE)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:

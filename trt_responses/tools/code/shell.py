@@ -101,6 +101,10 @@ class ShellTool:
         return self.containers.bounds.deadline_s
 
     @property
+    def processes(self) -> int:
+        return sum(held.command is not None for held in self.containers.held)
+
+    @property
     def description(self) -> str:
         return DESCRIPTION.format(deadline_s=self.deadline_s)
 

@@ -61,6 +61,10 @@ class PythonTool:
         return self.containers.bounds.deadline_s
 
     @property
+    def processes(self) -> int:
+        return sum(held.process is not None for held in self.containers.held)
+
+    @property
     def description(self) -> str:
         return DESCRIPTION.format(deadline_s=self.deadline_s)
 

@@ -9,6 +9,7 @@ which the SDK shields. Bytes and messages are bounded before the SDK reads them.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +31,7 @@ from trt_responses.tools.mcp.servers import Local, Remote
 from trt_responses.tools.mcp.words import Listed, Result
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Sequence
 
     from trt_responses.tools.fetch_guard import Reach
     from trt_responses.tools.mcp.limits import Limits
@@ -49,8 +50,10 @@ LEAVE_S = 1.0
 CANCEL_S = 5.0
 """For a keeper that is cancelled to end."""
 TIMED_OUT = -32001
+UNREADABLE = types.ErrorData(code=-32700, message="The server wrote a reply that cannot be read.")
 STAND_INS = ("Server returned an error response", "Not Found", "Session terminated")
-"""What the SDK says in the place of an HTTP status."""
+"""What the SDK says in the place of an HTTP status. Of a redirect it says the target, in which a
+secret may stand."""
 
 
 class Connection:
@@ -76,6 +79,11 @@ class Connection:
     def over(self) -> bool:
         """Whether it takes no more requests."""
         return self._ending.is_set() or self._keeper.done()
+
+    @property
+    def is_process(self) -> bool:
+        """Whether its server is a child process."""
+        return self._wire is None
 
     @property
     def is_gone(self) -> bool:
@@ -197,7 +205,7 @@ class Connection:
                 return _refused_with(one.response.status_code)
             if isinstance(one, MCPError):
                 status = self._wire.refused_with if self._wire is not None else None
-                if status is not None and one.message in STAND_INS:
+                if status is not None and (status < 400 or one.message in STAND_INS):
                     return _refused_with(status)
                 return Fault(one.message[:1000], code=one.code)
             if isinstance(one, httpx2.TransportError):
@@ -255,10 +263,11 @@ async def _pipes(at: Local, meter: Meter, ending: asyncio.Event) -> AsyncIterato
     child = await ServerProcess.begin(at, get_default_environment())
     said, told = anyio.create_memory_object_stream[Any](0)
     asked, asking = anyio.create_memory_object_stream[SessionMessage](0)
+    waiting = set[Any]()
     with said, told, asked, asking:
         async with anyio.create_task_group() as group:
-            group.start_soon(_hear, child, said, meter, ending)
-            group.start_soon(_ask, child, asking)
+            group.start_soon(_hear, child, said, meter, ending, waiting)
+            group.start_soon(_ask, child, asking, waiting)
             group.start_soon(_stop_at, ending, child, meter, group.cancel_scope)
             try:
                 yield told, asked
@@ -266,27 +275,52 @@ async def _pipes(at: Local, meter: Meter, ending: asyncio.Event) -> AsyncIterato
                 ending.set()
 
 
-async def _hear(child: ServerProcess, said: Any, meter: Meter, ending: asyncio.Event) -> None:
-    """Each line is a message. What is no message is an error of the session, as the SDK has it.
-    A child that says no more is left."""
+async def _hear(
+    child: ServerProcess, said: Any, meter: Meter, ending: asyncio.Event, waiting: set[Any]
+) -> None:
+    """Each line is a message. A child that says no more is left."""
     async with said:
         with suppress(Fault):  # the meter has it
             async for line in child.lines(meter):
-                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await said.send(_message(line))
+                for message in _messages(line, waiting):
+                    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                        await said.send(SessionMessage(message))
     ending.set()
 
 
-def _message(line: bytes) -> SessionMessage | Exception:
+def _messages(line: bytes, waiting: set[Any]) -> Sequence[types.JSONRPCMessage]:
+    """The message of a line. A reply that cannot be read is an error for the request that it
+    answers, by its id, or for all that are `waiting`. Any other line is passed over: many servers
+    print there."""
     try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
-        return Fault("The server wrote a line that is no message.")
+        answered, error = _answered(line, waiting), UNREADABLE
+    else:
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            waiting.discard(message.id)
+        if not isinstance(message, types.JSONRPCError) or message.id is not None:
+            return (message,)
+        answered, error = set(waiting), message.error
+    waiting -= answered
+    return [types.JSONRPCError(jsonrpc="2.0", id=one, error=error) for one in answered]
 
 
-async def _ask(child: ServerProcess, asking: Any) -> None:
+def _answered(line: bytes, waiting: set[Any]) -> set[Any]:
+    """The waiting requests that a line may answer which is no message."""
+    try:
+        told = json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return set(waiting) if b'"jsonrpc"' in line or line.lstrip().startswith(b"{") else set()
+    number = told.get("id") if isinstance(told, dict) else None
+    return {one for one in waiting if one == number}
+
+
+async def _ask(child: ServerProcess, asking: Any, waiting: set[Any]) -> None:
     async with asking:
         async for message in asking:
+            if isinstance(message.message, types.JSONRPCRequest):
+                waiting.add(message.message.id)
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             await child.write(line.encode())
 

@@ -44,6 +44,8 @@ class Local(NamedTuple):
     cwd: str | None
     shared: bool
     """One process for all responses; else each has its own."""
+    label: str = ""
+    """Its name in the log."""
 
     def __repr__(self) -> str:
         return f"Local({self.command!r}, …)"
@@ -149,6 +151,7 @@ def _server(label: str, entry: Any) -> Server:
         _pairs(entry.get("env", {}), "env"),
         None if entry.get("cwd") is None else _text(entry["cwd"], "cwd"),
         entry.get("shared", False) is True,
+        label,
     )
     return Server(label, at, allowed)
 

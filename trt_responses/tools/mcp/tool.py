@@ -83,6 +83,10 @@ class McpTool:
     def deadline_s(self) -> float:
         return self.limits.connect_s + self.limits.call_s
 
+    @property
+    def processes(self) -> int:
+        return sum(one.is_process and not one.is_gone for one in self._open)
+
     async def start(self) -> None:
         """Do nothing: those who use a server hear that it is away."""
 
@@ -189,6 +193,7 @@ class McpSession:
             offered = self._offered(listed)
         except Fault as fault:
             self.listing = Listing(label, (), fault.message)
+            await self.close()
             return
         if known is None:
             self.listing = Listing(label, tuple(map(_as_item, offered.values())))
@@ -199,6 +204,8 @@ class McpSession:
             function = Function(description_of(tool, about), schema_of(tool))
             about = None  # it stands before the first alone
             self.recipients[FUNCTIONS + name] = Recipient(kind, facts, function=function)
+        if not offered:
+            await self.close()
 
     async def call(self, call: ToolCall) -> ToolAnswer:
         name = self.recipients[call.recipient].facts["name"]

@@ -264,6 +264,20 @@ def test_a_disk_that_fills_meanwhile_is_told_and_leaves_no_part(
     with pytest.raises(PrepareError, match=r"writing stopped \(No space left on device\)"):
         prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary, Full()))
     assert not list(tmp_path.rglob("*.gguf*"))
+    assert shelf.entries(tmp_path) == []
+
+
+def test_a_build_that_is_refused_is_no_entry(
+    tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary
+) -> None:
+    class Refuses(Told):
+        def advance(self, size_bytes: int) -> None:
+            if self.phases[-1][0] == "convert":
+                raise PrepareError("no")
+
+    with pytest.raises(PrepareError, match="no"):
+        prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary, Refuses()))
+    assert shelf.entries(tmp_path) == []
 
 
 @pytest.mark.parametrize("place", ["file/engines", "/proc/trt-responses", "/sys/kernel/engines"])

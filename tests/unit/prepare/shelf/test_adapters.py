@@ -115,6 +115,21 @@ def difference(engines_dir: Path, *, deep: bool = False) -> str | None:
     return shelf.difference(read_card(directory), directory, None, deep=deep)
 
 
+@pytest.mark.parametrize("place", ["../card.json", "../../x/y", "./x"])
+def test_a_list_that_names_what_is_no_adapter_removes_nothing(
+    engines_dir: Path, tmp_path: Path, place: str
+) -> None:
+    add(engines_dir, peft(tmp_path / "peft"))
+    listed = shelf.find(engines_dir, "mine") / FOLDER / LIST
+    told = json.loads(listed.read_text())
+    told["adapters"][0]["files"][0]["name"] = place
+    listed.write_text(json.dumps(told))
+    before = sorted(engines_dir.rglob("*"))
+    with pytest.raises(PrepareError, match="name of the adapter: found"):
+        adapter_changes.remove(engines_dir, "mine", "style")
+    assert sorted(engines_dir.rglob("*")) == before
+
+
 def test_an_adapter_is_added_listed_and_removed_in_both_forms(
     engines_dir: Path, tmp_path: Path
 ) -> None:

@@ -339,6 +339,19 @@ def test_a_machine_that_has_all_it_needs_has_no_fault(package: str) -> None:
     assert machine_faults(hardware, TWO, weights_bytes=65 * GIB) == []
 
 
+@pytest.mark.parametrize("package", ["1.3.0rc24", "1.3.0rc24+cu13"])
+def test_a_release_that_answers_wrongly_is_refused_on_several_gpus_without_the_flag(
+    checkpoint: Path, tmp_path: Path, vocabulary: Vocabulary, package: str
+) -> None:
+    lab = Lab(vocabulary, hardware=replace(GPU_HOST, gpus=(H100, H100), package=package))
+    with pytest.raises(PrepareError, match=r"1\.3\.0rc24.*accuracy.*--allow-known-harm"):
+        lab.prepare(checkpoint, tmp_path, "tiny", LATENCY)
+    assert not (tmp_path / "tiny").exists()
+    lab.prepare(checkpoint, tmp_path, "tiny", replace(LATENCY, allow_known_harm=True))
+    one = Lab(vocabulary, hardware=replace(GPU_HOST, package=package))
+    one.prepare(checkpoint, tmp_path, "one", LATENCY)
+
+
 def test_each_of_several_machines_needs_its_own_share_of_the_gpus() -> None:
     sixteen = arguments_for("balanced", CLASSES[0], 16, 4096)
     eight = replace(GPU_HOST, gpus=(H100,) * 8)

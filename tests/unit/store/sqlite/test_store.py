@@ -114,6 +114,33 @@ def test_a_put_returns_only_when_another_process_could_read_it(tmp_path: Path) -
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("was", [None, 0o644])
+def test_all_files_of_a_history_are_the_users_alone_also_those_that_are_there(
+    tmp_path: Path, was: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "data" / "history.db"
+
+    async def story() -> None:
+        async with opened(path) as store:
+            await store.put(record("resp_1"))
+            modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+            assert modes == dict.fromkeys(FILES, 0o600)
+            assert path.parent.stat().st_mode & 0o777 == (0o700 if was is None else 0o755)
+
+    if was is not None:  # as older versions left them, in a folder that need not be the history's
+        path.parent.mkdir(mode=0o755)
+        db = file.connect(path)
+        file.prepare(db, path)
+        for each in path.parent.iterdir():
+            each.chmod(was)
+    caplog.set_level("INFO")
+    asyncio.run(story())
+    assert f"keeping responses in {path.resolve()}" in caplog.text
+
+
+FILES = ("history.db", "history.db-wal", "history.db-shm", "history.db-reserve")
+
+
 @pytest.mark.parametrize(("synchronous", "level"), [("normal", 1), ("full", 2)])
 def test_the_setting_decides_when_the_disk_is_waited_for(
     tmp_path: Path, synchronous: file.Synchronous, level: int

@@ -7,6 +7,7 @@ import gc
 import inspect
 import json
 import os
+import re
 import sys
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -22,16 +23,18 @@ from mcp.shared.message import SessionMessage
 
 from tests.support.asgi import until
 from tests.support.hostile_http import SERVER, hostile_http
+from tests.support.hostile_mcp import BROKEN
 from tests.support.idle import beside, idle, left_to_do
-from tests.support.processes import children_of
+from tests.support.processes import children_of, is_alive
 from tests.support.story import story
 from trt_responses.tools.fetch_guard import Reach
 from trt_responses.tools.mcp.limits import Fault, Limits
-from trt_responses.tools.mcp.sdk import STAND_INS, Connection
+from trt_responses.tools.mcp.sdk import STAND_INS, Connection, _messages
 from trt_responses.tools.mcp.servers import Local, Remote
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 REACH = Reach((ip_network("127.0.0.0/8"),), None)
 GONE_S = 30.0
@@ -50,6 +53,7 @@ FAULTS = {
     "cursor": "more than 50 pages",
     "many": "more than 2000 tools",
 }
+UNREADABLE = dict.fromkeys(BROKEN, "a reply that cannot be read") | {"no number": "What?"}
 
 
 def limits(how: str) -> Limits:
@@ -99,6 +103,79 @@ async def test_a_bad_server_is_told_of_in_time_and_gone_soon(how: str, transport
         await until(lambda: asyncio.all_tasks() == tasks)
     assert set(children_of(os.getpid())) <= children
     assert await idle(), left_to_do()
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+@story
+async def test_a_reply_that_cannot_be_read_is_a_fault_at_once(how: str) -> None:
+    """The deadline would be a fault of other words. The lines before it are no replies."""
+    async with connected(how, "stdio") as connection:
+        with pytest.raises(Fault, match=re.escape(UNREADABLE[how])):
+            await use(connection)
+        assert not connection.over
+        await connection.ended()
+
+
+@story
+async def test_a_reply_that_cannot_be_read_fails_no_other_call_than_its_own() -> None:
+    waiting = {3, 4}
+    (fault,) = _messages(b'{"jsonrpc":"2.0","id":3,"result":{"id":4,"a":"\\ud800"}}', waiting)
+    assert (fault.id, waiting) == (3, {4})  # type: ignore[union-attr]
+    assert _messages(b'{"id": 5, "result": []}', waiting) == []
+    assert _messages(b'[{"id": 4}] was logged', waiting) == []
+    (fault,) = _messages(b'{"jsonrpc":"2.0",', waiting)
+    assert (fault.id, waiting) == (4, set())  # type: ignore[union-attr]
+
+
+@story
+async def test_what_a_child_writes_to_standard_error_is_logged_within_bounds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO"):
+        local = Local(sys.executable, (str(SERVER), "complains"), {}, None, False, "demo")
+        connection = Connection(local, limits(""), REACH)
+        await use(connection)
+        await connection.ended()
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "MCP server demo:  [31mIt hurts"
+    assert any("more lines are not logged" in line for line in lines)
+    assert len(lines) < 100
+
+
+@story
+async def test_a_program_that_is_not_there_is_named_as_such(tmp_path: Path) -> None:
+    for command, cwd in (("not-there", None), ("./not-there", str(tmp_path)), ("/", None)):
+        connection = Connection(Local(command, (), {}, cwd, False), limits(""), REACH)
+        with pytest.raises(Fault, match="cannot be started: No such file or directory"):
+            await connection.tools()
+        await connection.ended()
+
+
+BEGINS = f"""
+import asyncio, sys
+from trt_responses.tools.mcp.process import ServerProcess
+from trt_responses.tools.mcp.servers import Local
+
+async def main():
+    at = Local(sys.executable, ({str(SERVER)!r}, "mute"), {{}}, None, False)
+    child = await ServerProcess.begin(at, {{}})
+    print(child._child.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@story
+async def test_a_child_that_reads_nothing_ends_with_a_server_that_is_killed() -> None:
+    pipe = asyncio.subprocess.PIPE
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", BEGINS, stdout=pipe)
+    assert server.stdout is not None
+    pid = int(await server.stdout.readline())
+    assert is_alive(pid)
+    server.kill()
+    await server.wait()
+    await until(lambda: not is_alive(pid))
 
 
 @story

@@ -98,7 +98,7 @@ def test_servers_of_a_file(tmp_path: Path, told: Any) -> None:
     path = tmp_path / "servers.json"
     path.write_text(json.dumps(told))
     assert servers_in(path, "SETTING") == {
-        "files": Server("files", Local("run", ("a",), {"A": "b"}, "/", True)),
+        "files": Server("files", Local("run", ("a",), {"A": "b"}, "/", True, "files")),
         "docs": Server("docs", Remote("https://a.test/mcp", {"X": "y"}), frozenset("z")),
     }
 

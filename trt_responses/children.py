@@ -1,0 +1,50 @@
+"""Child processes that end with the process that began them, even with one that was killed.
+
+Runs in children before anything else: the standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PR_SET_PDEATHSIG = 1
+_SOURCE = str(Path(__file__).parents[1])
+_BEGIN = (
+    f"import sys; sys.path.insert(0, {_SOURCE!r}); "
+    "from trt_responses.children import become; become()"
+)
+
+
+def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Where Linux can, the kernel sends this process a signal when the thread that began it ends;
+    a parent that has gone already ends it here."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def dying_with_us(command: Sequence[str]) -> list[str]:
+    """The command, begun so that it ends with this process. A program that cannot be begun is an
+    exit status of 127."""
+    return [sys.executable, "-I", "-S", "-c", _BEGIN, str(os.getpid()), *command]
+
+
+def become() -> None:
+    """Become the program that the arguments name behind the parent's number."""
+    die_with(int(sys.argv[1]))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(sys.argv[2], sys.argv[2:])
+    except OSError as fault:
+        os.write(2, f"{sys.argv[2]}: {fault.strerror}\n".encode(errors="replace"))
+        os._exit(127)
