@@ -1,4 +1,4 @@
-"""`python -m scripts.words [ROOM]`: each place where a text or a name uses a word of the private idiom.
+"""`python -m scripts.words [ROOM]`: each place where a text or a name uses the private idiom.
 
 A room is a folder of the package, or one page of the documentation. Texts are docstrings, comments
 and string literals; a string that is one identifier is a name. A name counts once for each file

@@ -1,4 +1,4 @@
-"""What the package does in a fresh process, as one line of JSON: `python -m scripts.budgets.probe KIND`.
+"""What the package does in a fresh process, as JSON: `python -m scripts.budgets.probe KIND`.
 
 `app`: what `import trt_responses.app` loads, and the calls of a request. `cli`: what
 `trt-responses --help` loads. Only frames and files of the package count; a call of a function that

@@ -12,7 +12,7 @@ from scripts.budgets import ledger, measures
 from scripts.budgets.__main__ import main
 from scripts.budgets.ledger import DECISIONS, FILE, Raise
 from scripts.budgets.probe import returns
-from tests.support.imports import PACKAGE, ROOT
+from tests.support.imports import PACKAGE, ROOT, modules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_every_raise_has_a_reason() -> None:
 
 def test_every_room_of_the_core_exists() -> None:
     core, libraries = ledger.rooms(TEXT)
-    known = measures.modules(PACKAGE)
+    known = modules(PACKAGE)
     assert [name for name in (*core, *libraries) if name not in known] == []
 
 

@@ -44,6 +44,7 @@ def test_texts_comments_and_names_of_python() -> None:
     assert found(PYTHON, ".py") == [
         (2, "is there"),
         (3, "is not there"),
+        (5, "is there"),
         (5, "nobody"),
         (5, "said"),
         (6, "be it"),
