@@ -115,8 +115,11 @@ class Side:
 
     async def line(self) -> str:
         assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
-            line = (await self._process.stdout.readline()).decode()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                line = (await self._process.stdout.readline()).decode()
+        except TimeoutError:
+            line = ""
         if not line:
             raise SideEnded
         return line
@@ -297,6 +300,9 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     except NoCommit as error:
         print(f"cost: {error}")
         return 2 if named else 0
+    except SideEnded:
+        print("cost: a process ended or hangs; what it printed stands above")
+        return 1
 
 
 def compared(root: Path, commit: str) -> int:
