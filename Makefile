@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test live doctor engine serve docs-check views bench fuzz faults rollout aiperf demo-train demo-eval clean
+.PHONY: help install fmt check test live doctor engine serve docs-check views bench cost fuzz faults rollout aiperf demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -63,6 +63,9 @@ views: $(DEV) ## One script through every API: the same ids, texts, calls and us
 bench: $(ENV) ## Time the server against the floor, as ratios of one run, with pictures: [PEERS=gptoss,vllm]
 	$(PIP) --group bench
 	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS))
+
+cost: $(ENV) ## CPU of requests beside the commit before, in turns; refuses more than 5 %: [AGAINST=commit]
+	$(BIN)/python -m bench.cost $(if $(AGAINST),--against $(AGAINST))
 
 fuzz: $(DEV) ## Two million random tokens through the reader; 200 random schemas and 400 of numbers through a model
 	$(BIN)/python -m scripts.fuzz_reader
