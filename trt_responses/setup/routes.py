@@ -74,8 +74,10 @@ def add_routes(app: FastAPI, server: ServerParts, headers: ReplyHeaders) -> None
     app.state.sockets = _sockets(server, guard, headers) if settings.websockets else None
     if app.state.sockets is not None:
         app.router.routes.append(WebSocketRoute(Sockets.path, app.state.sockets))
-    for cold in (*_container_routes(server, headers), *_cold_routes(server, headers, stored, chat)):
-        app.include_router(cold.router())
+    cold = [*_container_routes(server, headers), *_cold_routes(server, headers, stored, chat)]
+    app.state.endpoints = {type(each).__qualname__: each for each in cold}
+    for each in cold:
+        app.include_router(each.router())
 
 
 def _create_parts(server: ServerParts, headers: ReplyHeaders) -> CreateParts:

@@ -10,6 +10,9 @@ one layer (`middleware.py`).
 
 from __future__ import annotations
 
+import inspect
+from functools import cache, wraps
+from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI
@@ -107,6 +110,9 @@ class _HotFirst:
 class ColdRoute(APIRoute):
     """A route of FastAPI's whose faults are told in the API's shape."""
 
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, _unbound(endpoint), **options)
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
@@ -119,6 +125,26 @@ class ColdRoute(APIRoute):
             return reply
 
         return answered
+
+
+def _unbound(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """A method as a function that finds its object in `request.app.state.endpoints`. FastAPI's
+    caches keep each endpoint it ever saw, and with a bound method the whole closed app."""
+    return _function(endpoint.__func__) if isinstance(endpoint, MethodType) else endpoint
+
+
+@cache
+def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+    parameters = [*signature.parameters.values()][1:]
+
+    @wraps(method)
+    async def function(request: Request, **values: Any) -> Any:
+        endpoints = request.app.state.endpoints[method.__qualname__.rpartition(".")[0]]
+        return await method(endpoints, request=request, **values)
+
+    function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return function
 
 
 class HotRoute(APIRoute):
