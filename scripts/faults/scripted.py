@@ -5,6 +5,8 @@
     paced      an id every few milliseconds
     garbage    one answer in two is nonsense: ids without meaning, and ids that are none
     frames     as `paced`, behind a socket, where nonsense stands between the engine's frames
+    steady     as `paced`: a very long answer to a prompt that ends in STEADY, a call of the tool
+               `add` of the MCP server `demo` to one that ends in CALL, else a short answer
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import Engine, GenerateOptions
+    from trt_responses.engine.base import Engine, GenerateOptions, GuideKind
 
 STEP_S = 0.004
 WORDS = 60
@@ -42,9 +44,16 @@ PIECE = 1 << 16
 class Paced(ScriptedEngine):
     """Makes a step every few milliseconds, while it is started."""
 
-    def __init__(self, answer: Callable[[Sequence[int], GenerateOptions], Script]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Sequence[int], GenerateOptions], Script],
+        context_tokens: int = 8192,
+        guides: Mapping[GuideKind, frozenset[int]] | None = None,
+    ) -> None:
         clock = StepClock.manual(settle_turns=1)
-        super().__init__(answer, clock=clock, context_tokens=8192, max_batch=8)
+        super().__init__(
+            answer, clock=clock, context_tokens=context_tokens, max_batch=8, guides=guides
+        )
         self._pacing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -89,6 +98,28 @@ def garbage() -> Callable[[Sequence[int], GenerateOptions], Script]:
         return Script(tuple((nonsense(),) for _ in range(chance.randrange(1, WORDS))))
 
     return write
+
+
+STEADY, CALL = "STEADY", "CALL"
+STEPS = 100_000
+"""Of the long answer: seven minutes."""
+GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(
+    ("json_schema", "regex", "lark"), frozenset({CONTROL.endoftext})
+)
+
+
+def steady(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+    end = vocabulary().text(list(prompt_ids[-12:]))
+    if STEADY in end:
+        begin, (word,) = _ids("<|channel|>final<|message|>"), _ids(" word")
+        return Script((begin, *[(word,)] * STEPS))
+    header = " to=functions.demo__add <|constrain|>json" if CALL in end else ""
+    channel, body = ("commentary", "{}<|call|>") if header else ("final", "Hello.<|return|>")
+    return Script((_ids(f"<|channel|>{channel}{header}<|message|>{body}"),))
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(vocabulary().encoding.encode(text, allowed_special="all"))
 
 
 class BadLine(RemoteEngine):
@@ -140,6 +171,7 @@ KINDS: dict[str, Callable[[], Engine]] = {
     "paced": lambda: Paced(answer),
     "garbage": lambda: Paced(garbage()),
     "frames": BadLine,
+    "steady": lambda: Paced(steady, context_tokens=131_072, guides=GUIDES),
 }
 
 

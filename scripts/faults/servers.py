@@ -34,7 +34,7 @@ SECRET_WORD = "zanzibar"
 """Stands in every prompt, and must stand in no log."""
 NEVER = ("Traceback", "never retrieved", "was destroyed but it is pending", KEY, SECRET_WORD)
 CANARIES = ("Say hello.", "Count from one to nine.")
-Kind = Literal["embedded", "paced", "garbage", "frames"]
+Kind = Literal["embedded", "paced", "garbage", "frames", "steady"]
 
 
 @dataclass

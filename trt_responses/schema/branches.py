@@ -14,7 +14,7 @@ import orjson
 from trt_responses.schema.documents import Document, parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Schema = dict[str, Any]
 Place = tuple[tuple[str, ...], str]
@@ -25,10 +25,10 @@ MOST = 4_096
 ANY_NAME = ((), "*")
 
 
-def most_branches(guide: Schema) -> int:
+def most_branches(guide: Schema, check_time: Callable[[], None] = lambda: None) -> int:
     """The most readings that any byte may open; counting ends beyond `MOST`."""
     try:
-        return _Branches(guide).most()
+        return _Branches(guide).most(check_time)
     except RecursionError:  # references in a row beyond any use
         return MOST + 1
 
@@ -39,7 +39,7 @@ class _Branches:
         self._known: dict[int, list[Schema]] = {}
         self._opened: dict[int, list[tuple[Place, int]]] = {}
 
-    def most(self) -> int:
+    def most(self, check_time: Callable[[], None]) -> int:
         worst = 0
         waiting: list[Any] = [self._document.root]
         while waiting and worst <= MOST:
@@ -47,6 +47,7 @@ class _Branches:
             if isinstance(schema, dict):
                 waiting += [part for _, part in parts(schema)]
                 if "anyOf" in schema:
+                    check_time()
                     worst = max(worst, self._most_of(schema))
         return worst
 

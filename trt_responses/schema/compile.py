@@ -19,7 +19,7 @@ import orjson
 from trt_responses.frozen import dataclass
 from trt_responses.schema.branches import MOST as MOST_BRANCHES
 from trt_responses.schema.branches import most_branches
-from trt_responses.schema.documents import parts
+from trt_responses.schema.documents import deepest, parts
 from trt_responses.schema.follow import Follower
 from trt_responses.schema.judge import Judge
 from trt_responses.schema.matching import (
@@ -41,8 +41,11 @@ MAX_BYTES = 1_048_576
 """Of one schema: OpenAI's own limits, with room for descriptions."""
 CACHED = 64
 """Compiled schemas that are kept."""
-_LITERALS = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/|//[^\n]*')
-"""Texts and expressions in a Lark grammar, in which any character may stand, and comments."""
+_LITERALS = re.compile(
+    r'"(?:[^"\\\n]|\\.)*+(?P<text>"?)|/(?:[^/\\\n]|\\.)++(?P<expression>/?)|//[^\n]*'
+)
+"""Texts and expressions in a Lark grammar, in which any character may stand, and comments. One
+without an end is matched whole, too: searching on from each of its marks takes quadratic time."""
 _OWN_WORDS = {
     "%json": "which is no part of Lark",
     "%regex": "which is no part of Lark",
@@ -53,6 +56,9 @@ _OWN_WORDS = {
 }
 PLAIN_DEPTHS = (8, 4, 2, 1, 0)
 """How deep a schema that is too much for a guide is followed instead, tried in this row."""
+MAX_LEVELS = 400
+"""Schemas in a row, through references, that a guide is made of: engines read them recursively, and
+llguidance has overflowed a thread's stack with a thousand."""
 MAX_CULPRITS = 64
 """Parts that are compiled alone to find the one that is at fault."""
 MAX_GRAMMAR = 65_536
@@ -175,20 +181,24 @@ def _compiled(
     expressions = Expressions()
     normal = Normaliser(schema, place, expressions, strict=strict, check_time=check_time).normal()
     try:
-        form = _form(normal, expressions, pieces)
+        form = _form(normal, expressions, pieces, lambda: check_time(place))
     except GrammarFault as fault:
         if strict:
-            where = _culprit(normal, place)
+            where = _culprit(normal, place, check_time)
             raise refused(where, f"cannot be guided: {fault}; {FOR_STRICT}") from None
         left = Left(place, f"is too much for a guide ({fault})")
-        form = _plainer(normal, expressions, pieces, left)
+        form = _plainer(normal, expressions, pieces, left, check_time)
     check_time(place)
     return form
 
 
-def _form(normal: Normal, expressions: Expressions, pieces: Pieces | None) -> Form:
+def _form(
+    normal: Normal, expressions: Expressions, pieces: Pieces | None, check_time: Callable[[], None]
+) -> Form:
     source = orjson.dumps(normal.guide).decode()
-    if '"anyOf"' in source and most_branches(normal.guide) > MOST_BRANCHES:
+    if deepest(normal.guide) > MAX_LEVELS:
+        raise GrammarFault(f"it leads through more than {MAX_LEVELS} schemas in a row")
+    if '"anyOf"' in source and most_branches(normal.guide, check_time) > MOST_BRANCHES:
         raise GrammarFault("too many of its alternatives begin alike")
     made = matcher(json_grammar(normal.guide), pieces)
     if not made.may_begin():
@@ -196,13 +206,20 @@ def _form(normal: Normal, expressions: Expressions, pieces: Pieces | None) -> Fo
     return Form("json_schema", source, made, Judge(normal.judged, expressions), normal.left)
 
 
-def _plainer(normal: Normal, expressions: Expressions, pieces: Pieces | None, left: Left) -> Form:
+def _plainer(
+    normal: Normal,
+    expressions: Expressions,
+    pieces: Pieces | None,
+    left: Left,
+    check_time: Callable[[str], None],
+) -> Form:
     """The same without what is deep: its form is all that is promised."""
     for depth in PLAIN_DEPTHS:
+        check_time(left.place)
         guide = _cut(normal.guide, depth)
         with suppress(GrammarFault):
             cut = replace(normal, guide=guide, judged=guide, left=(*normal.left, left))
-            return _form(cut, expressions, pieces)
+            return _form(cut, expressions, pieces, lambda: check_time(left.place))
     raise refused(left.place, left.why)
 
 
@@ -224,9 +241,11 @@ def _cut(schema: Any, depth: int) -> Any:
     return kept
 
 
-def _culprit(normal: Normal, place: str) -> str:
-    """The place of the smallest part that cannot be compiled by itself."""
+def _culprit(normal: Normal, place: str, check_time: Callable[[str], None]) -> str:
+    """The place of the smallest part that cannot be compiled by itself, as far as time allows."""
     schema, tried = normal.guide, 0
+    if deepest(schema) > MAX_LEVELS:
+        return place
     definitions = {"$defs": normal.guide.get("$defs", {})}
     while True:
         for step, part in parts(schema):
@@ -234,10 +253,13 @@ def _culprit(normal: Normal, place: str) -> str:
             if tried > MAX_CULPRITS or not isinstance(part, dict):
                 continue
             try:
+                check_time(place)
                 matcher(json_grammar({**definitions, **part}))
             except GrammarFault:
                 schema, place = part, f"{place}.{normal.places.get(step, step)}"
                 break
+            except SlowSchema:
+                return place
         else:
             return place
 
@@ -245,7 +267,7 @@ def _culprit(normal: Normal, place: str) -> str:
 def _grammar(grammar: str, place: str, pieces: Pieces | None) -> Form:
     if len(grammar) > MAX_GRAMMAR:
         raise refused(place, f"has more than {MAX_GRAMMAR} characters")
-    plain = _LITERALS.sub("", grammar)
+    plain = _LITERALS.sub(lambda m: m[0] if "" in (m["text"], m["expression"]) else "", grammar)
     for word, what in _OWN_WORDS.items():
         if word in plain:
             raise refused(place, f"holds '{word}', {what}")

@@ -34,6 +34,38 @@ def parts(schema: Mapping[str, object]) -> Iterator[tuple[str, object]]:
             yield keyword, held
 
 
+def deepest(guide: Mapping[str, object]) -> int:
+    """How many schemas stand in a row, through references, for a reader that goes into each once:
+    in the order in which they stand, or in the other."""
+    document = Document(guide)
+    inner: dict[int, list[object]] = {}
+
+    def of(schema: object) -> list[object]:
+        if not isinstance(schema, dict):
+            return []
+        if (found := inner.get(id(schema))) is None:
+            found = inner[id(schema)] = [
+                part for step, part in parts(schema) if not step.startswith("$defs.")
+            ]
+            if "$ref" in schema:
+                found.append(document.target(schema["$ref"]))
+        return found
+
+    most = 0
+    for order in (iter, reversed):
+        seen: set[int] = set()
+        path = [order(of(guide))]
+        while path:
+            most = max(most, len(path))
+            part = next(path[-1], None)
+            if part is None:
+                path.pop()
+            elif id(part) not in seen:
+                seen.add(id(part))
+                path.append(order(of(part)))
+    return most
+
+
 class Document:
     """One schema, and what its `$ref`s mean: pointers, anchors and names of its own parts."""
 

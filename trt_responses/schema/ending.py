@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.schema.documents import Document, parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
-def may_end(guide: Mapping[str, Any]) -> bool:
+def may_end(guide: Mapping[str, Any], check_time: Callable[[], None] = lambda: None) -> bool:
     """Whether a normalised schema allows a value that ends: what is known to end grows until
     nothing more does."""
     document = Document(guide)
-    everything, waiting = [], [guide]
+    everything: list[Mapping[str, Any]] = []
+    waiting: list[Mapping[str, Any]] = [guide]
+    users: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     while waiting:
         schema = waiting.pop()
         everything.append(schema)
-        waiting += [inner for _, inner in parts(schema) if isinstance(inner, dict)]
+        found = [inner for _, inner in parts(schema) if isinstance(inner, dict)]
+        waiting += found
+        for used in (*found, document.target(schema.get("$ref"))):
+            users[id(used)].append(schema)
     ending: set[int] = set()
-    growing = True
-    while growing:
-        before = len(ending)
-        for schema in reversed(everything):
-            if id(schema) not in ending and _ends(schema, document, ending):
-                ending.add(id(schema))
-        growing = len(ending) > before
+    undecided = deque(reversed(everything))
+    queued = set(map(id, everything))
+    while undecided:
+        check_time()
+        schema = undecided.popleft()
+        queued.discard(id(schema))
+        if _ends(schema, document, ending):
+            ending.add(id(schema))
+            for user in users[id(schema)]:
+                if id(user) not in ending and id(user) not in queued:
+                    queued.add(id(user))
+                    undecided.append(user)
     return id(guide) in ending
 
 

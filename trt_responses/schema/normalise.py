@@ -100,7 +100,7 @@ class Normaliser:
             self._definitions[name] = self._whole(target, place)
         if self._definitions:
             guide = {**guide, "$defs": self._definitions}
-        if not may_end(guide):
+        if not may_end(guide, lambda: self._check_time(self._place)):
             raise refused(self._place, "allows no value that ends")
         judged = self._without_dropped(self._root) if self._dropped else self._root
         return Normal(guide, cast("Schema", judged), tuple(self._left), self._places)
@@ -273,6 +273,7 @@ class Normaliser:
             counts(schema, guide, place, "minProperties", "maxProperties")
 
     def _name_pattern(self, schema: Schema, pattern: str, place: str) -> str | None:
+        self._check_time(self._place)
         try:
             return self._expressions.compile(pattern).source
         except PatternFault as fault:

@@ -8,12 +8,12 @@ from here: the spelling of a control id in a text is text. Knows no message and 
 
 from __future__ import annotations
 
-import asyncio
 import re
 from array import array
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import refuse_longer
+from trt_responses.tasks import give_way
 from trt_responses.tokens.dense import Dense
 from trt_responses.tokens.merge import LongRun
 from trt_responses.tokens.pretokens import (
@@ -75,7 +75,7 @@ class Tokeniser:
 
     async def pause(self) -> None:
         self._unpaused = 0
-        await asyncio.sleep(0)
+        await give_way()
 
     def steps(
         self, text: str, ids: array[int], at_most: int | None = None

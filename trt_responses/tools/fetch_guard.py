@@ -17,6 +17,7 @@ import httpcore2
 import httpx2
 
 from trt_responses.frozen import dataclass
+from trt_responses.tasks import give_way
 from trt_responses.tools.addresses import is_reachable
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
             if len(body) > most or sent > most:
                 return bytes(body[:most]), True
             if raw:
-                await asyncio.sleep(0)
+                await give_way()
     return bytes(body), False
 
 

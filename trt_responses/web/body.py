@@ -5,12 +5,12 @@ Reads in pieces of work that are short enough for the event loop; knows no route
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import ClientDisconnect
 
 from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.tasks import give_way
 from trt_responses.web.headers import header
 from trt_responses.wire import parse
 from trt_responses.wire.base import Options
@@ -48,7 +48,7 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
     body = await read_bytes(request, limits)
     await check_values(body, limits)
     if len(body) > COUNTED_AT_ONCE:
-        await asyncio.sleep(0)  # before it is parsed
+        await give_way()  # before it is parsed
     return body
 
 
@@ -86,7 +86,7 @@ async def in_pieces(steps: Generator[None, None, R]) -> R:
         except StopIteration as end:
             made: R = end.value
             return made
-        await asyncio.sleep(0)
+        await give_way()
 
 
 async def check_values(body: bytes, limits: RequestLimits) -> None:
@@ -94,16 +94,16 @@ async def check_values(body: bytes, limits: RequestLimits) -> None:
     takes longer than to count all, which is enough for nearly every body."""
     at_most = limits.body_values
     if len(body) > COUNTED_AT_ONCE:
-        await asyncio.sleep(0)
+        await give_way()
     if _separators(body) <= at_most:
         return
     values = Values()
-    await asyncio.sleep(0)
+    await give_way()
     for start in range(0, len(body), COUNTED_AT_ONCE):
         values.feed(body[start : start + COUNTED_AT_ONCE])
         if values.count > at_most:
             raise too_large(f"{at_most} values (TRT_RESPONSES_MAX_BODY_VALUES)")
-        await asyncio.sleep(0)
+        await give_way()
 
 
 class Values:

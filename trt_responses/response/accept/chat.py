@@ -6,7 +6,6 @@ those of the Responses API. Knows no store, no run and no engine.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import invalid_value, unsupported_value
@@ -21,6 +20,7 @@ from trt_responses.response.accept.accepted import (
 from trt_responses.response.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
+from trt_responses.tasks import give_way
 from trt_responses.wire import items as i
 from trt_responses.wire.chat import request as c
 from trt_responses.wire.choice import NamedTool
@@ -91,7 +91,7 @@ async def _conversation(
     places: list[i.ItemPlace] = []
     for number, message in enumerate(messages[count:], count):
         if number > count and number % AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await give_way()
         found = list(_items(message))
         items += found
         place, key = f"messages[{number}]", "tool_call_id"

@@ -6,7 +6,6 @@ of the Responses API. Knows no store, no run and no engine.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from trt_responses.response.accept.accepted import (
 from trt_responses.response.accept.chat import AT_ONCE
 from trt_responses.response.accept.tool_choice import choice_of, named
 from trt_responses.response.log.item_events import Callee
+from trt_responses.tasks import give_way
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
 from trt_responses.wire.judge import judge_messages, named_twice
@@ -55,7 +55,7 @@ async def accept_messages(request: m.CountRequest) -> Accepted:
     for one in _placed(request.messages):
         placed.append(one)
         if len(placed) % AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await give_way()
     if not placed:
         raise invalid_value("messages", "they are empty. Send a message of the user")
     if sent is not None and request.messages[-1].role == "assistant":

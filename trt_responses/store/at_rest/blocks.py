@@ -26,6 +26,7 @@ from trt_responses.store.at_rest.compress import (
 from trt_responses.store.at_rest.id_rows import narrow_bytes, narrowed, rows, together, widened
 from trt_responses.store.at_rest.phrases import ITEMS
 from trt_responses.store.base import Block, Kind, says_nothing
+from trt_responses.tasks import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -165,7 +166,7 @@ async def all_packed(
             packed.append(pack(block, has, spell))
             since += len(block.item) + len(block.ids) + BLOCK_BYTES
         if since > LARGE_BYTES:
-            await asyncio.sleep(0)
+            await give_way()
             since = 0
     return packed
 
@@ -186,7 +187,7 @@ async def all_unpacked(
             blocks.append(unpacked(each))
             since += size + BLOCK_BYTES
         if since > LARGE_BYTES:
-            await asyncio.sleep(0)
+            await give_way()
             since = 0
     return blocks
 

@@ -17,6 +17,7 @@ import orjson
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.language.base import uncompacted
 from trt_responses.language.fragments import Opened, Text
+from trt_responses.tasks import give_way
 from trt_responses.templates.write.continuation import Continuation
 from trt_responses.templates.write.conversation import Conversation, tools_told
 from trt_responses.templates.write.held import joined, parted
@@ -68,7 +69,7 @@ class Renderer:
 
     async def pause(self) -> None:
         """Let other tasks run."""
-        await asyncio.sleep(0)
+        await give_way()
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
         """The text and a turn's end: a template writes what stands around it. Never nothing, for a

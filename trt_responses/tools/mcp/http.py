@@ -5,11 +5,11 @@ Knows no SDK and no message.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import httpx2
 
+from trt_responses.tasks import give_way
 from trt_responses.tools.fetch_guard import GuardedTransport, Refused
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Metered(httpx2.AsyncByteStream):
         async for piece in self._stream:
             self._meter.take(len(piece), piece.count(b"\n\n") + piece.count(b"\n\r\n"))
             yield piece
-            await asyncio.sleep(0)
+            await give_way()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trt_responses.children import dying_with_us
+from trt_responses.tasks import give_way
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -70,7 +71,7 @@ class ServerProcess:
             for line in lines:
                 if line.strip():
                     yield line
-            await asyncio.sleep(0)  # others have their turn
+            await give_way()  # others have their turn
 
     async def write(self, line: bytes) -> None:
         """A child that is gone is told nothing."""
