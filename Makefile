@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test live doctor engine serve docs-check views bench cost fuzz faults rollout aiperf demo-train demo-eval clean
+.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs-check views bench cost fuzz faults rollout aiperf demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +8,8 @@ ENV := .venv/.serves
 DEV := .venv/.develops
 GRAPHS := .venv/.compiles
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint constraints.txt
-WORKERS ?= 4
+WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,8 +38,14 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 	$(BIN)/hadolint --failure-threshold warning deploy/Dockerfile*
 	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_layers.py
 
-test: $(DEV) ## Every test that needs no GPU
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup tests
+test: $(DEV) ## The tests to run between two commits: [ROOM=cli]
+	$(PYTEST) --suite fast $(if $(ROOM),--room $(ROOM)) tests
+
+test-rest: $(DEV) ## The tests that make test leaves out
+	$(PYTEST) --suite rest tests
+
+test-all: $(DEV) ## Every test that needs no GPU
+	$(PYTEST) tests
 
 live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reason elsewhere
 	$(BIN)/python -m pytest -q tests/live

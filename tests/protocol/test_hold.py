@@ -103,6 +103,7 @@ WORST = (
 )
 
 
+@pytest.mark.slow  # every place of a request
 def test_no_field_at_its_bounds_holds_the_others() -> None:
     """Budget: 60 s of CPU. A sample of every place of a request, and the worst that were found."""
     asyncio.run(hold_nobody([*sample(stretched())], (200, 400, 404, 413)))

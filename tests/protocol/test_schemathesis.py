@@ -87,6 +87,7 @@ def drawn(count: int) -> settings:
     return settings(max_examples=count, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow  # hundreds of generated bodies
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", [1, 2])
 def test_bodies_of_our_own_schema_are_answered_or_refused_by_name(
@@ -114,6 +115,7 @@ def test_bodies_of_our_own_schema_are_answered_or_refused_by_name(
     assert len(tally.params) > 20, "the refusals are all of a kind"
 
 
+@pytest.mark.slow  # hundreds of generated bodies
 @pytest.mark.timeout(900)
 def test_bodies_against_our_own_schema_are_refused_or_harmless(
     document: dict[str, Any], tally: Tally

@@ -1,0 +1,60 @@
+"""Which test runs in which suite.
+
+`fast` is `make test`: all unit and protocol tests but those marked slow, and the end-to-end tests
+that `tests/fast_e2e.txt` lists. `rest` is what `fast` leaves out. `all` is both. Knows nothing of
+pytest: `tests/conftest.py` applies it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+FAST, REST, ALL = SUITES = ("fast", "rest", "all")
+
+
+def fast_e2e() -> dict[str, str]:
+    """The end-to-end tests of the fast suite, as `file::test`, each with its reason."""
+    lines = (TESTS / "fast_e2e.txt").read_text("utf-8").splitlines()
+    entries = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    return dict(entries)
+
+
+class Suite:
+    """The tests of one suite, and of one room if one is given."""
+
+    def __init__(self, name: str, room: str | None = None) -> None:
+        self._name, self._room = name, room
+        self._listed = fast_e2e()
+        self._files = {entry.partition("::")[0] for entry in self._listed}
+
+    def has_file(self, path: Path) -> bool:
+        """Whether a file may hold a test of the suite; a file that holds none is not imported."""
+        part = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
+        if path.suffix != ".py" or part not in ("unit", "protocol", "e2e"):
+            return True
+        if self._room is not None and not is_about(path, self._room):
+            return False
+        if self._name == FAST:
+            return part != "e2e" or path.name in self._files
+        if self._name == REST:
+            return part == "e2e" or "mark.slow" in path.read_text("utf-8")
+        return True
+
+    def has_test(self, path: Path, test: str, *, slow: bool) -> bool:
+        if self._name == ALL:
+            return True
+        is_e2e = (TESTS / "e2e") in path.parents
+        is_fast = not slow and (not is_e2e or f"{path.name}::{test}" in self._listed)
+        return is_fast == (self._name == FAST)
+
+
+def is_about(path: Path, room: str) -> bool:
+    """Whether a file tests a room: it stands in the room's folder, has the room's name in its own
+    or imports the room."""
+    folder = TESTS / "unit" / room
+    if TESTS / "unit" in path.parents:
+        return folder in path.parents
+    imported = rf"\btrt_responses\.{room.replace('/', '.')}\b"
+    return room in path.stem.split("_") or bool(re.search(imported, path.read_text("utf-8")))
