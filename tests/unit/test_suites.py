@@ -6,10 +6,12 @@ import ast
 
 from tests.suites import ALL, FAST, REST, TESTS, Suite, fast_e2e, is_about
 
+TESTS_OF = (ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 def functions(file: str) -> set[str]:
     tree = ast.parse((TESTS / "e2e" / file).read_text("utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in ast.walk(tree) if isinstance(node, TESTS_OF)}
 
 
 def test_the_list_names_tests_that_exist_each_with_a_reason() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.requests import Request  # FastAPI reads the annotations
 
 from trt_responses.web.endpoint import note_status, reply_of
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
 """FastAPI's own would wrap each `send`, once a process sets a tracer for something else."""
 
@@ -137,11 +138,15 @@ def _unbound(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 def _function(method: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(method)
     parameters = [*signature.parameters.values()][1:]
+    takes_request = "request" in signature.parameters
+    if not takes_request:
+        parameters.append(inspect.Parameter("request", KEYWORD_ONLY, annotation=Request))
 
     @wraps(method)
     async def function(request: Request, **values: Any) -> Any:
         endpoints = request.app.state.endpoints[method.__qualname__.rpartition(".")[0]]
-        return await method(endpoints, request=request, **values)
+        given = {"request": request} if takes_request else {}
+        return await method(endpoints, **given, **values)
 
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return function

@@ -366,7 +366,7 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
     strict: bool, vocabulary: Vocabulary
 ) -> None:
     clock = itertools.count()
-    steering = Steering(harmony(vocabulary), schema_s=30, clock_s=lambda: next(clock))
+    steering = Steering(harmony(vocabulary), schema_s=60, clock_s=lambda: next(clock))
     tools = [
         GET | {"name": f"t{n}", "strict": strict, "parameters": member(5 + n)} for n in range(9)
     ]
