@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs-check views bench cost fuzz faults rollout aiperf demo-train demo-eval clean
+.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs-check views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -82,6 +82,9 @@ faults: $(DEV) ## Servers that are stopped, killed, stalled and starved under lo
 	$(BIN)/python -m scripts.faults $(if $(TIMES),--times $(TIMES))
 	$(BIN)/python -m scripts.engine_deaths
 	$(BIN)/python -m scripts.faults.bodies
+
+gaps: $(DEV) ## Hostile input at every door beside a stream that another process reads: none may hold it for 50 ms [ONLY=…]
+	$(BIN)/python -m scripts.faults.gaps $(if $(ONLY),--only '$(ONLY)')
 
 rollout: $(DEV) ## Replace servers, and versions of the engine, behind HAProxy and Envoy under load: what clients noticed (10 minutes) [ONLY=haproxy|envoy|versions]
 	$(PIP) --group rollout

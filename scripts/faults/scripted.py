@@ -110,6 +110,8 @@ GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(
 
 def steady(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
     end = vocabulary().text(list(prompt_ids[-12:]))
+    if options.guide is not None:
+        return Script(((*_ids("{}"), CONTROL.endoftext),))
     if STEADY in end:
         begin, (word,) = _ids("<|channel|>final<|message|>"), _ids(" word")
         return Script((begin, *[(word,)] * STEPS))

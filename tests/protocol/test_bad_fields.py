@@ -13,6 +13,7 @@ import pytest
 from tests.support.bad_bodies import INVALID, MISSING, Row, bad, body, item, raw, tool
 from tests.support.replies import check_told
 from tests.support.served import WEATHER, served
+from trt_responses.wire.limits import RequestLimits
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
@@ -219,6 +220,26 @@ def test_each_is_refused_by_name_and_no_token_is_made() -> None:
                 assert len(call.body) < 1500
                 assert "pydantic" not in call.error["message"]
             assert not s.engine.requests
+
+    asyncio.run(story())
+
+
+def test_a_history_that_is_too_long_meets_the_bound_of_items_and_not_that_of_values() -> None:
+    """At the defaults, with items as agents send them."""
+    part = {"type": "input_text", "text": "Go on."}
+    turn = [
+        {"role": "user", "content": [part]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": "fc_1"},
+        {"type": "function_call_output", "call_id": "c", "output": "done"},
+    ]
+    most = RequestLimits().input
+    items = (turn * (most // len(turn) + 1))[: most + 1]
+
+    async def story() -> None:
+        async with served() as s:
+            call = await s.client.create(input=items)
+            assert (call.status, call.error["param"]) == (400, "input")
+            assert call.error["code"] == "too_many_entries"
 
     asyncio.run(story())
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Path = tuple[str | int, ...]
 
-BYTES, VALUES = 4 << 20, 50_000
+BYTES, VALUES = 4 << 20, 64_000
 """The server's bounds by default."""
 MARGIN = 2048
 """Bytes and values that the rest of a body takes."""

@@ -19,7 +19,7 @@ import orjson
 from trt_responses.frozen import dataclass
 from trt_responses.schema.branches import MOST as MOST_BRANCHES
 from trt_responses.schema.branches import most_branches
-from trt_responses.schema.documents import deepest, parts
+from trt_responses.schema.documents import deepest, longest, parts
 from trt_responses.schema.follow import Follower
 from trt_responses.schema.judge import Judge
 from trt_responses.schema.matching import (
@@ -54,11 +54,13 @@ _OWN_WORDS = {
     "<": "which would name a token of the model",
     "@": "which would name another grammar",
 }
+_RULE = re.compile(r"^[ \t]*[?!]?([A-Za-z_]\w*)(?:\.-?\d+)?(?:\[[^\]\n]*\])?[ \t]*:", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z_]\w*")
 PLAIN_DEPTHS = (8, 4, 2, 1, 0)
 """How deep a schema that is too much for a guide is followed instead, tried in this row."""
 MAX_LEVELS = 400
-"""Schemas in a row, through references, that a guide is made of: engines read them recursively, and
-llguidance has overflowed a thread's stack with a thousand."""
+"""Schemas in a row, through references, or rules of a grammar: engines read them recursively, and
+some thousands overflow a thread's stack, which ends the process."""
 MAX_CULPRITS = 64
 """Parts that are compiled alone to find the one that is at fault."""
 MAX_GRAMMAR = 65_536
@@ -271,6 +273,8 @@ def _grammar(grammar: str, place: str, pieces: Pieces | None) -> Form:
     for word, what in _OWN_WORDS.items():
         if word in plain:
             raise refused(place, f"holds '{word}', {what}")
+    if (levels := _rule_levels(plain)) > MAX_LEVELS:
+        raise refused(place, f"has {levels} rules in a row, limit {MAX_LEVELS}")
     try:
         made = matcher(f"%llguidance {{}}\n{grammar}", pieces, LARK_LIMITS)
     except GrammarFault as fault:
@@ -278,3 +282,13 @@ def _grammar(grammar: str, place: str, pieces: Pieces | None) -> Form:
     if not made.may_begin():
         raise refused(place, "is no grammar that can be followed: it has too many beginnings")
     return Form("lark", grammar, made)
+
+
+def _rule_levels(plain: str) -> int:
+    """How many rules of a Lark grammar stand in a row, each used by the one before; `plain` has no
+    texts and no comments."""
+    rules: dict[str, list[str]] = {}
+    _, *parts = _RULE.split(plain)
+    for name, body in zip(parts[::2], parts[1::2], strict=True):
+        rules.setdefault(name, []).extend(_NAME.findall(body))
+    return longest("start", lambda name: rules.get(name, []), lambda name: name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+T = TypeVar("T")
 
 HOLDERS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """Keywords that hold schemas by name."""
@@ -35,8 +37,7 @@ def parts(schema: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def deepest(guide: Mapping[str, object]) -> int:
-    """How many schemas stand in a row, through references, for a reader that goes into each once:
-    in the order in which they stand, or in the other."""
+    """How many schemas stand in a row, through references."""
     document = Document(guide)
     inner: dict[int, list[object]] = {}
 
@@ -51,17 +52,24 @@ def deepest(guide: Mapping[str, object]) -> int:
                 found.append(document.target(schema["$ref"]))
         return found
 
+    start: object = guide
+    return longest(start, of, id)
+
+
+def longest(start: T, of: Callable[[T], Sequence[T]], key: Callable[[T], object]) -> int:
+    """The most steps in a row for a reader that enters each part once, whether it takes the parts
+    in their order or from the last one on."""
     most = 0
     for order in (iter, reversed):
-        seen: set[int] = set()
-        path = [order(of(guide))]
+        seen: set[object] = set()
+        path: list[Iterator[T]] = [order(of(start))]
         while path:
             most = max(most, len(path))
             part = next(path[-1], None)
             if part is None:
                 path.pop()
-            elif id(part) not in seen:
-                seen.add(id(part))
+            elif key(part) not in seen:
+                seen.add(key(part))
                 path.append(order(of(part)))
     return most
 

@@ -16,7 +16,7 @@ class RequestBounds(SettingGroup):
         4 * MIB, description="Largest request body; each MiB can hold other streams for some 5 ms."
     )
     max_body_values: Positive = Field(
-        50_000,
+        64_000,
         description="Values in a request body, counted before it is parsed; each 1,000 can hold "
         "other streams for some 0.5 ms.",
     )
@@ -29,7 +29,7 @@ class RequestBounds(SettingGroup):
         "send its body or 64 KiB more of it; then a 408, and the connection is closed.",
     )
     max_tools: Positive = Field(1024, description="Tools in one request.")
-    max_input: Positive = Field(20_000, description="Items in one request's input.")
+    max_input: Positive = Field(10_000, description="Items in one request's input.")
     max_metadata: int = Field(16, ge=0, le=16, description="Pairs in a request's metadata.")
     max_calls: int = Field(
         1, ge=1, le=64, description="Calls in one turn; models were trained to make one."

@@ -25,9 +25,9 @@ class RequestLimits:
     """Bounds of one request. Parsing holds the event loop, and its price is bytes and values."""
 
     body_bytes: int = 4 * 1024 * 1024
-    body_values: int = 50_000
+    body_values: int = 64_000
     tools: int = 1024
-    input: int = 20_000
+    input: int = 10_000
     metadata: int = API_METADATA
 
     def check(self, sent: Mapping[str, Any]) -> None:

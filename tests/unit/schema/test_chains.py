@@ -37,3 +37,18 @@ def test_whether_a_value_ends_is_decided_in_a_few_looks_at_each_schema() -> None
     looks: list[None] = []
     assert may_end(chain(LONG), lambda: looks.append(None))
     assert LONG < len(looks) < 4 * LONG
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_grammar_of_many_rules_in_a_row_is_refused_before_it_is_read(backwards: bool) -> None:
+    """Three thousand of them end the process that reads them."""
+    rules = [f'r{n}: "a" r{n + 1} "b"?' for n in range(2_800)]
+    lines = ["start: r0", *rules, 'r2800: "a" // r0']
+    with pytest.raises(InvalidSchema, match=f"rules in a row, limit {MAX_LEVELS}"):
+        Forms().lark("\n".join(lines[::-1] if backwards else lines), "tools[0].format.definition")
+
+
+def test_rules_beside_each_other_and_within_themselves_are_no_row() -> None:
+    beside = " ".join(f"r{n}" for n in range(MAX_LEVELS + 100))
+    rules = "\n".join(f'r{n}: "{n}" | "(" r{n} ")"' for n in range(MAX_LEVELS + 100))
+    Forms().lark(f"start: {beside}\n{rules}", "tools[0].format.definition")

@@ -49,7 +49,13 @@ LEAVE_S = 1.0
 """For a session to be left, before its keeper is cancelled."""
 CANCEL_S = 5.0
 """For a keeper that is cancelled to end."""
-TIMED_OUT = -32001
+TIMED_OUT, TOO_MUCH = -32001, -32002
+MORE_TOOLS = f"The server has more than {MOST_TOOLS} tools."
+MOST_PARTS = {
+    "content": (1000, "The server sent a result of more than 1000 parts."),
+    "tools": (MOST_TOOLS, MORE_TOOLS),
+}
+"""The longest lists in one reply, and what is wrong with a longer one: 1,000 parts take 10 ms."""
 UNREADABLE = types.ErrorData(code=-32700, message="The server wrote a reply that cannot be read.")
 STAND_INS = ("Server returned an error response", "Not Found", "Session terminated")
 """What the SDK says in the place of an HTTP status. Of a redirect it says the target, in which a
@@ -177,7 +183,7 @@ class Connection:
             page = await client.list_tools(cursor=cursor)
             listed += (_listed(tool) for tool in page.tools)
             if len(listed) > MOST_TOOLS:
-                raise Fault(f"The server has more than {MOST_TOOLS} tools.")
+                raise Fault(MORE_TOOLS)
             cursor = page.next_cursor
             if cursor is None:
                 return listed
@@ -251,9 +257,26 @@ async def _http(at: Remote, transport: MeteredTransport) -> AsyncIterator[Any]:
         httpx2.AsyncClient(
             headers=dict(at.headers), timeout=timeout, transport=transport, trust_env=False
         ) as client,
-        streamable_http_client(at.url, http_client=client) as streams,
+        streamable_http_client(at.url, http_client=client) as (received, asking),
     ):
-        yield streams
+        given, read = anyio.create_memory_object_stream[Any](0)
+        with given, read:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_relay, received, given)
+                try:
+                    yield read, asking
+                finally:
+                    group.cancel_scope.cancel()
+
+
+async def _relay(received: Any, given: Any) -> None:
+    """Bound what the SDK has parsed of HTTP before it looks at it."""
+    async with given:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            async for message in received:
+                if isinstance(message, SessionMessage):
+                    message.message = _bounded(message.message)
+                await given.send(message)
 
 
 @asynccontextmanager
@@ -300,10 +323,22 @@ def _messages(line: bytes, waiting: set[Any]) -> Sequence[types.JSONRPCMessage]:
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             waiting.discard(message.id)
         if not isinstance(message, types.JSONRPCError) or message.id is not None:
-            return (message,)
+            return (_bounded(message),)
         answered, error = set(waiting), message.error
     waiting -= answered
     return [types.JSONRPCError(jsonrpc="2.0", id=one, error=error) for one in answered]
+
+
+def _bounded(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
+    """The message, or an error in its place for a reply of more parts or tools than the SDK may
+    look at: it takes some microseconds for each, in one piece."""
+    if isinstance(message, types.JSONRPCResponse):
+        for name, (most, words) in MOST_PARTS.items():
+            parts = message.result.get(name)
+            if isinstance(parts, list) and len(parts) > most:
+                error = types.ErrorData(code=TOO_MUCH, message=words)
+                return types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+    return message
 
 
 def _answered(line: bytes, waiting: set[Any]) -> set[Any]:

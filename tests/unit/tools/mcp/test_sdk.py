@@ -41,6 +41,7 @@ GONE_S = 30.0
 TURN_S = 1.0
 """Others wait no longer; a reply of 300 MB that is read whole takes five times as long."""
 FAULTS = {
+    "parts": "more than 1000 parts",
     "mute": "no answer within 0.75 seconds",
     "silent list": "no answer within 0.75 seconds",
     "silent": "no answer within 0.5 seconds",

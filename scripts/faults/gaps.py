@@ -1,0 +1,318 @@
+"""Play hostile input at every door beside a paced stream that another process reads; print how long
+the stream stood still, and fail where the server held it for more than 50 ms.
+
+A gap counts as far as the server computed in it: the lesser of its wall-clock time and of the
+CPU time of the server's process, divided by how slow the machine is. On a quiet machine, which is
+one where the stream alone has no gap of half the bound, the wall-clock time counts; otherwise a gap
+that is long by the wall clock alone is "too noisy to tell".
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import socket
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from scripts.faults.scripted import CALL, STEADY
+from scripts.faults.servers import KEY, Server, resident_mib
+from tests.support.bodies import SCRIPTS, Body, reported, schemas
+from tests.support.floods import FLOODS
+from tests.support.hold import slowness
+from tests.support.hostile_http import SERVER as MCP_SERVER
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from multiprocessing.connection import Connection
+
+MOST_S = 0.05
+"""That one input may hold the stream."""
+QUIET_S = MOST_S / 2
+"""The longest gap of the stream alone on a quiet machine."""
+TRIES = 3
+"""The least of so many counts."""
+BASELINE_S = 1.0
+LINGER_S = 0.3
+"""Watched after each input, for what the server does behind its reply."""
+CPU_CLOCK = 2
+"""Of another process, in the low bits of a clock's id: clock_getcpuclockid(3)."""
+PATIENCE_S = 20.0
+
+
+class Gap(NamedTuple):
+    """Between two pieces of the stream: when it ended, how long it was, what the server computed
+    in it, in seconds."""
+
+    end_s: float
+    wall_s: float
+    cpu_s: float
+
+
+class Verdict(NamedTuple):
+    """The longest hold of the least of some tries, and whether it can be judged."""
+
+    name: str
+    answer: str
+    hold_s: float
+    wall_s: float
+    growth_mib: float
+    quiet: bool
+
+    @property
+    def is_red(self) -> bool:
+        return (self.wall_s if self.quiet else self.hold_s) > MOST_S
+
+    @property
+    def is_unclear(self) -> bool:
+        return not self.is_red and self.wall_s > MOST_S
+
+
+class Input(NamedTuple):
+    """What a client sends; `play` returns the answer in a word."""
+
+    name: str
+    play: Callable[[Server], Awaitable[str]]
+
+
+class Watch:
+    """A stream of the server, read by a process of its own."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        body = orjson.dumps({"model": "demo", "input": STEADY, "stream": True, "store": False})
+        ask = request(server.port, "/v1/responses", body)
+        ours, theirs = multiprocessing.Pipe()
+        self._pipe = ours
+        context = multiprocessing.get_context("spawn")
+        self._reader = context.Process(
+            target=_read, args=(server.port, ask, server.process.pid, theirs), daemon=True
+        )
+        self._reader.start()
+        assert ours.poll(PATIENCE_S), "the stream has not begun"
+        ours.recv()
+
+    def gaps(self, since_s: float) -> Sequence[Gap]:
+        """The stream's gaps that ended since then."""
+        self._pipe.send("gaps")
+        assert self._pipe.poll(PATIENCE_S), "the stream has ended"
+        found: list[Gap] = self._pipe.recv()
+        return [gap for gap in found if gap.end_s > since_s]
+
+    def close(self) -> None:
+        self._reader.kill()
+        self._reader.join()
+
+    async def alone(self) -> float:
+        """The longest gap without any input."""
+        begun_s = time.monotonic()
+        await asyncio.sleep(BASELINE_S)
+        return max(gap.wall_s for gap in self.gaps(begun_s))
+
+    async def judge(self, given: Input) -> Verdict:
+        best: Verdict | None = None
+        for _ in range(TRIES):
+            found = await self._played(given)
+            best = min(best or found, found, key=lambda one: (one.hold_s, one.wall_s))
+            if not best.is_red and not best.is_unclear:
+                break
+        assert best is not None
+        return best
+
+    async def _played(self, given: Input) -> Verdict:
+        quiet = await self.alone() < QUIET_S
+        memory = resident_mib(self._server.process.pid)
+        begun_s = time.monotonic()
+        answer = await given.play(self._server)
+        await asyncio.sleep(LINGER_S)
+        gaps = self.gaps(begun_s)
+        hold_s = max(min(gap.wall_s, gap.cpu_s) for gap in gaps) / slowness()
+        growth = resident_mib(self._server.process.pid) - memory
+        wall_s = max(gap.wall_s for gap in gaps)
+        return Verdict(given.name, answer, hold_s, wall_s, growth, quiet)
+
+
+def _read(port: int, ask: bytes, pid: int, pipe: Connection) -> None:
+    """Read one long stream, and say its gaps when asked."""
+    clock = ~pid << 3 | CPU_CLOCK
+    gaps: list[Gap] = []
+    with socket.create_connection(("127.0.0.1", port)) as stream:
+        stream.sendall(ask)
+        begin = stream.recv(1 << 16)
+        assert begin.startswith(b"HTTP/1.1 200"), begin
+        pipe.send("begun")
+        last_s, last_cpu_s = time.monotonic(), time.clock_gettime(clock)
+        while stream.recv(1 << 16):
+            now_s, cpu_s = time.monotonic(), time.clock_gettime(clock)
+            gaps.append(Gap(now_s, now_s - last_s, cpu_s - last_cpu_s))
+            last_s, last_cpu_s = now_s, cpu_s
+            if pipe.poll():
+                pipe.recv()
+                pipe.send(gaps)
+                gaps = []
+
+
+def request(port: int, path: str, body: bytes, kind: str = "application/json") -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {KEY}\r\n"
+        f"content-type: {kind}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def sent(server: Server, path: str, body: bytes, kind: str = "application/json") -> str:
+    """What the server answers to a body, in a word."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        writer.write(request(server.port, path, body, kind))
+        async with asyncio.timeout(PATIENCE_S):
+            with suppress(ConnectionError):
+                await writer.drain()
+            reply = await reader.read()
+    finally:
+        writer.close()
+    status = reply[9:12].decode()
+    code = reply.partition(b'"code":"')[2].partition(b'"')[0] if status != "200" else b""
+    return f"{status} {code.decode()}".strip()
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[Watch]:
+    """A server with all its doors, and a stream of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "servers.json"
+        entry = {"command": sys.executable, "args": [str(MCP_SERVER), "parts"]}
+        path.write_text(json.dumps({"demo": entry}))
+        server = Server(Path(folder), "steady", api_keys="", mcp_servers=path, log_level="warning")
+        with server.running():
+            watch = Watch(server)
+            try:
+                yield watch
+            finally:
+                watch.close()
+
+
+# --- what is played ---------------------------------------------------------------------------
+
+
+def doors() -> Iterator[Input]:
+    """One and more of every door: texts, schemas, bodies, WebSocket frames, tool results."""
+    for name, text in TEXTS.items():
+        yield _body(Body(f"text: {name}", partial(_of_text, text)))
+    for name, fields in forms().items():
+        form = orjson.dumps(SHORT | fields)
+        yield _body(Body(f"form: {name}", partial(bytes, form)))
+    for body in (*reported(), *schemas()):
+        yield _body(body)
+    for name in FLOODS:
+        yield Input(f"WebSocket: {name}", partial(_flood, name))
+    yield Input("tool result: 20,000 parts", _tool_result)
+
+
+TEXTS = {
+    "Thai": "สวัสดีครับ ยินดีต้อนรับ ",
+    "Hebrew": "שלום עולם ",
+    "right-to-left overrides": "\u202eabc\u202c",
+    "joined emoji": "👨‍👩‍👧‍👦",
+    "runs of spaces": " " * 1000 + "a",
+    "mixed scripts": SCRIPTS["mixed scripts"],
+}
+TEXT_BYTES = 3_500_000
+SHORT = {"model": "demo", "input": "Hello", "store": False, "max_output_tokens": 64}
+"""A scripted engine begins its answer anew for each segment: so many tokens end it."""
+
+
+def forms() -> dict[str, dict[str, Any]]:
+    """Schemas, grammars and namespaces that were long to read."""
+    chain = {f"n{n}": {"$ref": f"#/$defs/n{n + 1}"} for n in range(2_000)}
+    chained = {"$ref": "#/$defs/n0", "$defs": chain | {"n2000": {"type": "string"}}}
+    enums = {f"e{n}": {"enum": [f"{n}-{m}" for m in range(200)]} for n in range(60)}
+    expressions = {
+        f"r{n}": {"type": "string", "pattern": f"^[a-z]{{{n + 1}}}$"} for n in range(500)
+    }
+    comment = f'start: "a"\n//{"x" * 60_000}'
+    lark = {"type": "grammar", "syntax": "lark", "definition": comment}
+    name = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+    spaces = [
+        {"type": "namespace", "name": f"n{n}", "description": "", "tools": [name]}
+        for n in range(1_024)
+    ]
+    return {
+        "a chain of references": _answer(chained),
+        "60 enums": _answer({"type": "object", "properties": enums}),
+        "500 expressions": _answer({"type": "object", "properties": expressions}),
+        "a grammar of comments": {"tools": [{"type": "custom", "name": "c", "format": lark}]},
+        "1,024 namespaces": {"tools": spaces},
+    }
+
+
+def _answer(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}}
+
+
+def _of_text(text: str) -> bytes:
+    times = TEXT_BYTES // len(text.encode())
+    return orjson.dumps({"model": "demo", "input": text * times, "store": False})
+
+
+def _body(body: Body) -> Input:
+    async def play(server: Server) -> str:
+        return await sent(server, body.path, await _made(body), body.content_type)
+
+    return Input(body.name, play)
+
+
+async def _made(body: Body) -> bytes:
+    return await asyncio.to_thread(body.make)
+
+
+async def _flood(name: str, server: Server) -> str:
+    arguments = ("-m", "tests.support.floods", str(server.port), name, "1")
+    flood = await asyncio.create_subprocess_exec(sys.executable, *arguments)
+    return f"status {await flood.wait()}"
+
+
+async def _tool_result(server: Server) -> str:
+    tool = {"type": "mcp", "server_label": "demo", "require_approval": "never"}
+    body = SHORT | {"input": CALL, "tools": [tool], "max_tool_calls": 1, "max_output_tokens": 200}
+    return await sent(server, "/v1/responses", orjson.dumps(body))
+
+
+async def play(only: str) -> list[Verdict]:
+    """Play the inputs whose name holds `only`, and print each."""
+    verdicts = []
+    async with watched() as watch:
+        print(f"{'hold ms':>8} {'gap ms':>8} {'MiB':>6}  answer")
+        for given in doors():
+            if only not in given.name:
+                continue
+            found = await watch.judge(given)
+            verdicts.append(found)
+            unclear = "  (too noisy to tell)" if found.is_unclear else ""
+            print(
+                f"{found.hold_s * 1e3:8.1f} {found.wall_s * 1e3:8.1f} {found.growth_mib:6.0f}  "
+                f"{found.answer:<32} {found.name}{unclear}",
+                flush=True,
+            )
+    return verdicts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="inputs whose name holds this")
+    red = [found for found in asyncio.run(play(parser.parse_args().only)) if found.is_red]
+    if red:
+        raise SystemExit("Held for more than 50 ms: " + ", ".join(found.name for found in red))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The gate of gaps: its verdict, and some of its inputs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from scripts.faults.gaps import MOST_S, QUIET_S, Verdict, doors, play
+
+SHOWN = ("text: Thai", "form: a chain of references", "grammar: rules", "tool result")
+"""One of each door; `make gaps` plays all."""
+
+
+def verdict(hold_s: float, wall_s: float, *, quiet: bool) -> Verdict:
+    return Verdict("an input", "200", hold_s, wall_s, 0.0, quiet)
+
+
+def test_a_gap_is_red_by_the_wall_clock_where_it_is_quiet_and_else_by_the_servers_work() -> None:
+    long, short = MOST_S * 2, MOST_S / 2
+    assert QUIET_S < MOST_S
+    assert verdict(short, long, quiet=True).is_red
+    assert verdict(long, long, quiet=False).is_red
+    assert not verdict(short, long, quiet=False).is_red
+    assert verdict(short, long, quiet=False).is_unclear
+    assert not verdict(short, short, quiet=True).is_unclear
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_no_input_holds_the_stream(name: str) -> None:
+    assert sum(name in given.name for given in doors()) == 1
+    (found,) = asyncio.run(play(name))
+    assert not found.is_red, found
