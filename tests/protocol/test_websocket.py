@@ -585,7 +585,7 @@ def is_open(socket: Socket) -> bool:
 
 def test_one_owner_may_have_half_of_the_connections() -> None:
     async def story() -> None:
-        keys = {"api_keys": "ann:secret,bob:other"}
+        keys: Json = {"api_keys": "ann:secret,bob:other"}
         async with served(websockets=4, **keys) as s:
             anns = [await upgrade(s, "secret") for _ in range(4)]
             assert [is_open(socket) for socket in anns] == [True, True, False, False]
@@ -619,7 +619,7 @@ def test_a_connection_that_nobody_uses_is_closed_and_one_that_was_used_is_not() 
 def test_an_idle_connection_leaves_its_place_to_a_new_one(key: str) -> None:
     async def story() -> None:
         ticks = Ticks()
-        keys = {"api_keys": f"ann:{key}"} if key else {}
+        keys: Json = {"api_keys": f"ann:{key}"} if key else {}
         most = 4 if key else 2
         async with served(STALLED, sleep=ticks.sleep, websockets=most, **keys) as s:
             idle, busy = [await upgrade(s, key) for _ in range(2)]

@@ -70,7 +70,8 @@ class WebSockets(SettingGroup):
         64,
         ge=0,
         le=LARGEST,
-        description="WebSocket connections open at once; 0: none, and each upgrade gets a 426.",
+        description="WebSocket connections open at once, at most half of them of one owner where "
+        "keys are asked for; 0: none, and each upgrade gets a 426.",
     )
     websocket_s: Seconds = Field(
         3600.0, description="How long a WebSocket connection lives; clients then open another."
