@@ -112,6 +112,10 @@ class Watch:
         self._reader.kill()
         self._reader.join()
 
+    def memory(self) -> float:
+        """What the server holds."""
+        return resident_mib(self._server.process.pid)
+
     async def alone(self) -> float:
         """The longest gap without any input."""
         begun_s = time.monotonic()
@@ -130,13 +134,13 @@ class Watch:
 
     async def _played(self, given: Input) -> Verdict:
         quiet = await self.alone() < QUIET_S
-        memory = resident_mib(self._server.process.pid)
+        memory = self.memory()
         begun_s = time.monotonic()
         answer = await given.play(self._server)
         await asyncio.sleep(LINGER_S)
         gaps = self.gaps(begun_s)
         hold_s = max(min(gap.wall_s, gap.cpu_s) for gap in gaps) / slowness()
-        growth = resident_mib(self._server.process.pid) - memory
+        growth = self.memory() - memory
         wall_s = max(gap.wall_s for gap in gaps)
         return Verdict(given.name, answer, hold_s, wall_s, growth, quiet)
 
@@ -291,6 +295,7 @@ async def play(only: str) -> list[Verdict]:
     """Play the inputs whose name holds `only`, and print each."""
     verdicts = []
     async with watched() as watch:
+        print(f"memory before: {watch.memory():.0f} MiB")
         print(f"{'hold ms':>8} {'gap ms':>8} {'MiB':>6}  answer")
         for given in doors():
             if only not in given.name:
@@ -303,6 +308,7 @@ async def play(only: str) -> list[Verdict]:
                 f"{found.answer:<32} {found.name}{unclear}",
                 flush=True,
             )
+        print(f"memory behind: {watch.memory():.0f} MiB")
     return verdicts
 
 
