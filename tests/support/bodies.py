@@ -144,8 +144,8 @@ def stretched() -> Iterator[Body]:
     )
     yield from _each_place("generate", GENERATE, {}, "/v2/models/demo/generate")
     yield from _each_place("infer", INFER, {}, "/v2/models/demo/infer")
-    for name, data in ODD.items():
-        yield Body(name, partial(bytes, data))
+    for name, make in ODD.items():
+        yield Body(name, make)
     yield Body("unknown keys", lambda: _joined(**{f"k{n}": 1 for n in range(VALUES - MARGIN)}))
     yield Body("unknown key: list", lambda: _joined(zzz=[{}] * (VALUES // 2 - MARGIN)))
     deep: Any = "x"
@@ -186,20 +186,24 @@ def in_containers() -> Iterator[Body]:
         yield from _each_place("container", container, {}, "/v1/containers")
     begun = b'--x\r\ncontent-disposition: form-data; name="file"'
     end = b"\r\n\r\nhello\r\n--x--"
-    forms = {
-        "a file": begun + b'; filename="f"\r\n\r\n' + b"x" * (BYTES - MARGIN) + b"\r\n--x--",
-        "parts": b"--x\r\n" * (BYTES // 6),
-        "parts of a name": b'--x\r\ncontent-disposition: a; name="b"\r\n\r\n\r\n' * (BYTES // 50),
-        "parts of parameters": (begun + b";" * 900 + b"\r\n\r\n\r\n") * (BYTES // 1000),
-        "parameters": begun + b";" * (BYTES - MARGIN) + end,
-        "parameters in quotes": begun + b'; a="' + b";" * (BYTES - MARGIN) + b'"' + end,
-        "lines of a head": begun + b"\r\na:b" * (BYTES // 5 - MARGIN) + end,
-        "a long name": begun + b'; filename="' + "дом".encode() * (BYTES // 7) + b'"' + end,
-        "half a boundary": b"\r\n--" * (BYTES // 4),
+    forms: dict[str, Callable[[], bytes]] = {
+        "a file": lambda: (
+            begun + b'; filename="f"\r\n\r\n' + b"x" * (BYTES - MARGIN) + b"\r\n--x--"
+        ),
+        "parts": lambda: b"--x\r\n" * (BYTES // 6),
+        "parts of a name": lambda: (
+            b'--x\r\ncontent-disposition: a; name="b"\r\n\r\n\r\n' * (BYTES // 50)
+        ),
+        "parts of parameters": lambda: (begun + b";" * 900 + b"\r\n\r\n\r\n") * (BYTES // 1000),
+        "parameters": lambda: begun + b";" * (BYTES - MARGIN) + end,
+        "parameters in quotes": lambda: begun + b'; a="' + b";" * (BYTES - MARGIN) + b'"' + end,
+        "lines of a head": lambda: begun + b"\r\na:b" * (BYTES // 5 - MARGIN) + end,
+        "a long name": lambda: begun + b'; filename="' + "дом".encode() * (BYTES // 7) + b'"' + end,
+        "half a boundary": lambda: b"\r\n--" * (BYTES // 4),
     }
-    for name, data in forms.items():
+    for name, make in forms.items():
         open_end = name == "half a boundary"
-        yield Body(f"upload: {name}", partial(bytes, data), FILES, FORM, open_end)
+        yield Body(f"upload: {name}", make, FILES, FORM, open_end)
     for name, boundary in (("parameters", ";" * 60_000), ("a boundary", "-" * 60_000)):
         kind = f"{FORM}{boundary}"
         yield Body(f"upload: {name} of its type", lambda: b"-" * (BYTES - MARGIN), FILES, kind)
@@ -244,20 +248,27 @@ def _each_place(name: str, example: Json, base: Json, url: str = "/v1/responses"
             yield Body(f"{name} {place}: {how}", _maker(base | example, path, change), url)
 
 
-ODD: dict[str, bytes] = {
-    "no JSON: ones": b"1 " * (BYTES // 2 - 1),
-    "no JSON: brackets": b"[" * BYTES,
-    "no JSON: a text without end": b'{"input": "' + b"x" * (BYTES - 20),
-    "no JSON: quotes": b'"' * BYTES,
-    "no JSON: backslashes": b"\\" * BYTES,
-    "no JSON: NUL": b"\0" * BYTES,
-    "a text of commas": b'{"model":"demo","input":"' + b"," * (BYTES - 40) + b'"}',
-    "a text of escaped quotes": b'{"model":"demo","input":"' + rb"\"," * (BYTES // 3 - 40) + b'"}',
-    "a doubled key": b'{"model":"demo",' + b'"input":"a",' * (VALUES - MARGIN) + b'"input":"a"}',
-    "surrogates": b'{"model":"demo","input":"' + rb"\ud83d\ude00" * (BYTES // 12 - 9) + b'"}',
-    "a lone surrogate": b'{"model":"demo","input":"' + rb"\ud83d" * (BYTES // 6 - 9) + b'"}',
-    "not UTF-8": b'{"model":"demo","input":"' + b"x" * (BYTES - 99) + b'\xff"}',
+ODD: dict[str, Callable[[], bytes]] = {
+    "no JSON: ones": lambda: b"1 " * (BYTES // 2 - 1),
+    "no JSON: brackets": lambda: b"[" * BYTES,
+    "no JSON: a text without end": lambda: b'{"input": "' + b"x" * (BYTES - 20),
+    "no JSON: quotes": lambda: b'"' * BYTES,
+    "no JSON: backslashes": lambda: b"\\" * BYTES,
+    "no JSON: NUL": lambda: b"\0" * BYTES,
+    "a text of commas": lambda: _of_pieces(b","),
+    "a text of escaped quotes": lambda: _of_pieces(rb"\","),
+    "a doubled key": lambda: (
+        b'{"model":"demo",' + b'"input":"a",' * (VALUES - MARGIN) + b'"input":"a"}'
+    ),
+    "surrogates": lambda: _of_pieces(rb"\ud83d\ude00"),
+    "a lone surrogate": lambda: _of_pieces(rb"\ud83d"),
+    "not UTF-8": lambda: b'{"model":"demo","input":"' + b"x" * (BYTES - 99) + b'\xff"}',
 }
+
+
+def _of_pieces(piece: bytes) -> bytes:
+    """A body as long as may be whose input consists of these pieces."""
+    return b'{"model":"demo","input":"' + piece * (BYTES // len(piece) - 40) + b'"}'
 
 
 def _joined(**fields: Any) -> bytes:
