@@ -213,7 +213,8 @@ def test_prompts_that_wait_are_bounded_in_tokens() -> None:
             words = " word" * 400
             assert len(vocabulary().encoding.encode(words)) == len(ids(words)) == 400
             calls.append(s.client.ask(stream=True, input=words))
-            await until(lambda: queue(s) == (1, 1))
+            await calls[1].until(lambda call: bool(call.heard))  # its prompt is read and it waits
+            assert queue(s) == (1, 1)
             refused = await s.client.create(input=words)
             assert (refused.status, refused.error["code"]) == (503, "server_busy")
             assert queue(s) == (1, 1)
