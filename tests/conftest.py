@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import logging
-from typing import TYPE_CHECKING
+import resource
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from tests.suites import ALL, SUITES, Suite
+from tests.suites import ALL, PEAK_MB, SUITES, Suite
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ providers._get_local_constants = lambda: providers._local_constants
 
 
 SUITE = pytest.StashKey[Suite]()
+PEAKS = pytest.StashKey[list[int]]()
+"""The megabytes that each process of the run took at most."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUITE] = Suite(config.getoption("suite"), config.getoption("room"))
+    config.stash[PEAKS] = []
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -64,6 +69,36 @@ def pytest_collection_finish() -> None:
     """Keep all modules out of the garbage collector: each full collection would walk them again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker of pytest-xdist ends; this is the process that started it."""
+    if "peak_mb" in getattr(node, "workeroutput", {}):
+        node.config.stash[PEAKS].append(node.workeroutput["peak_mb"])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run when a process took more memory than its suite may."""
+    config, unit = session.config, 1 << (20 if sys.platform == "darwin" else 10)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["peak_mb"] = peak
+        return
+    config.stash[PEAKS].append(peak)
+    peaks = config.stash[PEAKS]
+    too_much = max(peaks) > PEAK_MB[config.getoption("suite")]
+    if too_much and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    peaks, most = config.stash[PEAKS], PEAK_MB[config.getoption("suite")]
+    verdict = "MORE THAN" if max(peaks) > most else "at most"
+    each = ", ".join(str(peak) for peak in peaks)
+    terminalreporter.write_line(f"memory of each process: {each} MB, {verdict} {most}")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Which test runs in which suite.
+"""Which test runs in which suite, and how much memory a process of a suite may take.
 
 `fast` is `make test`: all unit and protocol tests but those marked slow, and the end-to-end tests
 that `tests/fast_e2e.txt` lists. `rest` is what `fast` leaves out. `all` is both. Knows nothing of
@@ -12,6 +12,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 FAST, REST, ALL = SUITES = ("fast", "rest", "all")
+PEAK_MB = {FAST: 600, REST: 1000, ALL: 1000}
+"""The memory that one process may take at most."""
 
 
 def fast_e2e() -> dict[str, str]:

@@ -203,6 +203,14 @@ async def left_by(folder: Path, rounds: int) -> dict[str, object]:
         return Held.now().leaves(before)
 
 
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary directory of its own: other tests write to the usual one meanwhile."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # it is asked for again
+
+
 @story
 async def test_responses_leave_nothing(tmp_path: Path) -> None:
     assert await left_by(tmp_path, rounds=8) == {}
