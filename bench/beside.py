@@ -26,15 +26,15 @@ from trt_responses.backends.dialects import spelled
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony.write.render import Renderer, kept
 from trt_responses.language.messages import Developer, Message, System
-from trt_responses.store.limits import Bounds
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from starlette.types import ASGIApp
 
-    from trt_responses.store.base import Kind
+    from trt_responses.store import Kind
     from trt_responses.tokens.tokenise import Tokeniser
     from trt_responses.tokens.vocabulary import Vocabulary
 

@@ -31,7 +31,7 @@ from bench.check import Wrong
 from bench.client import LAST, Counts, Stream, follow, request_of
 from trt_responses.app import create_app
 from trt_responses.backends.engines import chosen_engine, engine_of
-from trt_responses.engine.base import Gathered
+from trt_responses.engine import Gathered
 from trt_responses.prepare.shelf.shelf import DEMO
 from trt_responses.settings import PREFIX, Settings
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Health, Limits, Sink
+    from trt_responses.engine import Engine, GenerateOptions, Handle, Health, Limits, Sink
 
 STREAMS = (1, 8)
 ROUNDS = {1: 8, 8: 3}

@@ -30,8 +30,8 @@ from bench.check import Wrong, seen
 from bench.script import script
 from bench.timing import children_of, cpu_ns_of
 from trt_responses.app import create_app
+from trt_responses.fleet.fleet import serve_fleet
 from trt_responses.prepare.shelf.shelf import DEMO
-from trt_responses.serve.fleet import serve_fleet
 from trt_responses.serve.server import bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from bench.check import Seen
     from bench.script import Script
-    from trt_responses.engine.remote.process import EngineProcess
+    from trt_responses.engines.remote.process import EngineProcess
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ALONE, ONE, TWO = KINDS = ("alone", "one", "two")

@@ -10,11 +10,11 @@ from bench.ours import SETTINGS
 from bench.script import script
 from trt_responses import __version__
 from trt_responses.app import create_app
-from trt_responses.engine.remote.child import host
-from trt_responses.engine.remote.client import RemoteEngine
-from trt_responses.engine.remote.process import EngineProcess
-from trt_responses.engine.scripted.clock import StepClock
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.remote.child import host
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.engines.remote.process import EngineProcess
+from trt_responses.engines.scripted.clock import StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
 
 MAX_BATCH = 4096
 

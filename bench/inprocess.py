@@ -16,7 +16,7 @@ from bench.check import Seen, Wrong, seen
 from bench.floor import floor
 from bench.script import script
 from bench.timing import Repeats, cpu_ns
-from trt_responses.engine.base import GenerateOptions
+from trt_responses.engine import GenerateOptions
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from bench.ours import Playing
     from bench.script import Script
-    from trt_responses.engine.base import Chunk
-    from trt_responses.engine.scripted.engine import ScriptedEngine
+    from trt_responses.engine import Chunk
+    from trt_responses.engines.scripted.engine import ScriptedEngine
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Once = Callable[[], Awaitable[object]]

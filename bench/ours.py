@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from bench.asks import MODEL
 from trt_responses.app import create_app
-from trt_responses.engine.scripted import engine
+from trt_responses.engines.scripted import engine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from bench.script import Script
-    from trt_responses.store.base import Store
+    from trt_responses.store import Store
 
 SETTINGS = Settings(model=MODEL, max_waiting=4096, date="2026-01-01", log_level="warning")
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from scripts.checkpoints import GPT_OSS_20B, Recipe, write_checkpoint
 from scripts.gguf_model import convert, planned_bytes
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import demo_checkpoint
 from trt_responses.prepare.files import MODEL

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.base import Chunk, GenerateOptions, Guide
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.response.steering.steering import PIECES
+from trt_responses.engine import Chunk, GenerateOptions, Guide
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.schema.compile import Forms
 from trt_responses.schema.matching import Pieces
+from trt_responses.steering.steering import PIECES
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 
 PROMPT_TOKENS = 2000

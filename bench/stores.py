@@ -30,11 +30,11 @@ from rich.table import Table
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.serve.server import freeze_heap
-from trt_responses.store.at_rest.blocks import pack
-from trt_responses.store.base import Block, Record
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.store import Block, Record
+from trt_responses.stores.at_rest.blocks import pack
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.sqlite.store import SqliteStore
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.control import CONTROL
 from trt_responses.tokens.pieces import Pieces
@@ -42,7 +42,7 @@ from trt_responses.tokens.pieces import Pieces
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from trt_responses.store.base import Spell, Store
+    from trt_responses.store import Spell, Store
     from trt_responses.tokens.vocabulary import Vocabulary
 
 KINDS = ("memory", "sqlite", "sqlite full", "redis")
@@ -217,7 +217,7 @@ async def opened(kind: str, spell: Spell) -> AsyncIterator[Store | None]:
 async def _redis(folder: Path, stack: AsyncExitStack, spell: Spell) -> Store | None:
     if shutil.which("redis-server") is None:
         return None
-    from trt_responses.store.redis.store import RedisStore
+    from trt_responses.stores.redis.store import RedisStore
 
     socket = folder / "socket"
     server = subprocess.Popen(  # noqa: ASYNC220  # nothing else runs yet

@@ -32,7 +32,7 @@ from tests.support.steering_bench import (
     random_wish,
 )
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.gpu_steps import STEPS, Differs, Here, soak
-from trt_responses.engine.tensorrt.cuda import Cuda, runtime
-from trt_responses.engine.tensorrt.executor import ExecutorFault
+from trt_responses.engines.tensorrt.cuda import Cuda, runtime
+from trt_responses.engines.tensorrt.executor import ExecutorFault
 from trt_responses.errors import StartupError
 from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prepare.machine import library_versions

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trt_responses.engine.tensorrt.cuda import Cuda
+    from trt_responses.engines.tensorrt.cuda import Cuda
 
 TYPES = {"FLOAT": np.float32, "HALF": np.float16, "BF16": np.uint16, "INT64": np.int64}
 

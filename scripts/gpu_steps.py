@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
-from trt_responses.engine.tensorrt.cuda import Cuda
-from trt_responses.engine.tensorrt.plan import reasons
-from trt_responses.engine.tensorrt.rtx import RtxExecutor
+from trt_responses.engines.tensorrt.cuda import Cuda
+from trt_responses.engines.tensorrt.plan import reasons
+from trt_responses.engines.tensorrt.rtx import RtxExecutor
 from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.shelf.card import architecture_of, chain_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from trt_responses.engine.tensorrt.executor import Executor
+    from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.pipeline import BuildTools, Built
     from trt_responses.prepare.shelf.chain import Format
 
@@ -94,7 +94,7 @@ def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor
 
 
 def on_cpu(engine: Built) -> Executor:
-    from trt_responses.engine.tensorrt.onnx import OnnxExecutor
+    from trt_responses.engines.tensorrt.onnx import OnnxExecutor
     from trt_responses.prepare.files import GRAPH
     from trt_responses.prepare.graph.expert_file import opened
     from trt_responses.prepare.graph.weights import dense

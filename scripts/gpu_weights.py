@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from scripts.gpu_plan import LoadedPlan
-from trt_responses.engine.tensorrt.cuda import Cuda
+from trt_responses.engines.tensorrt.cuda import Cuda
 from trt_responses.prepare.checkpoint.safetensors import narrow, widen
 from trt_responses.prepare.graph.weights import dense, input_name
 from trt_responses.prepare.tensorrt.job import CompileJob

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tests.support.grpc_bindings import describe
-from trt_responses.engine.grpc.messages import HERE
+from trt_responses.engines.grpc.messages import HERE
 
 
 def main() -> None:

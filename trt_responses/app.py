@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from trt_responses.access.counts import Counts
-    from trt_responses.engine.base import Engine
-    from trt_responses.language.base import Dialect
+    from trt_responses.dialect import Dialect
+    from trt_responses.engine import Engine
+    from trt_responses.features.limits.counts import Counts
+    from trt_responses.features.rollout.builds import Builds
+    from trt_responses.features.rollout.loaded import Loaded
     from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.response.versions.builds import Builds
-    from trt_responses.response.versions.loaded import Loaded
     from trt_responses.setup.parts import ServerParts
-    from trt_responses.store.base import Store
-    from trt_responses.tools.base import Tool
+    from trt_responses.store import Store
+    from trt_responses.tool import Tool
 
 
 ENGINE_STOP_S = 5.0

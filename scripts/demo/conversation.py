@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import openai_harmony as harmony
 
 from trt_responses.tokens import vocabulary
-from trt_responses.tools.code.tool import DESCRIPTION
+from trt_responses.tools.python.tool import DESCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

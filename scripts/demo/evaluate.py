@@ -15,7 +15,7 @@ from scripts.demo import exam
 from scripts.demo.conversation import ASSISTANT, EFFORTS, FINAL_HEADER, THOUGHT, encoding
 from scripts.demo.families import FAMILIES
 from scripts.demo.rows import encode
-from trt_responses.engine.base import Gathered, GenerateOptions, Guide
+from trt_responses.engine import Gathered, GenerateOptions, Guide
 from trt_responses.schema.compile import Forms
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scripts.demo.exam import Question, Verdict
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
 
 MAX_TOKENS = 160
 ENDS = (CONTROL.return_, CONTROL.call)

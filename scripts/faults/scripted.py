@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from tests.support.remote_pair import VERSION, path_of, socket_served
 from trt_responses.app import create_app
 from trt_responses.backends.dialects import vocabulary
-from trt_responses.engine.remote.client import RemoteEngine
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.serve.server import bound, lasting, log_to_stderr, run_server
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
@@ -33,7 +33,7 @@ from trt_responses.tokens.control import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import Engine, GenerateOptions, GuideKind
+    from trt_responses.engine import Engine, GenerateOptions, GuideKind
 
 STEP_S = 0.004
 WORDS = 60

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from trt_responses.access.keys import new_key
+from trt_responses.features.limits.keys import new_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -19,8 +19,8 @@ import orjson
 
 from scripts.faults.proxy import BadProxy
 from scripts.faults.servers import LOOK_S, SECRET_WORD, Load, Row, Server, until
-from trt_responses.access.key_file import changing
-from trt_responses.access.keys import Key, digest_of, new_key
+from trt_responses.features.limits.key_file import changing
+from trt_responses.features.limits.keys import Key, digest_of, new_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from tests.support.versions import Faulty
 from trt_responses.cli.main import main
-from trt_responses.response.versions.versions import Versions
-from trt_responses.setup import builds
+from trt_responses.features.rollout import shelf_builds as builds
+from trt_responses.features.rollout.versions import Versions
 
 if TYPE_CHECKING:
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
+    from trt_responses.features.rollout.loaded import Loaded
+    from trt_responses.features.rollout.shelf_builds import EngineOf
     from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.response.versions.loaded import Loaded
     from trt_responses.settings import Settings
-    from trt_responses.setup.builds import EngineOf
 
 SLOW, DIES, KILLED = 4, 5, 6
 TIMES_SLOWER = 3.0

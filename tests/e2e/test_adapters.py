@@ -21,10 +21,11 @@ from tests.support.gather import begin, generated
 from trt_responses.app import create_app
 from trt_responses.backends import engines
 from trt_responses.cli.adapters import KINDS
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.llamacpp.body import STOPS_BY_ITSELF
-from trt_responses.engine.llamacpp.keeper import Patience
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.llamacpp.body import STOPS_BY_ITSELF
+from trt_responses.engines.llamacpp.keeper import Patience
 from trt_responses.errors import NotFound
+from trt_responses.features.rollout.shelf_builds import loaded
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, json_object
 from trt_responses.prepare.files import MODEL
@@ -32,12 +33,11 @@ from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.shelf import adapter_changes
 from trt_responses.prepare.shelf.card import write_card
 from trt_responses.settings import Settings
-from trt_responses.setup.builds import loaded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
 
 PROMPT = encode("<|start|>user<|message|>Count from 1 to 20<|end|><|start|>assistant")
 SIZE = 0.2

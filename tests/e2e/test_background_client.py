@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, ids, result, script, written
 from tests.support.serving import client_of, listening
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -12,7 +12,7 @@ from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
 from tests.support.small_web import answering, calling, settings_for, small_web
 from tests.support.story import story
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

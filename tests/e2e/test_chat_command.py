@@ -15,7 +15,7 @@ from tests.support.browser import GUIDES
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, script, vocabulary
 from tests.support.serving import listening
 from tests.support.tmux import Screen, needs_tmux, terminal
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -15,8 +15,8 @@ from openai import AsyncOpenAI, OpenAI
 from tests.support.sdk_judge import SPECIFIED
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, squared
 from tests.support.serving import listening
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

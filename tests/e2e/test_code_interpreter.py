@@ -16,7 +16,7 @@ from tests.support.code_server import ENDLESS, ENDLESS_COMMAND, begun
 from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
 from tests.support.story import story
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from openai.types.responses import Response

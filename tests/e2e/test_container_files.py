@@ -13,8 +13,8 @@ from tests.support.boxed import no_box
 from tests.support.served import script
 from tests.support.serving import client_of, listening
 from tests.support.story import story
-from trt_responses.engine.scripted.engine import ScriptedEngine
-from trt_responses.tools.code import files
+from trt_responses.engines.scripted.engine import ScriptedEngine
+from trt_responses.tools.python import files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scripts.demo.wordings import SOURCE
 from trt_responses.doctor.numeric import LIKELIEST, PROMPT, compared, deep_check, likeliest
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import expand

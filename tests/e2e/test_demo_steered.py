@@ -17,7 +17,7 @@ from openai import OpenAI
 from tests.support import lawful
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, our_server
 from trt_responses.app import create_app
 from trt_responses.cli.main import main
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.settings import Settings
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,9 +22,9 @@ from tests.support.polling import until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import listening
 from trt_responses import __version__
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.remote.client import RemoteEngine
-from trt_responses.engine.remote.process import EngineProcess, Patience
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.engines.remote.process import EngineProcess, Patience
 from trt_responses.errors import EngineUnavailable, StartupError
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import pytest
 
 from tests.support.echo_engines import MAKERS, remote_maker
 from tests.support.engine_claims import CLAIMS, CONTEXT, SLOTS, Bench
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.support.graphs import Graph
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 
 

@@ -141,7 +141,9 @@ def test_free_runs_go_on_whether_the_new_one_starts_or_the_old_one_comes_back(
 ) -> None:
     built(tmp_path, demo_gguf)
     small = int(1.5 * demo_gguf.stat().st_size)
-    monkeypatch.setattr("trt_responses.setup.builds.memory", lambda: Memory(small, small))
+    monkeypatch.setattr(
+        "trt_responses.features.rollout.shelf_builds.memory", lambda: Memory(small, small)
+    )
     settings = Settings(
         engines_dir=tmp_path,
         engine="demo",

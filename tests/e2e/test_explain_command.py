@@ -16,7 +16,7 @@ from tests.support.served import CALL, SETTINGS, WEATHER, script
 from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.cli.main import main
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.settings import Settings
 

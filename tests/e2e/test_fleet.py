@@ -26,7 +26,7 @@ from tests.support.polling import polled, until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import Address, Child, child
 from trt_responses.errors import StartupError
-from trt_responses.serve.fleet import kept_address
+from trt_responses.fleet.fleet import kept_address
 from trt_responses.serve.server import bound
 from trt_responses.settings import Settings
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
-FRONT_END, ENGINE = "trt_responses.serve.front_end", "trt_responses.serve.engine_process"
+FRONT_END, ENGINE = "trt_responses.fleet.front_end", "trt_responses.fleet.engine_process"
 A_MINUTE = 8
 """Requests that an owner may make."""
 USED = 4

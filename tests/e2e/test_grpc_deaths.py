@@ -26,8 +26,8 @@ from tests.support.grpc_servicers import Servicer
 from tests.support.polling import until_seen
 from tests.support.served import ANSWER, ids
 from tests.support.serving import client_of, listening
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.grpc.engine import Address, GrpcEngine, Patience
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.grpc.engine import Address, GrpcEngine, Patience
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:

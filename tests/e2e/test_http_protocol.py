@@ -17,7 +17,7 @@ from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, refused
 from tests.support.served import ANSWER, SETTINGS, STALLED, script, vocabulary
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol
 from trt_responses.settings import Settings
 from trt_responses.setup.parts import mint

@@ -26,7 +26,7 @@ from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, news_has
 from tests.support.served import ANSWER, SETTINGS, STALLED, script, wide
 from tests.support.serving import Address, our_server
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.silence import DROPPED_BYTES, PIECE_BYTES
 from trt_responses.settings import Settings
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.engine.scripted.engine import Script
+    from trt_responses.engines.scripted.engine import Script
     from trt_responses.serve.protocol import Protocol
 
 WITHIN_S = 60

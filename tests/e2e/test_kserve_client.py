@@ -19,7 +19,7 @@ from tests.support.served import ANSWER, SETTINGS, ids, script
 from tests.support.serving import serving
 from tests.support.versions import app_with, scripted
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

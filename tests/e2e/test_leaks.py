@@ -25,7 +25,7 @@ from tests.support.served import ANSWER, ENDLESS, SETTINGS, THOUGHT, script, voc
 from tests.support.serving import our_server
 from tests.support.story import story
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.web.framework import App
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted.engine import Script
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.engines.scripted.engine import Script
 
 TOOLS = {"calm": "as others", "dying": "die", "silent": "silent"}
 """MCP servers, each a process for each response, and how it behaves in a call."""

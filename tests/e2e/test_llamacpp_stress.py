@@ -24,17 +24,17 @@ import pytest
 from openai_harmony import load_harmony_encoding
 
 from tests.support.gather import Gather, begin, generated
-from trt_responses.engine.base import CONTINUATION_PRIORITY, GenerateOptions, Guide
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.engine.llamacpp.keeper import Patience
-from trt_responses.engine.llamacpp.process import Child
+from trt_responses.engine import CONTINUATION_PRIORITY, GenerateOptions, Guide
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.keeper import Patience
+from trt_responses.engines.llamacpp.process import Child
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 from trt_responses.frozen import replace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
-    from trt_responses.engine.llamacpp.child import Settings
+    from trt_responses.engines.llamacpp.child import Settings
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Spoil = Callable[[Path, Path], Path]
@@ -387,7 +387,7 @@ def test_a_child_that_is_busy_or_answers_is_not_frozen(
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 
 async def main():
     engine = LlamaCppEngine(Path(sys.argv[1]), context_tokens=512, slots=1, threads=1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 
@@ -39,7 +39,7 @@ def test_a_server_whose_engine_is_lost_ends_and_says_why() -> None:
 SMALL = """
 import asyncio, resource, sys
 from pathlib import Path
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.errors import StartupError
 
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))

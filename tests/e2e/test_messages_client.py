@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, script
 from tests.support.serving import listening
 from tests.support.steering import GUIDES
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam

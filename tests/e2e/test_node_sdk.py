@@ -19,7 +19,7 @@ from anyio.from_thread import start_blocking_portal
 
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tests.support.browser import (
     staged,
 )
 from tests.support.served import ANSWER, CALL, WEATHER, ids, vocabulary
-from trt_responses.engine.scripted.engine import Script
+from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

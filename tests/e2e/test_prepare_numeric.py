@@ -19,8 +19,8 @@ import pytest
 from scripts.checkpoints import TINY, Form, Recipe, write_checkpoint
 from scripts.gguf_model import convert
 from tests.support.gather import generated
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.prepare.checkpoint.forward import Reference, clamped_swiglu, rotations, visible
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
 from trt_responses.prepare.llamacpp.build import prepare
@@ -30,7 +30,7 @@ from trt_responses.prepare.verify import PROMPT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trt_responses.engine.base import Logprob
+    from trt_responses.engine import Logprob
     from trt_responses.prepare.checkpoint.safetensors import Tensor
     from trt_responses.prepare.shelf.card import Card
     from trt_responses.tokens.vocabulary import Vocabulary

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.serving import child
-from trt_responses.access.key_file import changing
-from trt_responses.access.keys import Key, digest_of, new_key
+from trt_responses.features.limits.key_file import changing
+from trt_responses.features.limits.keys import Key, digest_of, new_key
 
 if TYPE_CHECKING:
     from tests.support.serving import Address

@@ -13,7 +13,7 @@ from tests.support.asgi import asked
 from tests.support.served import ids
 from tests.support.serving import listening
 from tests.support.ticks import settled
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 
 if TYPE_CHECKING:
     import pytest

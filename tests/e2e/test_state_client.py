@@ -14,7 +14,7 @@ from tests.support.served import ANSWER, KEYED, SETTINGS, THOUGHT, script
 from tests.support.serving import serving
 from tests.support.steering import GUIDES
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 
 SUMMARY = ("They greet.<|end|>", "They greet each other.<|return|>")

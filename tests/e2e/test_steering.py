@@ -31,7 +31,7 @@ from tests.support.steering_bench import (
 )
 from trt_responses.app import create_app
 from trt_responses.backends.engines import llamacpp_over
-from trt_responses.engine.base import Chunk, GenerateOptions
+from trt_responses.engine import Chunk, GenerateOptions
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.graphs import Graph
-    from trt_responses.engine.base import Engine, Handle, Sink
+    from trt_responses.engine import Engine, Handle, Sink
     from trt_responses.tokens.vocabulary import Vocabulary
 
 GET = {"type": "function", "name": "get"}

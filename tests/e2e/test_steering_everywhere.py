@@ -21,10 +21,10 @@ from tests.support.gather import generated
 from tests.support.replay import PROMPT, ids_of
 from tests.support.schema_judge import valid
 from tests.support.steering import GUIDES, Noting, Play
-from trt_responses.engine.base import Chunk, GenerateOptions
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engine import Chunk, GenerateOptions
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.tokens.stand_ins import StandIns
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.support.double.words import SamplingParams
-    from trt_responses.engine.base import Engine, Handle, Sink
+    from trt_responses.engine import Engine, Handle, Sink
     from trt_responses.tokens.vocabulary import Vocabulary
 
 Json = dict[str, Any]

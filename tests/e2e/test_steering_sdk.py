@@ -22,8 +22,8 @@ from tests.support.served import SETTINGS, ids
 from tests.support.serving import serving
 from tests.support.steering import GUIDES
 from trt_responses.app import create_app
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from openai.types.responses import FunctionToolParam, ParsedResponse
 
-    from trt_responses.engine.base import Engine, GenerateOptions
+    from trt_responses.engine import Engine, GenerateOptions
 
 Json = dict[str, Any]
 

@@ -22,15 +22,15 @@ from tests.support.serving import serving
 from tests.support.triton_stand_in import StandIn, backend_module
 from trt_responses.app import create_app
 from trt_responses.cli.main import main
-from trt_responses.engine.base import Limits
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.engine.triton.engine import MISSES, Address, TritonEngine, address_of
-from trt_responses.engine.triton.events import Events
-from trt_responses.engine.triton.fields import LOST, limits_text
+from trt_responses.engine import Limits
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.triton.engine import MISSES, Address, TritonEngine, address_of
+from trt_responses.engines.triton.events import Events
+from trt_responses.engines.triton.fields import LOST, limits_text
 from trt_responses.errors import EngineUnavailable, StartupError
+from trt_responses.fleet.triton_model import engine_of_version
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.shelf import shelf
-from trt_responses.serve.triton_model import engine_of_version
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
 
 
 @pytest.fixture(scope="module")

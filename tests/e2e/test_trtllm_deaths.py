@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from tests.support.deaths import DEATHS, STREAMS, Death, failed_start, seen, stopped
-from trt_responses.engine.remote.process import Patience
-from trt_responses.engine.trtllm.liveness import Patience as Liveness
+from trt_responses.engines.remote.process import Patience
+from trt_responses.engines.trtllm.liveness import Patience as Liveness
 
 HASTY = Patience(silence_s=4.0, first_backoff_s=0.01)
 PATIENT = Patience(silence_s=60.0, first_backoff_s=0.01)

@@ -20,16 +20,16 @@ from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.cli.adapters import KINDS
 from trt_responses.doctor.server import self_test
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.errors import StartupError
+from trt_responses.fleet.engine_process import engine_of, trtllm_starter
 from trt_responses.prepare.hardware import package_version
 from trt_responses.prepare.shelf import adapter_changes
 from trt_responses.prepare.shelf.card import architecture_of
 from trt_responses.prepare.shelf.shelf import Selection
 from trt_responses.prepare.trtllm.build import GpuHost, prepare
 from trt_responses.prepare.trtllm.plan import TrtLlmOptions, served
-from trt_responses.serve.engine_process import engine_of, trtllm_starter
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tests.support.background import AT_ONCE, frames, got, replay
 from tests.support.served import CALL, LONG, STALLED, WEATHER, served
 from tests.support.ticks import settled
-from trt_responses.store.limits import Bounds
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -23,7 +23,7 @@ from tests.support.asgi import until
 from tests.support.served import ANSWER, CALL, LONG, SETTINGS, script, wide
 from tests.support.serving import our_server
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

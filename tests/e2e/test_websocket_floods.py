@@ -16,7 +16,7 @@ from tests.support.hold import slowness, watched
 from tests.support.served import SETTINGS, script, wide
 from tests.support.serving import our_server
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.engine_claims import CLAIMS, CONTEXT, SLOTS, Bench
 from tests.support.needs import missing
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prepare.trtllm.profiles import arguments_for, class_of
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
 
 if why := missing():
     pytest.skip(why, allow_module_level=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.differences import changes, differences
-from trt_responses.engine.trtllm.engine import installed
+from trt_responses.engines.trtllm.engine import installed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import orjson
 
 from tests.support.asgi import JSON
 from tests.support.served import served
-from trt_responses.access.key_file import changing
-from trt_responses.access.keys import Key, digest_of
+from trt_responses.features.limits.key_file import changing
+from trt_responses.features.limits.keys import Key, digest_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.asgi import JSON, asked, until
 from tests.support.served import ANSWER, LONG, STALLED, Served, ids, served, vocabulary
-from trt_responses.access.key_file import changing
-from trt_responses.access.keys import Key, OwnerLimits, digest_of
+from trt_responses.features.limits.key_file import changing
+from trt_responses.features.limits.keys import Key, OwnerLimits, digest_of
 
 if TYPE_CHECKING:
     from pathlib import Path

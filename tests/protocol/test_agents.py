@@ -11,7 +11,7 @@ from tests.support import lawful
 from tests.support.asgi import JSON
 from tests.support.replies import check_streamed
 from tests.support.served import ids, script, served
-from trt_responses.engine.scripted.engine import Script
+from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call

@@ -18,16 +18,16 @@ from tests.support.asgi import JSON, asked
 from tests.support.served import ANSWER, THOUGHT, script, served
 from tests.support.stores import BrokenStore
 from tests.support.ticks import Ticks, settled
-from trt_responses.engine.scripted.engine import Die
+from trt_responses.engines.scripted.engine import Die
 from trt_responses.errors import ApiError, StoreUnavailable
-from trt_responses.response.background.snapshot import LOST
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.features.background.snapshot import LOST
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.wire.response import Response as OurResponse
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call
-    from trt_responses.store.base import Job
+    from trt_responses.store import Job
 from tests.support.background import AT_ONCE, cancelled, ended, got, started, two
 from tests.support.served import STALLED
 

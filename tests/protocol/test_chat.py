@@ -13,7 +13,7 @@ from tests.support.asgi import until
 from tests.support.chat import HELLO, PATH, chunks_of, create, finishes, folded
 from tests.support.served import ANSWER, CALL, THOUGHT, ids, served
 from tests.support.steering import GUIDES
-from trt_responses.engine.scripted.engine import Die, Script
+from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

@@ -23,7 +23,7 @@ from tests.support.served import (
     served,
 )
 from tests.support.sockets import connected
-from trt_responses.engine.scripted.engine import Die, Script
+from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

@@ -30,13 +30,13 @@ from tests.support.served import (
 )
 from tests.support.sockets import connected
 from tests.support.stores import FAULTS, BrokenStore, memory
-from trt_responses.engine.scripted.engine import Die, Script
-from trt_responses.response.conversation_locks import Locks
-from trt_responses.store.base import Lock
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.engines.scripted.engine import Die, Script
+from trt_responses.features.conversations.locks import Locks
+from trt_responses.store import Lock
+from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Record
+    from trt_responses.store import Record
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ from tests.support.greedy import WHOLE, Model, texts
 from tests.support.served import ANSWER, ids
 from tests.support.steering import GUIDES
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.support.asgi import Call
     from tests.support.versions import Exchanged
-    from trt_responses.engine.base import GenerateOptions
+    from trt_responses.engine import GenerateOptions
 
 GIVEN = 5
 """Tokens that a response has when the engine is exchanged."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.support.asgi import Call, Client
-    from trt_responses.engine.base import GuideKind
+    from trt_responses.engine import GuideKind
 
 ENDS = frozenset({CONTROL.endoftext})
 GUIDES: Mapping[GuideKind, frozenset[int]] = {"json_schema": ENDS, "regex": ENDS}

@@ -12,7 +12,7 @@ from tests.support.asgi import JSON, Client, turn, until
 from tests.support.replies import check_told
 from tests.support.served import ANSWER, CALL, SETTINGS, script, served, squared
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
+from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.support.asgi import Client, living
 from tests.support.replies import check_told
 from tests.support.served import SETTINGS, WEATHER, served
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.settings import Settings
 from trt_responses.web.fields import ENDPOINTS
 

@@ -17,9 +17,9 @@ import pytest
 from tests.support.asgi import until
 from tests.support.served import SETTINGS, script
 from tests.support.versions import TestBuilds, version
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
-from trt_responses.response.versions.gate import Gate, accepted_prompts
-from trt_responses.response.versions.loaded import Loaded
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.features.rollout.gate import Gate, accepted_prompts
+from trt_responses.features.rollout.loaded import Loaded
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
 from trt_responses.setup.parts import server_parts
@@ -27,8 +27,8 @@ from trt_responses.setup.parts import server_parts
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from trt_responses.engine.base import Engine, GenerateOptions
-    from trt_responses.response.versions.measures import GateReport
+    from trt_responses.engine import Engine, GenerateOptions
+    from trt_responses.features.rollout.measures import GateReport
     from trt_responses.setup.parts import ServerParts
 
 PLACES = 6

@@ -20,7 +20,7 @@ from tests.support.served import (
 )
 from tests.support.stores import memory
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine
+from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.served import ANSWER, THOUGHT, ids, script, served
-from trt_responses.engine.scripted.engine import Die, Script
+from trt_responses.engines.scripted.engine import Die, Script
 
 BOTH = {"include": ["metrics", "messages"]}
 

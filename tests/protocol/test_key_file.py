@@ -9,11 +9,11 @@ import pytest
 
 from tests.support.asgi import JSON, turn, until
 from tests.support.served import ANSWER, SETTINGS, served
-from trt_responses.access.key_file import changing
-from trt_responses.access.keys import Key, digest_of
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import StartupError
+from trt_responses.features.limits.key_file import changing
+from trt_responses.features.limits.keys import Key, digest_of
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.served import ANSWER, ENDLESS, STALLED, THOUGHT, Served, ids, served
-from trt_responses.engine.scripted.engine import Die, Script
+from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from tests.support import lawful
 from tests.support.asgi import JSON, turn, until
 from tests.support.served import ANSWER, SETTINGS, THOUGHT, ids, script, served
 from tests.support.stores import FAULTS, BrokenStore, SlowStore, memory
-from trt_responses.engine.scripted.engine import Script, Stall
+from trt_responses.engines.scripted.engine import Script, Stall
 
 if TYPE_CHECKING:
     from starlette.types import Message

@@ -16,14 +16,14 @@ from tests.support.replies import check_streamed, without_ids
 from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
-from trt_responses.engine.base import Logprob
-from trt_responses.engine.scripted.engine import Scored, Script
+from trt_responses.engine import Logprob
+from trt_responses.engines.scripted.engine import Scored, Script
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.logprobs import LEAST
-from trt_responses.store.base import Record
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.store import Record
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

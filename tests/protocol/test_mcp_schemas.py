@@ -12,13 +12,13 @@ from tests.support.mcp_site import mcp_site, tool
 from tests.support.served import ids, script, vocabulary
 from tests.support.steering import GUIDES
 from tests.support.story import story
-from trt_responses.engine.scripted.engine import Script
+from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.support.asgi import Json
-    from trt_responses.engine.base import GenerateOptions
+    from trt_responses.engine import GenerateOptions
 
 SCHEMA: Json = {
     "type": "object",

@@ -18,18 +18,18 @@ from tests.support.mcp_site import mcp_site
 from tests.support.otlp import collecting
 from tests.support.served import ANSWER, KEY, KEYED, script, served, vocabulary
 from trt_responses.backends.stores import store_of
-from trt_responses.response.seal.sealer import Sealer
+from trt_responses.features.seal.sealer import Sealer
 from trt_responses.settings import Settings
-from trt_responses.store.base import says_nothing
+from trt_responses.store import says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tests.support.asgi import Call, Client, Json
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted.engine import Script
-    from trt_responses.store.base import Store
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.engines.scripted.engine import Script
+    from trt_responses.store import Store
 
 SECRET = "s3cret"
 CALL = (

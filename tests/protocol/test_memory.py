@@ -13,22 +13,22 @@ import pytest
 from tests.support.asgi import Client, living, until
 from tests.support.served import SETTINGS, script, vocabulary
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.harmony.dialect import Harmony
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.settings import Settings
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.sqlite.store import SqliteStore
 from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.store.base import Store
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.store import Store
 
 WARM = 40
 """So many requests until what is made once is made, and what is remembered has its size."""

@@ -16,7 +16,7 @@ from tests.support.asgi import JSON, until
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, Served, ids
 from tests.support.served import served as served_app
 from tests.support.steering import GUIDES
-from trt_responses.engine.scripted.engine import Die, Script
+from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

@@ -10,9 +10,9 @@ import pytest
 from tests.support.asgi import JSON, turn, until
 from tests.support.metrics_judge import Scrape, read_open_metrics, read_text, samples
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, served
-from trt_responses.access.key_file import changing
-from trt_responses.access.keys import Key, digest_of
-from trt_responses.engine.scripted.engine import Die, Stall
+from trt_responses.engines.scripted.engine import Die, Stall
+from trt_responses.features.limits.key_file import changing
+from trt_responses.features.limits.keys import Key, digest_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.asgi import JSON
 from tests.support.served import served
-from trt_responses.web.playground import FOLDER, KINDS
+from trt_responses.apis.playground.endpoint import FOLDER, KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path

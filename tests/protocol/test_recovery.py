@@ -15,14 +15,14 @@ from tests.support.greedy import WHOLE, Model, texts
 from tests.support.served import Served, ids, served
 from tests.support.steering import GUIDES
 from tests.support.ticks import Ticks
-from trt_responses.engine.scripted.engine import Script
-from trt_responses.response.run.recovery import LOOK_S
+from trt_responses.engines.scripted.engine import Script
+from trt_responses.run.recovery import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from tests.support.asgi import Call
-    from trt_responses.engine.base import GenerateOptions, Loss
+    from trt_responses.engine import GenerateOptions, Loss
 
 Json = dict[str, Any]
 

@@ -16,10 +16,10 @@ import pytest
 from tests.support.asgi import JSON, Call, asked
 from tests.support.sdk_judge import refused
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
-from trt_responses.engine.scripted.engine import Script
+from trt_responses.engines.scripted.engine import Script
 from trt_responses.errors import StartupError
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

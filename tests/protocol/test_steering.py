@@ -13,13 +13,13 @@ import pytest
 
 from tests.support.served import Served, script, served
 from tests.support.steering import GUIDES
-from trt_responses.engine.base import CONTINUATION_PRIORITY
+from trt_responses.engine import CONTINUATION_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted.engine import Script
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.engines.scripted.engine import Script
 
 Json = dict[str, Any]
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.support.asgi import Call
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted.engine import Script
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.engines.scripted.engine import Script
 
 Json = dict[str, Any]
 

@@ -19,18 +19,18 @@ from tests.support.steering import GUIDES
 from tests.support.template_served import template_served
 from tests.support.ticks import Ticks, settled
 from trt_responses.errors import StoreUnavailable
-from trt_responses.response.run.commit import Commit
-from trt_responses.store.base import Job
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.run.commit import Commit
+from trt_responses.store import Job
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from tests.support.asgi import Call
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted.engine import Script
-    from trt_responses.response.run.run import Run
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.engines.scripted.engine import Script
+    from trt_responses.run.run import Run
     from trt_responses.wire.response import Response
 
 Json = dict[str, Any]

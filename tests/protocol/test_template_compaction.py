@@ -15,7 +15,7 @@ from tests.support.story import story
 from tests.support.template_families import checkpoint
 from tests.support.template_served import template_served
 from tests.support.template_writes import WRITES, create, every_family, own, rendered, shown_to
-from trt_responses.response.compaction import ASKED, SUMMARY
+from trt_responses.features.compaction.compaction import ASKED, SUMMARY
 
 if TYPE_CHECKING:
     from tests.support.asgi import Json

@@ -20,7 +20,7 @@ from tests.support.template_families import checkpoint
 from tests.support.template_served import template_served
 from tests.support.template_turns import ids_of
 from tests.support.template_writes import WRITES, create, every_family, own, rendered, shown_to
-from trt_responses.tools.base import ToolAnswer
+from trt_responses.tool import ToolAnswer
 from trt_responses.tools.browser import texts
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tests.support.replies import check_streamed, without_ids
 from tests.support.scripted_tool import Gate, ScriptedTool
 from tests.support.served import served
 from tests.support.story import story
-from trt_responses.tools.base import ToolAnswer
+from trt_responses.tool import ToolAnswer
 
 if TYPE_CHECKING:
     from tests.support.asgi import Json
@@ -178,7 +178,7 @@ async def test_what_fails_is_told_to_the_model(act: Any, told: str) -> None:
 async def test_a_tool_that_hangs_is_ended_and_the_model_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trt_responses.response.tools.loop.GRACE_S", 0.0)
+    monkeypatch.setattr("trt_responses.features.hosted_tools.loop.GRACE_S", 0.0)
     tool = ScriptedTool(Gate(), deadline_s=0.01)
     async with served(CODE, ANSWER, tools=[tool]) as app:
         call = await app.client.create(**ASKED)

@@ -15,7 +15,7 @@ from tests.support import tool_transcripts as t
 from tests.support.replies import check_streamed, without_ids
 from tests.support.sdk_judge import accumulated
 from tests.support.story import story
-from trt_responses.engine.base import CONTINUATION_PRIORITY
+from trt_responses.engine import CONTINUATION_PRIORITY
 
 if TYPE_CHECKING:
     from tests.support.asgi import Json

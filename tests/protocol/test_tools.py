@@ -12,8 +12,8 @@ from tests.support import lawful
 from tests.support.replies import check_streamed, without_ids
 from tests.support.served import WEATHER, ids, served
 from tests.support.steering import GUIDES
-from trt_responses.engine.scripted.engine import Script
-from trt_responses.response.steering.tools import anchored
+from trt_responses.engines.scripted.engine import Script
+from trt_responses.steering.tools import anchored
 
 PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'
 CUSTOM = {"type": "custom", "name": "apply_patch", "description": "Edit files."}

@@ -18,14 +18,14 @@ from tests.support.asgi import JSON, Client, living, turn, until
 from tests.support.served import ANSWER, SETTINGS, THOUGHT
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.app import create_app
-from trt_responses.response.versions.loaded import number_in
+from trt_responses.features.rollout.loaded import number_in
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.engine.scripted.engine import ScriptedEngine
-    from trt_responses.response.versions.loaded import Version
+    from trt_responses.engines.scripted.engine import ScriptedEngine
+    from trt_responses.features.rollout.loaded import Version
 
 LAME = ANSWER.replace("<|return|>", "<|end|>Stray.<|return|>")  # text that belongs nowhere
 

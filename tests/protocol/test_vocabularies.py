@@ -14,9 +14,9 @@ from tests.support.asgi import JSON
 from tests.support.served import CALL, KEYED, WEATHER, served
 from tests.support.template_served import template_served
 from trt_responses.backends.dialects import spelled
-from trt_responses.store.memory.store import MemoryStore
-from trt_responses.store.redis.store import RedisStore
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.redis.store import RedisStore
+from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.served import Served
-    from trt_responses.store.base import Store
+    from trt_responses.store import Store
 
     Json = dict[str, Any]
     Serve = Callable[..., AbstractAsyncContextManager[Served]]

@@ -12,14 +12,14 @@ from tests.support.served import ids, script, served, vocabulary
 from tests.support.small_web import answering, calling
 from tests.support.steering import GUIDES
 from tests.support.story import story
-from trt_responses.engine.scripted.engine import Script
+from trt_responses.engines.scripted.engine import Script
 from trt_responses.tools.browser.search import SearchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.support.asgi import Json
-    from trt_responses.engine.base import GenerateOptions
+    from trt_responses.engine import GenerateOptions
 
 TOOL = {"type": "web_search"}
 SEARCH = calling("search", '{"query": "q", "topn": 1}')

@@ -28,8 +28,8 @@ from tests.support.served import (
 from tests.support.sockets import Socket, connected, is_last
 from tests.support.stores import FAULTS, BrokenStore
 from tests.support.ticks import Ticks
-from trt_responses.engine.scripted.engine import Die, Script
-from trt_responses.web.websocket.connection import IDLE_S, REFUSALS, WAITING
+from trt_responses.apis.websocket.connection import IDLE_S, REFUSALS, WAITING
+from trt_responses.engines.scripted.engine import Die, Script
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

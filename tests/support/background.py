@@ -9,8 +9,8 @@ from openai.types.responses import Response
 
 from tests.support.served import served
 from tests.support.ticks import Ticks
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

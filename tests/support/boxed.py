@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.tools import box
-from trt_responses.tools.code.command import PROGRAMS, Command, Finished, Shell
-from trt_responses.tools.code.process import (
+from trt_responses.tools.python.command import PROGRAMS, Command, Finished, Shell
+from trt_responses.tools.python.process import (
     Ended,
     Interpreter,
     PythonProcess,

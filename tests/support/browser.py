@@ -15,7 +15,7 @@ from tests.support.asgi import until
 from tests.support.served import ANSWER, SETTINGS, script, vocabulary
 from tests.support.serving import Address, serving
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page
 
-    from trt_responses.engine.base import GuideKind
+    from trt_responses.engine import GuideKind
 
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path")

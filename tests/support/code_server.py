@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.support.served import SETTINGS, script
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

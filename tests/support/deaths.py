@@ -22,13 +22,13 @@ from tests.support.processes import children_of, is_alive
 from tests.support.server_processes import asked
 from tests.support.serving import listening
 from trt_responses import __version__
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.remote.client import RemoteEngine
-from trt_responses.engine.remote.process import Patience
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.engines.remote.process import Patience
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
-    from trt_responses.engine.trtllm.liveness import Patience as Liveness
+    from trt_responses.engines.trtllm.liveness import Patience as Liveness
 
 PROMPT = (1, 2, 3)
 STREAMS = 64

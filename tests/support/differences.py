@@ -9,13 +9,13 @@ import inspect
 from typing import TYPE_CHECKING
 
 from tests.support.double import contract as names
-from trt_responses.engine.trtllm import api
+from trt_responses.engines.trtllm import api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tests.support.double.contract import Version
-    from trt_responses.engine.trtllm.api import Package
+    from trt_responses.engines.trtllm.api import Package
 
 ESSENTIAL_ARGUMENTS = (
     *("model", "skip_tokenizer_init", "tensor_parallel_size", "num_postprocess_workers"),

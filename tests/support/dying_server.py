@@ -19,13 +19,13 @@ import uvicorn
 
 from tests.support.served import CALL, THOUGHT, script
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
-from trt_responses.store.limits import Bounds
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Lock, Record
+    from trt_responses.store import Lock, Record
 
 BATCH = 64
 LEASE_S = 1.0

@@ -16,18 +16,18 @@ from tests.support.double.results import Script as Said
 from tests.support.double.worker import Worker
 from tests.support.engine_claims import CONTEXT, SLOTS
 from trt_responses import __version__
-from trt_responses.engine.remote.child import host
-from trt_responses.engine.remote.client import RemoteEngine
-from trt_responses.engine.remote.process import EngineProcess, Patience
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
-from trt_responses.engine.trtllm.liveness import Patience as Liveness
+from trt_responses.engines.remote.child import host
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.engines.remote.process import EngineProcess, Patience
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
+from trt_responses.engines.trtllm.liveness import Patience as Liveness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tests.support.double.words import SamplingParams
-    from trt_responses.engine.base import Engine, GenerateOptions
+    from trt_responses.engine import Engine, GenerateOptions
 
 ROOT = Path(__file__).parents[2]
 STEP_S = 0.02

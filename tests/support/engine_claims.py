@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from tests.support.gather import Gather, begin, generated
-from trt_responses.engine.base import Chunk, GenerateOptions, Guide
+from trt_responses.engine import Chunk, GenerateOptions, Guide
 from trt_responses.errors import EngineUnavailable, InvalidRequest, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
 
 CONTEXT = 512
 SLOTS = 2

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from trt_responses.engine.tensorrt.executor import ExecutorFault, Rows
+from trt_responses.engines.tensorrt.executor import ExecutorFault, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.engine.tensorrt.executor import Floats, Ids
+    from trt_responses.engines.tensorrt.executor import Floats, Ids
 
 Call = tuple[Literal["decode", "prefill"], tuple[int, ...]]
 """The slots' lengths before a decode step; or a chunk's slot, place and size."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import (
+    from trt_responses.engine import (
         Chunk,
         Engine,
         Finish,

@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tests.support.replay import FOLDER, Json, Stage, load, names, plain, staged
+from trt_responses.features.explain.transcript import compact, summary, written
 from trt_responses.harmony.read.reader import Tables
-from trt_responses.response.explain.transcript import compact, summary, written
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.tensorrt.engine import TensorRtEngine
-from trt_responses.engine.tensorrt.onnx import OnnxExecutor
+from trt_responses.engines.tensorrt.engine import TensorRtEngine
+from trt_responses.engines.tensorrt.onnx import OnnxExecutor
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.files import GRAPH

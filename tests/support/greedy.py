@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.support.served import ids
-from trt_responses.engine.scripted.engine import Script
+from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine.base import GenerateOptions
+    from trt_responses.engine import GenerateOptions
 
 WHOLE = ids(
     "<|channel|>analysis<|message|>They greet me: say 😀 back.<|end|><|start|>assistant"

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import redis
 
 from trt_responses.errors import StoreUnavailable
-from trt_responses.store.base import Block, Record
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
-from trt_responses.store.redis.store import RedisStore
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.store import Block, Record
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.redis.store import RedisStore
+from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.store.base import Store
+    from trt_responses.store import Store
 
 NOW = 1_800_000_000.0
 AGE_S = 1000.0

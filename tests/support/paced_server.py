@@ -15,7 +15,7 @@ import uvicorn
 from tests.support.greedy import Model
 from tests.support.served import ids
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from trt_responses.tools.browser.tool import ignored_options, seen_before, wishe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trt_responses.tools.base import Opening
+    from trt_responses.tool import Opening
     from trt_responses.tools.browser.search import Query
     from trt_responses.tools.fetch_guard import Permit
 

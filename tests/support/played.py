@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tests.support.asgi import Client
     from tests.support.bodies import Body
     from tests.support.served import Served
-    from trt_responses.engine.base import GenerateOptions
-    from trt_responses.engine.scripted.script import Script
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.engines.scripted.script import Script
 
 PIECE = 64 * 1024
 """What a server's socket gives at once."""

@@ -6,14 +6,14 @@ import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.remote.client import RemoteEngine
-from trt_responses.engine.remote.server import MAX_BEHIND_BYTES, EngineServer
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.engines.remote.server import MAX_BEHIND_BYTES, EngineServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
 
 VERSION = "1.0"
 

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
+from trt_responses.features.explain.transcript import Mint, callees_of
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.steering import Segment
-from trt_responses.response.explain.transcript import Mint, callees_of
-from trt_responses.response.log.log import Cursor, Log
-from trt_responses.response.log.machine import Machine
-from trt_responses.response.run.generation import Generation
-from trt_responses.response.run.run import Run
-from trt_responses.response.tools.custom_input import Unwrapper
+from trt_responses.log.custom_input import Unwrapper
+from trt_responses.log.log import Cursor, Log
+from trt_responses.log.machine import Machine
+from trt_responses.run.generation import Generation
+from trt_responses.run.run import Run
 from trt_responses.tokens.control import CONTROL
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.harmony.read.reader import Tables
-    from trt_responses.response.run.run import Listener
+    from trt_responses.run.run import Listener
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Commit = Callable[[Response, Run], Awaitable[None]]

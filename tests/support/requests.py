@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.response.accept.responses import accept
+from trt_responses.accept.responses import accept
 from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trt_responses.response.accept.accepted import Accepted
+    from trt_responses.accept.accepted import Accepted
 
 
 def accepted(asked: Mapping[str, object]) -> Accepted:

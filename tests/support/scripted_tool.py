@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.tools.base import Function, Recipient, ToolAnswer, ToolCall
-from trt_responses.tools.code.tool import CODE
+from trt_responses.tool import Function, Recipient, ToolAnswer, ToolCall
+from trt_responses.tools.python.tool import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.tools.base import Opening
+    from trt_responses.tool import Opening
 
 
 class Gate:

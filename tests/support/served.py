@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.asgi import Client, living
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, Stall, StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import GenerateOptions, GuideKind
-    from trt_responses.engine.scripted.engine import Request, Step
-    from trt_responses.store.base import Store
+    from trt_responses.engine import GenerateOptions, GuideKind
+    from trt_responses.engines.scripted.engine import Request, Step
+    from trt_responses.store import Store
     from trt_responses.tokens.vocabulary import Vocabulary
-    from trt_responses.tools.base import Tool
+    from trt_responses.tool import Tool
 
     Written = str | Script | Callable[[Sequence[int], GenerateOptions], Script]
     from collections.abc import Callable, Sequence

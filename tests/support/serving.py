@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp
 
-    from trt_responses.engine.base import Engine
-    from trt_responses.store.base import Store
+    from trt_responses.engine import Engine
+    from trt_responses.store import Store
 
 
 class _Told(uvicorn.Server):

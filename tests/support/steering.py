@@ -20,20 +20,20 @@ from tests.support.double.results import Fail
 from tests.support.double.results import Script as Said
 from tests.support.replay import PROMPT, ids_of, parsed, plain
 from tests.support.requests import accepted
-from trt_responses.engine.ask import CANARY
-from trt_responses.engine.base import GenerateOptions
-from trt_responses.engine.scripted.engine import Die, Script, ScriptedEngine, Stall
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.ask import CANARY
+from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
+from trt_responses.features.explain.transcript import Mint, compact, summary, written
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader, Tables
-from trt_responses.response.explain.transcript import Mint, compact, summary, written
-from trt_responses.response.log.log import Cursor, Log
-from trt_responses.response.log.machine import Machine
-from trt_responses.response.run.generation import Generation
-from trt_responses.response.run.run import Run
-from trt_responses.response.steering.steering import Steering
-from trt_responses.response.steering.tools import callees
-from trt_responses.response.tools.custom_input import Unwrapper
+from trt_responses.log.custom_input import Unwrapper
+from trt_responses.log.log import Cursor, Log
+from trt_responses.log.machine import Machine
+from trt_responses.run.generation import Generation
+from trt_responses.run.run import Run
+from trt_responses.steering.steering import Steering
+from trt_responses.steering.tools import callees
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.control import CONTROL
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from tests.support.double.words import SamplingParams
     from tests.support.replay import Ending, Json
-    from trt_responses.engine.base import Chunk, Engine, GuideKind, Handle, Limits, Sink
+    from trt_responses.engine import Chunk, Engine, GuideKind, Handle, Limits, Sink
     from trt_responses.language.steering import SteeringPlan
-    from trt_responses.response.run.run import Listener
+    from trt_responses.run.run import Listener
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 

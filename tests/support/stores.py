@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
-from trt_responses.store.memory.store import MemoryStore
+from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Record
+    from trt_responses.store import Record
 
 
 def memory() -> MemoryStore:

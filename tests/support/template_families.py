@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from trt_responses.templates.families import Family, find
-from trt_responses.templates.tables import Tables
-from trt_responses.templates.tokeniser import Control, Tokeniser
-from trt_responses.templates.write.template import Template
+from trt_responses.dialects.templates.families import Family, find
+from trt_responses.dialects.templates.tables import Tables
+from trt_responses.dialects.templates.tokeniser import Control, Tokeniser
+from trt_responses.dialects.templates.write.template import Template
 
 FOLDER = Path(__file__).parents[1] / "data" / "templates"
 

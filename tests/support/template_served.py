@@ -11,15 +11,15 @@ from tests.support.served import SETTINGS, Served
 from tests.support.template_families import checkpoint
 from tests.support.template_turns import ids_of
 from trt_responses.app import create_app
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.dialects.templates.dialect import TemplateDialect
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.settings import Settings
-from trt_responses.templates.dialect import TemplateDialect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from trt_responses.store.base import Store
-    from trt_responses.tools.base import Tool
+    from trt_responses.store import Store
+    from trt_responses.tool import Tool
 
 
 def dialect_of(name: str) -> TemplateDialect:

@@ -16,7 +16,7 @@ from tests.support.replay import FOLDER as HARMONY
 from tests.support.replay import Part, Stage, Transcript
 from tests.support.template_families import checkpoint
 from tests.support.template_turns import reader_of
-from trt_responses.response.explain.transcript import written
+from trt_responses.features.explain.transcript import written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

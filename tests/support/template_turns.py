@@ -7,16 +7,16 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.support.template_families import checkpoint, tables
+from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.language.fragments import Closed, Opened, Repaired, Scored, Text
 from trt_responses.language.messages import FunctionTool
 from trt_responses.language.reader import ReaderOptions
-from trt_responses.templates.read.reader import TemplateReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trt_responses.dialects.templates.read.reader import Begins
     from trt_responses.language.fragments import Fragment
-    from trt_responses.templates.read.reader import Begins
 
 WEATHER = {
     "type": "object",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.asgi import JSON
 from tests.support.template_families import checkpoint
-from trt_responses.templates.write.conversation import THOUGHT_KEYS
+from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,9 +21,9 @@ import orjson
 from tests.support.replay import ids_of
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import served, vocabulary
-from trt_responses.engine.scripted.engine import Script
-from trt_responses.response.explain.transcript import compact, summary, written
-from trt_responses.tools.base import ToolAnswer
+from trt_responses.engines.scripted.engine import Script
+from trt_responses.features.explain.transcript import compact, summary, written
+from trt_responses.tool import ToolAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

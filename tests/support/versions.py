@@ -14,10 +14,10 @@ import orjson
 from tests.support.asgi import JSON, Client, living
 from tests.support.served import ANSWER, SETTINGS, Served, script
 from trt_responses.app import create_app
-from trt_responses.engine.base import Chunk
-from trt_responses.engine.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engine import Chunk
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
-from trt_responses.response.versions.loaded import Loaded, Version
+from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.asgi import Call
-    from trt_responses.engine.base import Engine, GenerateOptions, Handle, Health, Limits, Sink
-    from trt_responses.response.versions.builds import Act
+    from trt_responses.engine import Engine, GenerateOptions, Handle, Health, Limits, Sink
+    from trt_responses.features.rollout.builds import Act
 
 
 def version(number: int) -> Version:

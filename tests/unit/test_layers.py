@@ -20,106 +20,146 @@ Edge = tuple[str, str]
 UNIT = ROOT / "tests" / "unit"
 
 LEAVES = "children errors files frozen tasks"
-SEAMS = f"{LEAVES} engine.base store.base tools.base"
-ENGINE = f"{LEAVES} engine engine.base tokens"
-STORE = f"{LEAVES} store store.base"
-HARMONY = f"{LEAVES} language tokens schema wire engine.base store.base"
-RESPONSE = f"{SEAMS} wire schema tokens language"
-TARGET = f"{LEAVES} tokens engine.base prepare prepare.checkpoint prepare.graph prepare.shelf"
+SEAMS = f"{LEAVES} engine store tool dialect"
+HARMONY = f"{LEAVES} language tokens schema engine store dialect harmony"
+ENGINE = f"{LEAVES} engine engines tokens"
+STORE = f"{LEAVES} store stores"
+TARGET = f"{LEAVES} tokens engine prepare prepare.checkpoint prepare.graph prepare.shelf"
+RUN = f"{SEAMS} wire schema language tokens log accept steering prompt"
+CORE = f"{RUN} harmony.* run web.* settings"
+"""What an extension may import: the core, and no other extension but what its row adds."""
 
 MAY_IMPORT = {
+    # the core
     "children": "",
     "errors": "",
     "files": "",
     "frozen": "",
     "tasks": "",
     "settings": LEAVES,
-    "wire": f"{LEAVES} wire.*",
-    "wire.chat": f"{LEAVES} wire",
-    "wire.messages": f"{LEAVES} wire",
+    "engine": LEAVES,
+    "store": LEAVES,
+    "tool": LEAVES,
+    "dialect": f"{LEAVES} language schema engine store",
+    "wire": LEAVES,
     "tokens": LEAVES,
     "schema": LEAVES,
-    "language": f"{LEAVES} wire schema engine.base store.base",
-    "engine.base": LEAVES,
-    "engine": f"{LEAVES} engine.base tokens",
-    "engine.grpc": ENGINE,
-    "engine.llamacpp": ENGINE,
-    "engine.remote": ENGINE,
-    "engine.scripted": ENGINE,
-    "engine.tensorrt": ENGINE,
-    "engine.triton": ENGINE,
-    "engine.trtllm": ENGINE,
-    "store.base": LEAVES,
-    "store": f"{LEAVES} store.base",
-    "store.at_rest": STORE,
-    "store.memory": f"{STORE} store.at_rest",
-    "store.redis": f"{STORE} store.at_rest",
-    "store.sqlite": f"{STORE} store.at_rest",
-    "tools.base": LEAVES,
-    "tools": f"{LEAVES} tools.base",
-    "tools.browser": f"{LEAVES} tools tools.base",
-    "tools.mcp": f"{LEAVES} tools tools.base",
-    "tools.code": f"{LEAVES} tools tools.base",
-    "harmony": HARMONY,
+    "language": f"{LEAVES} wire schema engine store",
+    "harmony": f"{HARMONY} harmony.*",
     "harmony.read": HARMONY,
-    "harmony.write": f"{HARMONY} harmony",
+    "harmony.write": HARMONY,
     "harmony.steer": HARMONY,
-    "harmony.dialect": f"{HARMONY} harmony.*",
-    "templates": f"{HARMONY} templates.*",
-    "templates.read": f"{HARMONY} templates",
-    "templates.write": f"{HARMONY} templates templates.read",
-    "response": f"{RESPONSE} response.*",
-    "response.log": f"{LEAVES} wire.* language",
-    "response.accept": f"{RESPONSE} wire.* response response.log response.steering",
-    "response.prompt": f"{RESPONSE} response response.accept response.seal response.steering"
-    " response.tools",
-    "response.seal": f"{RESPONSE} response response.run response.tools",
-    "response.steering": f"{RESPONSE} response.accept response.log",
-    "response.tools": f"{RESPONSE} response.accept response.log response.steering",
-    "response.run": f"{RESPONSE} response.*",
-    "response.background": f"{RESPONSE} response.accept response.log response.run",
-    "response.versions": f"{RESPONSE} response response.accept response.run",
-    "response.explain": f"{RESPONSE} response.log response.run response.tools",
-    "telemetry": f"{LEAVES} wire response.run response.versions",
-    "access": f"{LEAVES} wire",
-    "web": f"{SEAMS} wire.* access telemetry response.* web.stream",
-    "web.operations": f"{LEAVES} wire access telemetry response response.explain"
-    " response.versions web",
-    "web.websocket": f"{SEAMS} wire response.* web web.stream",
-    "web.stream": f"{SEAMS} wire response.*",
-    "web.kserve": f"{SEAMS} wire wire.chat access telemetry response.* web web.operations"
-    " web.stream",
-    "prepare": f"{LEAVES} tokens engine.base prepare.checkpoint prepare.graph prepare.shelf",
-    "prepare.checkpoint": f"{LEAVES} tokens engine.base prepare",
-    "prepare.graph": f"{LEAVES} tokens engine.base prepare prepare.checkpoint",
+    "log": f"{LEAVES} wire language tokens",
+    "accept": f"{SEAMS} wire language log steering tokens",
+    "steering": f"{SEAMS} wire schema language log accept",
+    "prompt": f"{SEAMS} wire language log accept steering tokens run",
+    "run": RUN,
+    "web": f"{SEAMS} wire log accept run web.stream",
+    "web.stream": f"{LEAVES} wire log run",
+    "serve.silence": "",
+    "serve.protocol": "errors serve.silence",
+    "serve.websocket": "serve.silence",
+    "serve": f"{LEAVES} settings run app setup serve.protocol serve.silence serve.websocket",
+    "app": f"{SEAMS} settings prepare.shelf web backends setup features.limits features.rollout",
+    "": "app settings",
+    "__main__": "cli",
+    # put together
+    "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
+    " stores.* tool tools.* prepare.*",
+    "setup": f"{CORE} prepare.shelf backends features.* apis.*",
+    "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor backends fleet serve engine",
+    "doctor": f"{SEAMS} settings tokens prepare.* backends",
+    # features
+    "features": "",
+    "features.background": CORE,
+    "features.compaction": f"{CORE} features.seal features.hosted_tools",
+    "features.containers": CORE,
+    "features.conversations": CORE,
+    "features.explain": CORE,
+    "features.hosted_tools": CORE,
+    "features.include": CORE,
+    "features.limits": CORE,
+    "features.logprobs": CORE,
+    "features.metrics": f"{CORE} features.limits features.rollout apis.kserve",
+    "features.prefill": CORE,
+    "features.rollout": f"{CORE} features.limits prepare prepare.shelf",
+    "features.seal": f"{CORE} features.compaction",
+    "features.stop": CORE,
+    "features.traces": CORE,
+    # APIs
+    "apis": "",
+    "apis.chat": CORE,
+    "apis.messages": f"{CORE} apis.chat",
+    "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
+    "apis.playground": CORE,
+    "apis.websocket": CORE,
+    # engines, stores, tools, dialects
+    "engines": f"{LEAVES} engine tokens",
+    "engines.grpc": ENGINE,
+    "engines.llamacpp": ENGINE,
+    "engines.remote": ENGINE,
+    "engines.scripted": ENGINE,
+    "engines.tensorrt": ENGINE,
+    "engines.triton": ENGINE,
+    "engines.trtllm": ENGINE,
+    "stores": f"{LEAVES} store",
+    "stores.at_rest": STORE,
+    "stores.memory": f"{STORE} stores.at_rest",
+    "stores.redis": f"{STORE} stores.at_rest",
+    "stores.sqlite": f"{STORE} stores.at_rest",
+    "tools": f"{LEAVES} tool",
+    "tools.browser": f"{LEAVES} tool tools",
+    "tools.mcp": f"{LEAVES} tool tools",
+    "tools.python": f"{LEAVES} tool tools",
+    "dialects": "",
+    "dialects.templates": f"{HARMONY} dialects.templates.*",
+    "dialects.templates.read": f"{HARMONY} dialects.templates",
+    "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
+    "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"
+    " app backends serve features.limits features.metrics",
+    # checkpoints to engines
+    "prepare": f"{LEAVES} tokens engine prepare.checkpoint prepare.graph prepare.shelf",
+    "prepare.checkpoint": f"{LEAVES} tokens engine prepare",
+    "prepare.graph": f"{LEAVES} tokens engine prepare prepare.checkpoint",
     "prepare.shelf": f"{LEAVES} prepare prepare.checkpoint prepare.graph",
     "prepare.llamacpp": TARGET,
     "prepare.tensorrt": TARGET,
     "prepare.triton": TARGET,
     "prepare.trtllm": TARGET,
-    "doctor": f"{SEAMS} settings tokens prepare.* backends",
-    "backends": f"{LEAVES} settings tokens language harmony.* templates.*"
-    " engine.* store.* tools.* prepare.*",
-    "setup": f"{SEAMS} settings prepare prepare.shelf tokens wire language response.* telemetry"
-    " access web.* backends",
-    "app": f"{SEAMS} settings access prepare.shelf language response response.run response.versions"
-    " backends setup web.*",
-    "serve.silence": "",
-    "serve.protocol": "errors serve.silence",
-    "serve.websocket": "serve.silence",
-    "serve": f"{SEAMS} settings access response response.run app setup backends"
-    " engine.remote engine.triton engine.trtllm prepare.shelf serve.protocol"
-    " serve.silence serve.websocket telemetry",
-    "cli": f"{SEAMS} settings tokens access prepare.* doctor backends serve",
-    "": "app settings",
-    "__main__": "cli",
 }
 """Each room, and the rooms that its files may import besides their own. A row speaks for the files
-of the folder, or the one file, that it names; `x.*` stands for `x` and every row below it. Rows of
-rooms that are not built yet keep their place."""
+of the folder, or the one file, that it names; `x.*` stands for `x` and every row below it."""
 
-KINDS = ("engine", "store", "tools", "prepare")
-SHARED = {"store.at_rest", "prepare.checkpoint", "prepare.graph", "prepare.shelf"}
+DEBTS = {
+    "accept.accepted": "features.include",
+    "accept.model_names": "features.rollout",
+    "accept.responses": "features.include",
+    "accept.sampling": "apis.chat apis.kserve",
+    "accept.tools": "features.containers",
+    "prompt.prompt": "features.compaction features.hosted_tools",
+    "prompt.references": "features.seal",
+    "run.assembly": "features.background features.compaction features.hosted_tools"
+    " features.logprobs features.prefill features.seal features.stop",
+    "run.commit": "features.compaction features.conversations",
+    "run.generation": "features.hosted_tools",
+    "run.inputs": "features.background",
+    "run.parts": "features.include features.rollout features.seal",
+    "run.run": "features.conversations features.hosted_tools",
+    "run.runs": "features.background features.conversations features.rollout",
+    "serve.server": "features.metrics fleet",
+    "web.admin": "features.limits",
+    "web.docs": "apis.chat apis.messages",
+    "web.guard": "features.limits",
+    "web.middleware": "features.metrics",
+    "web.responses": "features.background",
+    "web.stored": "features.background features.conversations",
+    "wire.judge": "apis.chat apis.messages",
+    "wire.parse": "apis.chat apis.messages",
+}
+"""Files of the core that still know a feature or an API. A line here may go and none may come."""
+
+KINDS = ("engines", "stores", "tools", "prepare")
+SHARED = {"stores.at_rest", "prepare.checkpoint", "prepare.graph", "prepare.shelf"}
 """Each folder of these rooms holds one kind, and kinds do not know each other, except for the
 folders that all of them share."""
 
@@ -186,7 +226,8 @@ def faults(found: Collection[Edge]) -> Iterator[str]:
     """What the rules say against these imports."""
     for module, name in sorted(found):
         here, there = row(module), row(name)
-        if here is not None and there not in allowed(here):
+        known = here is not None and there in allowed(here)
+        if here is not None and not known and there not in DEBTS.get(module, "").split():
             yield f"{module} imports {name}, which {here or PACKAGE} must not know"
         one, other = kind(module), kind(name)
         room = module.partition(".")[0]
@@ -194,6 +235,11 @@ def faults(found: Collection[Edge]) -> Iterator[str]:
             yield f"{module} imports {name}: one kind of {room} must not know another"
     if around := circle(found):
         yield f"a circle: {' imports '.join(around)}"
+
+
+def test_a_debt_that_is_paid_is_crossed_out() -> None:
+    owed = {(module, room) for module, rooms in DEBTS.items() for room in rooms.split()}
+    assert owed - {(module, row(name)) for module, name in edges()} == set()
 
 
 def test_every_module_stands_in_a_room_of_the_table() -> None:
@@ -208,15 +254,17 @@ def test_a_module_imports_only_what_its_room_may() -> None:
     ("edge", "word"),
     [
         (("wire.items", "tokens.pieces"), "wire must not know"),
-        (("engine.base", "tokens.vocabulary"), "engine.base must not know"),
+        (("engine", "tokens.vocabulary"), "engine must not know"),
         (("harmony.read.reader", "harmony.write.render"), "harmony.read must not know"),
-        (("response.log.log", "response.run.runs"), "response.log must not know"),
-        (("web.guard", "engine.llamacpp.engine"), "web must not know"),
-        (("prepare.shelf.card", "engine.llamacpp.engine"), "prepare.shelf must not know"),
+        (("log.log", "run.runs"), "log must not know"),
+        (("web.guard", "engines.llamacpp.engine"), "web must not know"),
+        (("run.run", "features.explain.explain"), "run must not know"),
+        (("features.seal.turn", "features.background.replay"), "features.seal must not know"),
+        (("prepare.shelf.card", "engines.llamacpp.engine"), "prepare.shelf must not know"),
         (("serve.protocol", "app"), "serve.protocol must not know"),
-        (("engine.slots", "engine.trtllm.api"), "engine must not know"),
-        (("engine.tensorrt.batch", "engine.llamacpp.events"), "one kind of engine"),
-        (("store.redis.store", "store.sqlite.file"), "one kind of store"),
+        (("engines.slots", "engines.trtllm.api"), "engines must not know"),
+        (("engines.tensorrt.batch", "engines.llamacpp.events"), "one kind of engines"),
+        (("stores.redis.store", "stores.sqlite.file"), "one kind of stores"),
         (("prepare.trtllm.build", "prepare.tensorrt.build"), "one kind of prepare"),
     ],
     ids=lambda value: " to ".join(value) if isinstance(value, tuple) else "",
@@ -225,7 +273,7 @@ def test_an_import_against_a_rule_is_refused(edge: Edge, word: str) -> None:
     assert any(word in fault for fault in faults(edges() | {edge}))
 
 
-@pytest.mark.parametrize("module", ["helpers", "helpers.strings", "engine.vulkan.engine"])
+@pytest.mark.parametrize("module", ["helpers", "helpers.strings", "engines.vulkan.engine"])
 def test_a_module_in_no_room_is_refused(module: str) -> None:
     assert row(module) is None
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, Settings
-from trt_responses.store.base import says_nothing
+from trt_responses.store import says_nothing
 
 SECONDS = [name.upper() for name in Settings.model_fields if name.endswith("_s")]
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trt_responses.language.base import Dialect
+    from trt_responses.dialect import Dialect
+    from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.prepare.shelf.card import Card
-    from trt_responses.store.base import Spell
-    from trt_responses.templates.dialect import TemplateDialect
+    from trt_responses.store import Spell
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
@@ -40,8 +40,8 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
 def template_dialect(told: Path, family: str | None) -> TemplateDialect:
     """The dialect of a model with a chat template, from the keys of its file."""
     try:
-        from trt_responses.templates.checkpoint import speech_of
-        from trt_responses.templates.dialect import TemplateDialect
+        from trt_responses.dialects.templates.checkpoint import speech_of
+        from trt_responses.dialects.templates.dialect import TemplateDialect
     except ModuleNotFoundError as error:
         raise StartupError(
             f"A model that does not speak Harmony needs {error.name}: "

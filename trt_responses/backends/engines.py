@@ -6,19 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.backends.dialects import template_dialect, vocabulary
-from trt_responses.engine.grpc.engine import GrpcEngine
-from trt_responses.engine.grpc.engine import Patience as GrpcPatience
-from trt_responses.engine.grpc.engine import address_of as grpc_address
-from trt_responses.engine.llamacpp.body import HARMONY, Marks
-from trt_responses.engine.llamacpp.engine import LlamaCppEngine
-from trt_responses.engine.llamacpp.keeper import Patience
-from trt_responses.engine.llamacpp.process import spare_cores
-from trt_responses.engine.tensorrt.cuda import Cuda, runtime
-from trt_responses.engine.tensorrt.engine import TensorRtEngine
-from trt_responses.engine.tensorrt.onnx import OnnxExecutor
-from trt_responses.engine.tensorrt.rtx import RtxExecutor
-from trt_responses.engine.triton.engine import TritonEngine, address_of
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engines.grpc.engine import GrpcEngine
+from trt_responses.engines.grpc.engine import Patience as GrpcPatience
+from trt_responses.engines.grpc.engine import address_of as grpc_address
+from trt_responses.engines.llamacpp.body import HARMONY, Marks
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.llamacpp.keeper import Patience
+from trt_responses.engines.llamacpp.process import spare_cores
+from trt_responses.engines.tensorrt.cuda import Cuda, runtime
+from trt_responses.engines.tensorrt.engine import TensorRtEngine
+from trt_responses.engines.tensorrt.onnx import OnnxExecutor
+from trt_responses.engines.tensorrt.rtx import RtxExecutor
+from trt_responses.engines.triton.engine import TritonEngine, address_of
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
 from trt_responses.prepare.graph import expert_file
 from trt_responses.prepare.graph.weights import dense
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
-    from trt_responses.engine.tensorrt.executor import Executor
+    from trt_responses.dialects.templates.dialect import TemplateDialect
+    from trt_responses.engine import Engine
+    from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
     from trt_responses.settings import Settings
-    from trt_responses.templates.dialect import TemplateDialect
 
 PROBE_S = 30.0
 """Seconds in which an embedded engine that has stalled must answer a probe before it is

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, Settings
-from trt_responses.store.limits import Bounds
-from trt_responses.store.memory.store import MemoryStore
-from trt_responses.store.sqlite.store import SqliteStore
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from trt_responses.store.base import Spell, Store
+    from trt_responses.store import Spell, Store
 
 
 def store_of(settings: Settings, spell: Spell) -> Store:
@@ -58,7 +58,7 @@ def _boot() -> str:
 
 def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
     try:
-        from trt_responses.store.redis.store import RedisStore
+        from trt_responses.stores.redis.store import RedisStore
     except ModuleNotFoundError:
         raise StartupError(
             f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."

@@ -12,18 +12,18 @@ from trt_responses.settings import PREFIX, Settings
 from trt_responses.tools.addresses import network
 from trt_responses.tools.box import NoBox as NoBox
 from trt_responses.tools.box import landlock_abi as landlock_abi
-from trt_responses.tools.code.command import PROGRAMS, Shell
-from trt_responses.tools.code.container import Bounds as ContainerBounds
-from trt_responses.tools.code.containers import Containers
-from trt_responses.tools.code.directories import Usage
-from trt_responses.tools.code.process import Interpreter, readable_paths
-from trt_responses.tools.code.shell import ShellTool
-from trt_responses.tools.code.tool import PythonTool
 from trt_responses.tools.mcp.servers import place_of, servers_in
+from trt_responses.tools.python.command import PROGRAMS, Shell
+from trt_responses.tools.python.container import Bounds as ContainerBounds
+from trt_responses.tools.python.containers import Containers
+from trt_responses.tools.python.directories import Usage
+from trt_responses.tools.python.process import Interpreter, readable_paths
+from trt_responses.tools.python.shell import ShellTool
+from trt_responses.tools.python.tool import PythonTool
 
 if TYPE_CHECKING:
+    from trt_responses.tool import Tool
     from trt_responses.tools.addresses import Network
-    from trt_responses.tools.base import Tool
     from trt_responses.tools.mcp.servers import Place, Server
     from trt_responses.tools.mcp.tool import McpTool
 

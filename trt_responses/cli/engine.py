@@ -257,7 +257,7 @@ def _prepare_llamacpp(
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Prepare an engine for TensorRT-LLM. Returns status 0 when it was verified, 1 when it cannot
     be, and 3 when this machine could only plan it."""
-    from trt_responses.serve.engine_process import trtllm_starter  # loads every engine
+    from trt_responses.fleet.engine_process import trtllm_starter  # loads every engine
 
     chosen = TrtLlmOptions(
         profile=options.profile,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from trt_responses.cli.commands import ENGINES_DIR, add_command, settings_of
 from trt_responses.errors import StartupError
+from trt_responses.fleet.triton_model import INPUTS, OUTPUTS
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.triton.repository import write_repository
-from trt_responses.serve.triton_model import INPUTS, OUTPUTS
 
 if TYPE_CHECKING:
     import argparse

@@ -19,9 +19,11 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from trt_responses.access.audit import Audit
-from trt_responses.access.key_file import changing, read_file
-from trt_responses.access.keys import (
+from trt_responses.cli.commands import JSON, add_command, option
+from trt_responses.errors import StartupError
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.key_file import changing, read_file
+from trt_responses.features.limits.keys import (
     KINDS,
     Key,
     KeyFault,
@@ -31,8 +33,6 @@ from trt_responses.access.keys import (
     utc_now,
     write_keys,
 )
-from trt_responses.cli.commands import JSON, add_command, option
-from trt_responses.errors import StartupError
 from trt_responses.files import close_to_others
 from trt_responses.settings import PREFIX, Settings
 

@@ -99,7 +99,7 @@ def _add_serve(commands: Commands) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from trt_responses.serve.fleet import serve_fleet  # only this command pays for loading it
+    from trt_responses.fleet.fleet import serve_fleet  # only this command pays for loading it
     from trt_responses.serve.server import serve
 
     given = {name: getattr(options, name) for name in SERVE_OPTIONS}

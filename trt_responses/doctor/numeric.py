@@ -9,14 +9,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.doctor.check import Check
-from trt_responses.engine.base import Gathered, GenerateOptions
+from trt_responses.engine import Gathered, GenerateOptions
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.prepare.checkpoint.forward import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.tokens.vocabulary import Vocabulary
 

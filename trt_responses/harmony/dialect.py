@@ -6,13 +6,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from trt_responses.dialect import Takes
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.steer.plans import Language
 from trt_responses.harmony.steer.turn import plan_of
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
-from trt_responses.language.base import Takes
 from trt_responses.language.reader import AS_USUAL
 from trt_responses.language.steering import Resumed
 from trt_responses.tokens.control import CONTROL

@@ -14,7 +14,7 @@ from trt_responses.schema.refusals import Departed, OutOfSteps, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine.base import Finish
+    from trt_responses.engine import Finish
     from trt_responses.errors import ApiError
     from trt_responses.schema.refusals import Departure
 

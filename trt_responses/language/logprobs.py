@@ -15,7 +15,7 @@ from trt_responses.wire.output import TokenLogprob, TopLogprob
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trt_responses.engine.base import Logprob
+    from trt_responses.engine import Logprob
     from trt_responses.language.fragments import Fragment
 
 LEAST = -9999.0

@@ -12,7 +12,7 @@ from trt_responses.language.fragments import Repaired, Text
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from trt_responses.engine.base import Logprob
+    from trt_responses.engine import Logprob
     from trt_responses.language.fragments import Fragment, RepairKind
     from trt_responses.language.messages import FunctionTool
 

@@ -14,7 +14,7 @@ from trt_responses.frozen import dataclass
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from trt_responses.engine.base import Guide, GuideKind
+    from trt_responses.engine import Guide, GuideKind
     from trt_responses.language.gate import Gate
     from trt_responses.language.reader import Reader
     from trt_responses.schema.compile import Form

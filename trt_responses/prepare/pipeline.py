@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.prepare.checkpoint.open import WeightSource
     from trt_responses.prepare.files import EngineFile
     from trt_responses.prepare.progress import Progress

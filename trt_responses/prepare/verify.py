@@ -9,7 +9,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.engine.base import Gathered, GenerateOptions
+from trt_responses.engine import Gathered, GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
@@ -17,7 +17,7 @@ from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 
 PROMPT = "<|start|>user<|message|>Hello<|end|><|start|>assistant"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.response.lifecycle import Lifecycle
-    from trt_responses.response.run.runs import Runs
+    from trt_responses.run.lifecycle import Lifecycle
+    from trt_responses.run.runs import Runs
 
 logger = logging.getLogger(__name__)
 

@@ -22,22 +22,22 @@ import uvicorn
 
 from trt_responses.app import create_app
 from trt_responses.errors import StartupError
+from trt_responses.features.metrics.log import JsonLines, TextLines
 from trt_responses.files import close_folder_to_others
+from trt_responses.fleet.engine_process import engine_of
 from trt_responses.serve.drain import Drain
-from trt_responses.serve.engine_process import engine_of
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 from trt_responses.serve.websocket import PING_S, socket_protocol
 from trt_responses.setup.parts import mint
-from trt_responses.telemetry.log import JsonLines, TextLines
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from fastapi import FastAPI
 
-    from trt_responses.response.health import Health
-    from trt_responses.response.lifecycle import Lifecycle
+    from trt_responses.run.health import Health
+    from trt_responses.run.lifecycle import Lifecycle
     from trt_responses.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trt_responses import __version__
 from trt_responses.backends.dialects import dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
-from trt_responses.response.versions.loaded import Loaded, Version
-from trt_responses.setup.builds import builds_of, loaded
+from trt_responses.features.rollout.loaded import Loaded, Version
+from trt_responses.features.rollout.shelf_builds import builds_of, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.engine.base import Engine
-    from trt_responses.language.base import Dialect
+    from trt_responses.dialect import Dialect
+    from trt_responses.engine import Engine
+    from trt_responses.features.rollout.builds import Builds
+    from trt_responses.features.rollout.versions import Versions
     from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.response.versions.builds import Builds
-    from trt_responses.response.versions.versions import Versions
     from trt_responses.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -10,32 +10,31 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.access.admission import Admission, Bounds
-from trt_responses.access.audit import Audit
-from trt_responses.access.counts import LocalCounts
-from trt_responses.access.key_file import WatchedKeys
-from trt_responses.access.keys import KeyFault, KeyRing, OwnerLimits
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.backends.dialects import spelled
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError
+from trt_responses.features.background.background import Background
+from trt_responses.features.conversations.locks import Locks
+from trt_responses.features.include.include import Inclusion
+from trt_responses.features.limits.admission import Admission, Bounds
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.counts import LocalCounts
+from trt_responses.features.limits.key_file import WatchedKeys
+from trt_responses.features.limits.keys import KeyFault, KeyRing, OwnerLimits
+from trt_responses.features.rollout.exchange import Exchange
+from trt_responses.features.rollout.gate import Gate
+from trt_responses.features.rollout.shelf_builds import gate_prompts
+from trt_responses.features.rollout.versions import Versions
+from trt_responses.features.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.frozen import dataclass
-from trt_responses.response.background.background import Background
-from trt_responses.response.conversation_locks import Locks
-from trt_responses.response.health import Health
-from trt_responses.response.included import Inclusion
-from trt_responses.response.lifecycle import Lifecycle
-from trt_responses.response.model_names import ModelNames
-from trt_responses.response.parts import Parts
-from trt_responses.response.run.recovery import Recovery
-from trt_responses.response.run.runs import Runs
-from trt_responses.response.seal.sealer import Sealer, key_of, shared_keys
-from trt_responses.response.stall import StallWatch
-from trt_responses.response.steering.steering import Steering
-from trt_responses.response.versions.exchange import Exchange
-from trt_responses.response.versions.gate import Gate
-from trt_responses.response.versions.versions import Versions
-from trt_responses.setup.builds import gate_prompts
+from trt_responses.run.health import Health
+from trt_responses.run.lifecycle import Lifecycle
+from trt_responses.run.parts import Parts
+from trt_responses.run.recovery import Recovery
+from trt_responses.run.runs import Runs
+from trt_responses.run.stall import StallWatch
 from trt_responses.setup.engine import Given, about, served_engine
 from trt_responses.setup.telemetry import (
     Telemetry,
@@ -44,21 +43,22 @@ from trt_responses.setup.telemetry import (
     read_tools,
     telemetry_of,
 )
+from trt_responses.steering.steering import Steering
 from trt_responses.web.idempotency import Repeats
 from trt_responses.web.stream.keepalive import KeepAlive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from trt_responses.access.counts import Counts
-    from trt_responses.engine.base import Engine
-    from trt_responses.language.base import Dialect
+    from trt_responses.dialect import Dialect
+    from trt_responses.engine import Engine
+    from trt_responses.features.limits.counts import Counts
+    from trt_responses.features.rollout.builds import Builds
     from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.response.run.run import Listener
-    from trt_responses.response.versions.builds import Builds
+    from trt_responses.run.run import Listener
     from trt_responses.settings import Settings
-    from trt_responses.store.base import Store
-    from trt_responses.tools.base import Tool
+    from trt_responses.store import Store
+    from trt_responses.tool import Tool
 
 
 logger = logging.getLogger(__name__)

@@ -8,36 +8,36 @@ from typing import TYPE_CHECKING, Protocol
 
 from starlette.routing import WebSocketRoute
 
-from trt_responses.access.audit import Audit
-from trt_responses.access.keys import KeyRing
-from trt_responses.response.conversations import Conversations
-from trt_responses.response.explain.explain import Explainer
-from trt_responses.web.chat import ChatCompletions
-from trt_responses.web.container_files import ContainerFileRoutes
-from trt_responses.web.containers import ContainerRoutes
-from trt_responses.web.conversations import ConversationRoutes
+from trt_responses.apis.chat.endpoint import ChatCompletions
+from trt_responses.apis.kserve.control import Control
+from trt_responses.apis.kserve.endpoints import KServe
+from trt_responses.apis.kserve.inference import Inference
+from trt_responses.apis.kserve.model import ServedModel
+from trt_responses.apis.messages.endpoint import Messages, messages_fault
+from trt_responses.apis.playground.endpoint import Playground
+from trt_responses.apis.websocket.connection import SocketLimits, SocketParts
+from trt_responses.apis.websocket.endpoint import Sockets
+from trt_responses.apis.websocket.intake import Intake
+from trt_responses.features.containers.endpoint import ContainerRoutes
+from trt_responses.features.containers.files import ContainerFileRoutes
+from trt_responses.features.conversations.conversations import Conversations
+from trt_responses.features.conversations.endpoint import ConversationRoutes
+from trt_responses.features.explain.endpoint import Explain
+from trt_responses.features.explain.explain import Explainer
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.keys import KeyRing
+from trt_responses.features.metrics.endpoint import MetricsPage
+from trt_responses.features.rollout.endpoint import EngineActs
+from trt_responses.web.admin import AdminActs
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.endpoint import Endpoint
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
-from trt_responses.web.kserve.control import Control
-from trt_responses.web.kserve.endpoints import KServe
-from trt_responses.web.kserve.inference import Inference
-from trt_responses.web.kserve.model import ServedModel
-from trt_responses.web.messages import Messages, messages_fault
+from trt_responses.web.health import HealthChecks
 from trt_responses.web.models import Models
-from trt_responses.web.operations.admin import AdminActs
-from trt_responses.web.operations.engines import EngineActs
-from trt_responses.web.operations.explain import Explain
-from trt_responses.web.operations.health import HealthChecks
-from trt_responses.web.operations.metrics import MetricsPage
-from trt_responses.web.playground import Playground
 from trt_responses.web.responses import CreateParts, Responses
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.sse import StreamLimits
-from trt_responses.web.websocket.connection import SocketLimits, SocketParts
-from trt_responses.web.websocket.endpoint import Sockets
-from trt_responses.web.websocket.intake import Intake
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.limits import RequestLimits
 

@@ -6,26 +6,26 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses import __version__
-from trt_responses.telemetry.explanations import Explanations
-from trt_responses.telemetry.log import RequestLog
-from trt_responses.telemetry.metrics import Metrics
-from trt_responses.telemetry.statistics import Statistics
-from trt_responses.telemetry.token_gaps import TokenGaps
-from trt_responses.telemetry.traces import Traces, traces_to
-from trt_responses.tools.base import RunsProcesses
+from trt_responses.features.explain.explanations import Explanations
+from trt_responses.features.metrics.log import RequestLog
+from trt_responses.features.metrics.metrics import Metrics
+from trt_responses.features.metrics.statistics import Statistics
+from trt_responses.features.metrics.token_gaps import TokenGaps
+from trt_responses.features.traces.traces import Traces, traces_to
+from trt_responses.tool import RunsProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trt_responses.access.key_file import WatchedKeys
-    from trt_responses.response.health import Health
-    from trt_responses.response.run.recovery import Recovery
-    from trt_responses.response.run.run import Listener, Progress
-    from trt_responses.response.versions.versions import Versions
+    from trt_responses.features.limits.key_file import WatchedKeys
+    from trt_responses.features.rollout.versions import Versions
+    from trt_responses.run.health import Health
+    from trt_responses.run.recovery import Recovery
+    from trt_responses.run.run import Listener, Progress
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import ServedEngine
-    from trt_responses.store.base import Store
-    from trt_responses.tools.base import Tool
+    from trt_responses.store import Store
+    from trt_responses.tool import Tool
 
 
 class Telemetry(NamedTuple):

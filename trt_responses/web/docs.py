@@ -18,12 +18,12 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import HTMLResponse, Response
 
 from trt_responses import __version__
+from trt_responses.apis.chat.request import ChatRequest
+from trt_responses.apis.messages.request import CountRequest as CountMessages
+from trt_responses.apis.messages.request import MessagesRequest
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute, HotRoute, replies
-from trt_responses.wire.chat.request import ChatRequest
 from trt_responses.wire.fields import FIELDS
-from trt_responses.wire.messages.request import CountRequest as CountMessages
-from trt_responses.wire.messages.request import MessagesRequest
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from trt_responses.response.model_names import ModelNames
+    from trt_responses.accept.model_names import ModelNames
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.wire.base import Options
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from trt_responses.access.keys import KeyRing
-    from trt_responses.response.lifecycle import Lifecycle
+    from trt_responses.features.limits.keys import KeyRing
+    from trt_responses.run.lifecycle import Lifecycle
 
 ANYONE = ""
 """The owner of everything on a server without keys."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from trt_responses.response.lifecycle import Lifecycle
-    from trt_responses.response.run.run import Run
+    from trt_responses.run.lifecycle import Lifecycle
+    from trt_responses.run.run import Run
     from trt_responses.wire.dialect import Dialect
 
 logger = logging.getLogger(__name__)

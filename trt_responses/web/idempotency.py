@@ -20,8 +20,8 @@ from trt_responses.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from trt_responses.response.run.run import Run
-    from trt_responses.response.run.runs import Runs
+    from trt_responses.run.run import Run
+    from trt_responses.run.runs import Runs
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from trt_responses.response.run.origin import ORIGIN, Origin
-from trt_responses.telemetry.requests import RequestFacts
+from trt_responses.features.metrics.requests import RequestFacts
+from trt_responses.run.origin import ORIGIN, Origin
 from trt_responses.web.arrival import given
 from trt_responses.web.cors import preflight_reply
 from trt_responses.web.endpoint import reply_of
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from trt_responses.response.run.run import Run
-    from trt_responses.telemetry.requests import RequestListener
+    from trt_responses.features.metrics.requests import RequestListener
+    from trt_responses.run.run import Run
     from trt_responses.web.headers import Origins, ReplyHeaders
 
 UNKNOWN = "unknown"

@@ -13,7 +13,7 @@ from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
-    from trt_responses.response.model_names import ModelNames
+    from trt_responses.accept.model_names import ModelNames
     from trt_responses.web.headers import ReplyHeaders
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar, Unpack
 import orjson
 from starlette.requests import ClientDisconnect
 
+from trt_responses.accept.responses import accept, accept_compaction
 from trt_responses.errors import ApiError
-from trt_responses.response.accept.responses import accept, accept_compaction
-from trt_responses.response.log.log import END_OF_STREAM
+from trt_responses.log.log import END_OF_STREAM
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.response.accept.accepted import Accepted
-    from trt_responses.response.background.background import Background
-    from trt_responses.response.model_names import ModelNames
-    from trt_responses.response.run.inputs import NewSpelling
-    from trt_responses.response.run.run import Run
-    from trt_responses.response.run.runs import Runs
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.accept.model_names import ModelNames
+    from trt_responses.features.background.background import Background
+    from trt_responses.run.inputs import NewSpelling
+    from trt_responses.run.run import Run
+    from trt_responses.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.idempotency import Repeats
     from trt_responses.web.stream.sse import StreamLimits

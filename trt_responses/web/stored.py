@@ -15,10 +15,10 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound, invalid_value
-from trt_responses.response.background.replay import frames_of
-from trt_responses.response.background.snapshot import snapshot, with_outputs
-from trt_responses.response.conversations import is_conversation
-from trt_responses.store.base import Expired, Job, Record
+from trt_responses.features.background.replay import frames_of
+from trt_responses.features.background.snapshot import snapshot, with_outputs
+from trt_responses.features.conversations.conversations import is_conversation
+from trt_responses.store import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import dialect_of, ignored_header
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from trt_responses.response.background.background import Background
-    from trt_responses.store.base import Found, Store
+    from trt_responses.features.background.background import Background
+    from trt_responses.store import Found, Store
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.dialect import Dialect

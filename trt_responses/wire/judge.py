@@ -21,9 +21,9 @@ from trt_responses.wire.tools import NamespaceTool, kind_of, run_by_nobody
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from trt_responses.apis.chat.request import ChatRequest
+    from trt_responses.apis.messages.request import CountRequest as MessagesCount
     from trt_responses.wire.base import ClientObject
-    from trt_responses.wire.chat.request import ChatRequest
-    from trt_responses.wire.messages.request import CountRequest as MessagesCount
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
 

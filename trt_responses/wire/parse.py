@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, from_json
 
+from trt_responses.apis.chat import request as chat
+from trt_responses.apis.messages import request as messages
 from trt_responses.errors import InvalidRequest
 from trt_responses.wire.base import Options, Read, few_keys
-from trt_responses.wire.chat import request as chat
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
 from trt_responses.wire.known_tools import KNOWN, SentTools
 from trt_responses.wire.limits import RequestLimits
-from trt_responses.wire.messages import request as messages
 from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.double.llm import Double
 from tests.support.double.results import Script
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.hardware import Gpu, Hardware
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import Silent
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.double.words import SamplingParams
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.prepare.pipeline import Built
     from trt_responses.prepare.trtllm.plan import TrtLlmOptions
     from trt_responses.tokens.vocabulary import Vocabulary

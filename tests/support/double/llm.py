@@ -22,15 +22,15 @@ from tests.support.double.words import (
     SchedulingParams,
     words_class,
 )
-from trt_responses.engine.scripted.clock import StepClock
-from trt_responses.engine.trtllm.api import Package
+from trt_responses.engines.scripted.clock import StepClock
+from trt_responses.engines.trtllm.api import Package
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from tests.support.double.contract import Version
     from tests.support.double.worker import Worker
-    from trt_responses.engine.ask import Ask
+    from trt_responses.engines.ask import Ask
 
 BLOCKS = 8
 MOST_BANS = 32

@@ -11,8 +11,8 @@ import pytest
 from bench import embedded, fleet
 from bench.check import Wrong
 from bench.hosted import Paced
-from trt_responses.engine.base import Gathered, GenerateOptions
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engine import Gathered, GenerateOptions
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

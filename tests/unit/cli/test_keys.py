@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.access.key_file import read_file
-from trt_responses.access.keys import KeyRing, OwnerLimits
 from trt_responses.cli.main import main
+from trt_responses.features.limits.key_file import read_file
+from trt_responses.features.limits.keys import KeyRing, OwnerLimits
 
 if TYPE_CHECKING:
     from pathlib import Path

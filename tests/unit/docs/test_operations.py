@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.metrics_judge import read_text
 from tests.support.served import served
-from trt_responses.access.key_file import changing
+from trt_responses.features.limits.key_file import changing
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 

@@ -32,7 +32,7 @@ from trt_responses.doctor.machine import (
 from trt_responses.doctor.server import self_test, server_checks
 from trt_responses.doctor.store import store_check
 from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import StartupError
 from trt_responses.prepare.hardware import Gpu, Hardware
 from trt_responses.prepare.machine import ServingMachine

@@ -32,7 +32,7 @@ from scripts.demo.table import markdown
 from trt_responses.prepare.checkpoint.safetensors import read_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
 from trt_responses.tokens.control import CONTROL
-from trt_responses.tools.code.tool import DESCRIPTION
+from trt_responses.tools.python.tool import DESCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

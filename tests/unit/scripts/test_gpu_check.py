@@ -30,7 +30,7 @@ from trt_responses.prepare.tensorrt.job import CompileResult
 from trt_responses.prepare.tensorrt.network import Listing
 
 if TYPE_CHECKING:
-    from trt_responses.engine.tensorrt.executor import Executor, Ids, Rows
+    from trt_responses.engines.tensorrt.executor import Executor, Ids, Rows
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.tensorrt.job import CompileJob
     from trt_responses.tokens.vocabulary import Vocabulary

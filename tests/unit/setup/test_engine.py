@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trt_responses.backends.engines import engine_of
-from trt_responses.engine.grpc.engine import GrpcEngine
-from trt_responses.engine.triton.engine import TritonEngine
+from trt_responses.engines.grpc.engine import GrpcEngine
+from trt_responses.engines.triton.engine import TritonEngine
 from trt_responses.errors import StartupError
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given, served_engine

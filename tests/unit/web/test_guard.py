@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from trt_responses.access.keys import KeyRing
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
+from trt_responses.features.limits.keys import KeyRing
 from trt_responses.web.guard import ANYONE, Guard
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest
-from trt_responses.response.accept.responses import accept
 from trt_responses.wire.known_tools import MOST_ALIKE, MOST_BYTES, Known, KnownTools, SentTools
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import parse, request_json, steps

@@ -18,7 +18,7 @@ from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.engine.base import Finish
+    from trt_responses.engine import Finish
     from trt_responses.harmony.steer.plans import Language
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Budget, Guides, SteeringPlan

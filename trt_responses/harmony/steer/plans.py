@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from trt_responses.engine.base import Guide
+from trt_responses.engine import Guide
 from trt_responses.frozen import dataclass
 from trt_responses.language.gate import Gate, GuidedGate, Words
 from trt_responses.language.steering import RESERVE, Segment

@@ -11,20 +11,20 @@ from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from trt_responses.dialect import Answered, uncompacted
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
 from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
-from trt_responses.language.base import Answered, uncompacted
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trt_responses.dialect import Entries, Place
     from trt_responses.harmony.write.cache import Header, Key
-    from trt_responses.language.base import Entries, Place
     from trt_responses.language.messages import Developer, Message, System
     from trt_responses.language.reader import Reader, Span
-    from trt_responses.store.base import Block, Kind
+    from trt_responses.store import Block, Kind
     from trt_responses.tokens.tokenise import Tokeniser
     from trt_responses.tokens.vocabulary import Vocabulary
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.llamacpp.gguf import Planned, WeightType
     from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint

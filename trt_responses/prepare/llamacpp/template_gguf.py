@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.llamacpp.gguf_file import Value
     from trt_responses.prepare.phases import Phases

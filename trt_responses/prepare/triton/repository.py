@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MODEL = '''"""By `trt-responses export triton`. Triton's Python needs the package trt_responses."""
 
-from trt_responses.serve.triton_model import TritonPythonModel
+from trt_responses.fleet.triton_model import TritonPythonModel
 
 __all__ = ["TritonPythonModel"]
 '''

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
     from trt_responses.prepare.shelf.card import Card, DialectFacts, Kind, Source, StoredWeights

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.engine.base import Gathered, GenerateOptions
+from trt_responses.engine import Gathered, GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
@@ -18,7 +18,7 @@ from trt_responses.tokens.control import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from trt_responses.engine.base import Chunk, Engine
+    from trt_responses.engine import Chunk, Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 
 STOPS = (CONTROL.return_, CONTROL.call)

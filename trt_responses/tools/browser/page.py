@@ -6,7 +6,7 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.tools.base import Source
+from trt_responses.tool import Source
 from trt_responses.tools.browser.marks import label
 
 if TYPE_CHECKING:

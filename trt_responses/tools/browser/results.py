@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trt_responses.tools.base import Source
+from trt_responses.tool import Source
 from trt_responses.tools.browser.marks import harmless, label
 from trt_responses.tools.browser.page import FIND_TITLE, Page, wrapped
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import httpx2
 
 from trt_responses.frozen import dataclass
-from trt_responses.tools.base import Recipient, Source, ToolAnswer
+from trt_responses.tool import Recipient, Source, ToolAnswer
 from trt_responses.tools.browser import texts
 from trt_responses.tools.browser.marks import label
 from trt_responses.tools.browser.page import display, found, window_end
@@ -25,7 +25,7 @@ from trt_responses.tools.browser.urls import Seen, host_is_allowed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from trt_responses.tools.base import ToolCall
+    from trt_responses.tool import ToolCall
     from trt_responses.tools.browser.page import Page
     from trt_responses.tools.browser.search import SearchService
     from trt_responses.tools.fetch_guard import Permit

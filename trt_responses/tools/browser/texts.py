@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.tools.base import Function
+from trt_responses.tool import Function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ from trt_responses.tools.fetch_guard import Document, Fetcher
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trt_responses.tools.base import Opening
+    from trt_responses.tool import Opening
     from trt_responses.tools.browser.page import Page
     from trt_responses.tools.browser.reading import Reading
     from trt_responses.tools.browser.search import SearchService

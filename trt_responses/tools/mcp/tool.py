@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import invalid_value
-from trt_responses.tools.base import Function, Listing, Recipient, ToolAnswer, function_name
+from trt_responses.tool import Function, Listing, Recipient, ToolAnswer, function_name
 from trt_responses.tools.mcp.limits import Fault
 from trt_responses.tools.mcp.sdk import Connection
 from trt_responses.tools.mcp.servers import Local, Place, Remote, place_of
@@ -26,7 +26,7 @@ from trt_responses.tools.mcp.words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from trt_responses.tools.base import Opening, ToolCall
+    from trt_responses.tool import Opening, ToolCall
     from trt_responses.tools.fetch_guard import Reach
     from trt_responses.tools.mcp.limits import Limits
     from trt_responses.tools.mcp.servers import Server

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trt_responses.response.log.log import END_OF_STREAM
+from trt_responses.log.log import END_OF_STREAM
 from trt_responses.web.stream.calls import IDLE, StartedCall, calls, finish
 from trt_responses.web.stream.keepalive import COMMENT
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from trt_responses.response.run.run import Run
-    from trt_responses.response.run.runs import Runs
+    from trt_responses.run.run import Run
+    from trt_responses.run.runs import Runs
     from trt_responses.web.stream.keepalive import KeepAlive
     from trt_responses.wire.response import Response
 

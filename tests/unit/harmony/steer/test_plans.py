@@ -20,22 +20,22 @@ from tests.support import steering as s
 from tests.support.replay import PROMPT
 from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated, refused
-from trt_responses.engine.base import CONTINUATION_PRIORITY
-from trt_responses.engine.scripted.engine import ScriptedEngine
+from trt_responses.engine import CONTINUATION_PRIORITY
+from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
+from trt_responses.features.explain.transcript import compact
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.steer.plans import Language, header_pattern
 from trt_responses.language.gate import Gate, GuidedGate, Words
 from trt_responses.language.steering import RESERVE
-from trt_responses.response.explain.transcript import compact
-from trt_responses.response.steering.steering import Steering
+from trt_responses.steering.steering import Steering
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tests.support.replay import Json
-    from trt_responses.engine.base import Engine
+    from trt_responses.engine import Engine
     from trt_responses.harmony.read.reader import Tables
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -224,7 +224,7 @@ def test_a_run_explains_its_plan_and_its_segments_in_one_line(
     tables: Tables,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="trt_responses.response.run.generation")
+    caplog.set_level(logging.DEBUG, logger="trt_responses.run.generation")
     s.play(s.load(name, vocabulary), vocabulary, tables)
     assert [record.getMessage() for record in caplog.records] == [f"resp_0 {told}"]
 

@@ -30,7 +30,7 @@ from trt_responses.tokens.tokenise import Tokeniser
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trt_responses.store.base import Kind
+    from trt_responses.store import Kind
     from trt_responses.tokens.vocabulary import Vocabulary
 
 CONVERSATIONS = 2000  # about 8 s

@@ -16,7 +16,7 @@ import pytest
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.gguf_model import planned_bytes
 from tests.support.downloads import write_download
-from trt_responses.engine.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.llamacpp.build import prepare

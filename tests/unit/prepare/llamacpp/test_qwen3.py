@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.support.tiny_hf import CONFIG, ROWS, write_tiny_hf
+from trt_responses.dialects.templates.checkpoint import speech_of
 from trt_responses.errors import StartupError
 from trt_responses.prepare.checkpoint.safetensors import read_tensors, widen
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import DIALECT
 from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.llamacpp.template_gguf import write_served
-from trt_responses.templates.checkpoint import speech_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from tests.support.tiny_hf import CONFIG, ROWS, write_tiny_hf
 from trt_responses.app import create_app
 from trt_responses.backends.dialects import dialect_facts, dialect_of, prompts_of, template_dialect
 from trt_responses.doctor.engines import dialect_checks
-from trt_responses.engine.ask import CANARY
-from trt_responses.engine.trtllm.engine import TrtLlmEngine
+from trt_responses.engines.ask import CANARY
+from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import DIALECT
 from trt_responses.prepare.hardware import gpu_facts
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.double.words import SamplingParams
+    from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.prepare.pipeline import Built
-    from trt_responses.templates.dialect import TemplateDialect
     from trt_responses.tokens.vocabulary import Vocabulary
 
 STORED = {"torch_dtype": "bfloat16"}

@@ -11,7 +11,7 @@ from openai_harmony import SystemContent
 from tests.support.paper_web import Service, Web
 from tests.support.story import story
 from trt_responses.harmony.write.typescript import type_of
-from trt_responses.tools.base import ToolAnswer, ToolCall
+from trt_responses.tool import ToolAnswer, ToolCall
 from trt_responses.tools.browser.results import results_page, shown_before
 from trt_responses.tools.browser.search import Result, SearchFailed
 from trt_responses.tools.browser.session import BrowserSession, Wishes

@@ -16,8 +16,8 @@ from tests.support.paper_web import Service
 from tests.support.processes import children_of
 from tests.support.small_site import Page, drip, endless_gzip, redirect, site_of
 from tests.support.story import story
+from trt_responses.tool import Opening, ToolAnswer, ToolCall
 from trt_responses.tools.addresses import network
-from trt_responses.tools.base import Opening, ToolAnswer, ToolCall
 from trt_responses.tools.browser.reading import Reading
 from trt_responses.tools.browser.tool import BrowserTool, Opens
 from trt_responses.tools.fetch_guard import Bounds, Reach

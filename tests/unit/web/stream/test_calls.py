@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.response.log.log import Cursor, Log
+from trt_responses.log.log import Cursor, Log
 from trt_responses.web.stream.calls import IDLE, StartedCall, calls, finish
 from trt_responses.web.stream.sse import Writer
 from trt_responses.wire import events as e

@@ -1,0 +1,98 @@
+"""A response before it has an output: what was asked, as the API gives it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.wire import tools as t
+from trt_responses.wire.known_tools import known
+from trt_responses.wire.request import ReasoningOptions, Request, TextOptions
+from trt_responses.wire.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.wire.known_tools import Known
+
+
+NO_REASONING, NO_TEXT = ReasoningOptions(), TextOptions()
+
+
+def echo_of(
+    request: Request,
+    tools: Sequence[t.Tool] | None,
+    sampling: GenerateOptions,
+    built_in: Collection[str],
+) -> Response:
+    """What was asked, with the default wherever the client sent none."""
+    thought, text = request.reasoning or NO_REASONING, request.text or NO_TEXT
+    reasoning: dict[str, Any] = {"effort": thought.effort, "summary": thought.summary}
+    if thought.max_tokens is not None:
+        reasoning["max_tokens"] = thought.max_tokens
+    form, choice = {"type": "text"}, request.tool_choice
+    if text.format is not None:
+        dumped = text.format.model_dump(by_alias=True, exclude_unset=True)
+        form = {"type": text.format.type} | dumped
+    return Response(
+        id="",
+        created_at=0,
+        model=request.model or "",
+        status="queued" if request.background else "in_progress",
+        background=bool(request.background),
+        frequency_penalty=sampling.frequency_penalty,
+        instructions=request.instructions,
+        max_output_tokens=request.max_output_tokens,
+        max_tool_calls=request.max_tool_calls,
+        metadata=request.metadata or {},
+        presence_penalty=sampling.presence_penalty,
+        previous_response_id=request.previous_response_id,
+        conversation=_told_conversation(request),
+        prompt_cache_key=request.prompt_cache_key,
+        reasoning=reasoning,
+        safety_identifier=request.safety_identifier,
+        store=request.store is not False,
+        temperature=sampling.temperature,
+        text={"format": form, "verbosity": text.verbosity or "medium"},
+        tool_choice=(
+            choice or "auto"
+            if choice is None or isinstance(choice, str)
+            else choice.model_dump(exclude_unset=True)
+        ),
+        tools=_told_tools(known(tools or ()), built_in),
+        top_logprobs=request.top_logprobs or 0,
+        top_p=sampling.top_p,
+        truncation=request.truncation or "disabled",
+    )
+
+
+def _told_conversation(request: Request) -> Mapping[str, str] | None:
+    asked = request.conversation
+    return None if asked is None else {"id": asked if isinstance(asked, str) else asked.id}
+
+
+def _told_tools(tools: Known[t.Tool], built_in: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+    """The tools as the API gives them back."""
+
+    def told() -> tuple[Mapping[str, Any], ...]:
+        return tuple(_told(tool) for tool in tools if not t.run_by_nobody(tool, built_in))
+
+    return tools.once(("told", tuple(built_in)), told)
+
+
+def _told(tool: t.Tool) -> Mapping[str, Any]:
+    """A tool as the API gives it back: every key is there, though the client left some out."""
+    told = tool.model_dump(exclude_none=True)
+    if isinstance(tool, t.FunctionTool):
+        return {"description": None, "parameters": None, "strict": False} | told
+    if isinstance(tool, t.NamespaceTool):
+        return {"description": ""} | told | {"tools": [_told(one) for one in tool.tools]}
+    if isinstance(tool, t.McpTool):
+        return _told_server(tool)
+    return told
+
+
+def _told_server(tool: t.McpTool) -> Mapping[str, Any]:
+    """Without its secrets, as any dump of it."""
+    told = {"allowed_tools": None, "headers": None, "require_approval": "always"}
+    return told | tool.model_dump(exclude_none=True)

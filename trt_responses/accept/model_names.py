@@ -1,0 +1,92 @@
+"""The names by which clients ask: of the model, of its loaded versions, and of its adapters.
+
+`name`, `name@3`, `name:adapter`, `name@3:adapter`; an alias may stand for `name`. Knows names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import NotFound
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.features.rollout.loaded import Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class ModelNames:
+    """The names by which clients may ask for the one model. Answers say the served one."""
+
+    served: str
+    aliases: Sequence[str] = ()
+    answers_any: bool = False
+    """Whatever name is asked for is this model's: agents ask for small models of their own."""
+    loaded: Callable[[], Sequence[Loaded]] = tuple
+    """The versions that are loaded now, the promoted one first."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        return (self.served, *self.aliases)
+
+    @property
+    def of_versions(self) -> dict[str, Loaded]:
+        """Each loaded version by its names, the one with its number first."""
+        return {name: loaded for loaded in self.loaded() for name in loaded.version.names}
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The adapters of all loaded versions, as models."""
+        names = dict.fromkeys(name for loaded in self.loaded() for name in loaded.adapters)
+        return tuple(map(self.answered, names))
+
+    def answered(self, adapter: str | None) -> str:
+        """The name that an answer says, of the model or of one of its adapters."""
+        return answered_name(self.served, adapter)
+
+    def split(self, asked: str) -> tuple[str, str | None]:
+        """What is asked for without its adapter, and the adapter's name. A name as a whole comes
+        first, for it may have a colon in it."""
+        if asked in self.known or asked in self.of_versions:
+            return asked, None
+        base, _, adapter = asked.rpartition(":")
+        if base in self.known:
+            having = [loaded for loaded in self.loaded() if adapter in loaded.adapters]
+        else:
+            found = self.of_versions.get(base)
+            having = [found] if found is not None and adapter in found.adapters else []
+        return (base, adapter) if having else (asked, None)
+
+    def check(self, asked: str) -> None:
+        """Raise a `NotFound` for the name of another model, and of a version or an adapter that is
+        not loaded."""
+        if asked in self.known or self.answers_any:
+            return
+        if self.split(asked)[1] is None and asked not in self.of_versions:
+            raise self._unknown(asked)
+
+    def wanted(self, asked: str) -> tuple[str, str | None]:
+        """`split`, for a request that was checked, perhaps by another server: in place of a version
+        that is gone any other answers, in place of an adapter nothing does."""
+        base, adapter = self.split(asked)
+        if adapter is None and not self.answers_any and asked not in self.known:
+            behind = (asked.removeprefix(name) for name in self.known if asked.startswith(name))
+            if any(rest[0] in ":@" and ":" in rest for rest in behind):
+                raise self._unknown(asked)
+        return base, adapter
+
+    def _unknown(self, asked: str) -> NotFound:
+        named = (self.served, *self.of_versions, *self.adapters)
+        serves = ", ".join(f"'{name}'" for name in named)
+        return NotFound(
+            f"The model '{asked:.100}' does not exist: this server serves {serves}.",
+            param="model",
+            code="model_not_found",
+        )
+
+
+def answered_name(model: str, adapter: str | None) -> str:
+    """The name of a model, or of one of its adapters, as answers and the list of models have it."""
+    return model if adapter is None else f"{model}:{adapter}"

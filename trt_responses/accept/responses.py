@@ -1,0 +1,240 @@
+"""Reads a request of the Responses API into an `Accepted`, or refuses it by the field's name.
+
+Only the files beside it read a request too. Knows no store and no run; an engine is known by
+the options that it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.accept.accepted import Accepted, AnswerFormat
+from trt_responses.accept.echo import NO_REASONING, NO_TEXT, echo_of
+from trt_responses.accept.sampling import sampling_of, thought_of
+from trt_responses.accept.tool_choice import choice_among
+from trt_responses.accept.tools import OUTPUTS, client_tools, tools_run_here
+from trt_responses.errors import InvalidRequest, Unsupported, invalid_value, unsupported_value
+from trt_responses.features.include.include import INCLUDED
+from trt_responses.frozen import replace as replace_frozen
+from trt_responses.wire import tools as t
+from trt_responses.wire.choice import JsonObject, JsonSchema
+from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
+from trt_responses.wire.items import (
+    AdditionalTools,
+    CompactionTrigger,
+    ConfigurationUpdate,
+    ItemPlace,
+)
+from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
+from trt_responses.wire.known_tools import known
+from trt_responses.wire.request import CompactRequest, Request, SocketRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.accept.accepted import BuiltInTool, Effort, Tool
+    from trt_responses.wire.choice import TextFormat
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.items import SentItem
+    from trt_responses.wire.known_tools import Known
+
+    Listed = tuple[str, Known[t.Tool]]
+    """A list of tools, and where it stands."""
+
+FORMAT = "text.format"
+NO_TOOLS: Mapping[str, Sequence[str]] = {}
+SEALED = "reasoning.encrypted_content"
+
+
+def accept(
+    request: Request, dialect: Dialect = OPENAI, built_in: Mapping[str, Sequence[str]] = NO_TOOLS
+) -> Accepted:
+    """What a request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
+    `built_in` are the kinds of tools that the server runs, each with the model's names for them."""
+    echoed, request = known(request.tools or ()), _updated(request)
+    lists = _lists_of_tools(echoed, request)
+    placed, tools = _placed(lists)
+    items, trigger = _without_trigger(request.input)
+    run_here = _run_here(lists, request.include or (), built_in)
+    over_socket = isinstance(request, SocketRequest)
+    ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP, built_in)
+    reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
+    if dialect is OPEN_RESPONSES:
+        _check_sayable(reasoning.effort, request.tools or ())
+    scored = LOGPROBS in (request.include or ())
+    sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
+    echo = echo_of(request, echoed, sampling, built_in)
+    return Accepted(
+        input=items,
+        compacts=trigger or isinstance(request, CompactRequest),
+        compacts_beyond=_threshold(request),
+        previous_response_id=request.previous_response_id,
+        conversation=_conversation(request),
+        instructions=request.instructions,
+        tools=tools,
+        choice=choice_among(request.tool_choice, tools, run_here),
+        answer=_answer(form),
+        effort=reasoning.effort,
+        thought=thought_of(reasoning.effort, reasoning.max_tokens),
+        sampling=sampling,
+        max_output_tokens=request.max_output_tokens,
+        parallel_calls=request.parallel_tool_calls is not False,
+        truncates=request.truncation == "auto",
+        seals=SEALED in (request.include or ()),
+        summarised=reasoning.summary is not None,
+        included=[value for value in INCLUDED if value in (request.include or ())],
+        store=echo.store,
+        echo=echo,
+        ignored=ignored,
+        unsupported_tools=_unsupported(known(request.tools or ()), built_in),
+        generates=not (isinstance(request, SocketRequest) and request.generate is False),
+        built_in=run_here,
+        max_tool_calls=request.max_tool_calls,
+    )
+
+
+def _placed(lists: Sequence[Listed]) -> tuple[Sequence[t.Placed], Known[Tool]]:
+    """The tools that the client runs, with their places, and as the model is told of them."""
+    if len(lists) > 1:
+        placed = [one for within, tools in lists for one in t.flat(tools, within)]
+        return placed, known(client_tools(placed))
+    ((within, tools),) = lists
+    found = tools.once("placed", lambda: tuple(t.flat(tools, within)))
+    return found, tools.once("client's", lambda: known(client_tools(found)))
+
+
+def _run_here(
+    lists: Sequence[Listed], included: Sequence[str], built_in: Mapping[str, Sequence[str]]
+) -> Sequence[BuiltInTool]:
+    """The tools that the server runs."""
+    if len(lists) > 1:
+        return tools_run_here(lists, included, built_in)
+    ((_, tools),) = lists
+    # Of what a client includes, only what is known here is a part of the name, which is kept.
+    shown = tuple(value for value in OUTPUTS.values() if value in included)
+    names_here = tuple((kind, tuple(names)) for kind, names in built_in.items())
+    name = ("run here", shown, names_here)
+    return tools.once(name, lambda: tools_run_here(lists, shown, built_in))
+
+
+def _unsupported(tools: Known[t.Tool], built_in: Mapping[str, Sequence[str]]) -> list[str]:
+    """The types of the tools that nobody runs."""
+
+    def unsupported() -> list[str]:
+        return [tool.type for tool in tools if t.run_by_nobody(tool, built_in)]
+
+    return tools.once(("unsupported", tuple(built_in)), unsupported)
+
+
+def _lists_of_tools(tools: Known[t.Tool], request: Request) -> list[Listed]:
+    """The request's own tools and those that its items bring, each list with its place."""
+    lists: list[Listed] = [("tools", tools)]
+    items = () if isinstance(request.input, str) else request.input
+    for number, item in enumerate(items):
+        if isinstance(item, AdditionalTools):
+            lists.append((f"input[{number}].tools", known(item.tools)))
+    return lists
+
+
+def _updated(request: Request) -> Request:
+    """The request with the tools that its items bring and with the settings that they change."""
+    tools, changes = list(request.tools or ()), dict[str, Any]()
+    for item in () if isinstance(request.input, str) else request.input:
+        if isinstance(item, AdditionalTools):
+            tools += item.tools
+            changes["tools"] = tools
+        elif isinstance(item, ConfigurationUpdate):
+            if item.reasoning is not None:
+                effort = {"effort": item.reasoning.effort}
+                before = changes.get("reasoning") or request.reasoning or NO_REASONING
+                changes["reasoning"] = before.model_copy(update=effort)
+            if item.text is not None:
+                form = {"format": item.text.format}
+                changes["text"] = (request.text or NO_TEXT).model_copy(update=form)
+    return request.model_copy(update=changes) if changes else request
+
+
+def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[SentItem], bool]:
+    """The input without a request for compaction, which is its last item, and whether there was
+    one."""
+    if isinstance(items, str):
+        return items, False
+    for place, item in enumerate(items):
+        if isinstance(item, CompactionTrigger) and place < len(items) - 1:
+            raise invalid_value(f"input[{place}]", "a compaction_trigger must be the last item")
+    asks = bool(items) and isinstance(items[-1], CompactionTrigger)
+    return (items[:-1] if asks else items), asks
+
+
+def _threshold(request: Request) -> int | None:
+    managed = request.context_management
+    return managed[0].compact_threshold or 0 if managed else None
+
+
+def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[str]]) -> Accepted:
+    """What a request for a compaction asks for, which is given to the client and kept nowhere."""
+    if request.background:
+        raise unsupported_value(
+            "background",
+            "a compaction is answered at once, or comes in a response that a 'compaction_trigger' "
+            "asks for",
+        )
+    if request.conversation is not None:
+        raise Unsupported(
+            "Unsupported parameter: 'conversation'. A compaction is kept nowhere: send the items, "
+            "or a 'compaction_trigger' in a response of the conversation.",
+            param="conversation",
+        )
+    accepted = accept(request, built_in=built_in)
+    return replace(accepted, store=False, echo=replace_frozen(accepted.echo, store=False))
+
+
+def accept_items(items: Sequence[SentItem]) -> Accepted:
+    """Items for a conversation, to which no response is asked for."""
+    for place, item in enumerate(items):
+        if isinstance(item, CompactionTrigger):
+            raise invalid_value(f"items[{place}]", "a compaction_trigger is no item to keep")
+    places = [ItemPlace(f"items[{place}]") for place in range(len(items))]
+    return replace(accept(Request(model="-", input=list(items))), places=places)
+
+
+def _conversation(request: Request) -> str | None:
+    asked = request.conversation
+    if asked is None:
+        return None
+    if request.previous_response_id is not None:
+        raise InvalidRequest(
+            "'conversation' and 'previous_response_id' exclude each other: a conversation goes on "
+            "from its own end.",
+            param="conversation",
+            code="mutually_exclusive_parameters",
+        )
+    return asked if isinstance(asked, str) else asked.id
+
+
+def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
+    """Refuse what the Open Responses specification cannot say: tools other than functions, and some
+    efforts."""
+    if effort in ("minimal", "max"):
+        raise unsupported_value(
+            "reasoning.effort", f"the dialect 'open-responses' has no '{effort}'"
+        )
+    for place, tool in enumerate(tools):
+        if t.kind_of(tool.type) in t.KINDS and tool.type != "function":
+            raise Unsupported(
+                f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
+                "tools only.",
+                param=f"tools[{place}].type",
+                code="unsupported_tool",
+            )
+
+
+def _answer(form: TextFormat | None) -> AnswerFormat | None:
+    if isinstance(form, JsonSchema):
+        return AnswerFormat(
+            FORMAT, form.name, form.description, form.schema_, strict=form.strict is True
+        )
+    if isinstance(form, JsonObject):
+        return AnswerFormat(FORMAT, "json_object", "A JSON object.", None)
+    return None

@@ -1,0 +1,245 @@
+"""Reads a request of chat completions into an `Accepted`, or refuses it by the field's name.
+
+Messages become the items of a conversation, value by value; the run and the log behind them are
+those of the Responses API. Knows no store, no run and no engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.accept.accepted import (
+    Accepted,
+    AnswerFormat,
+    Grammar,
+    ThoughtBudget,
+    Tool,
+    ToolChoice,
+)
+from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
+from trt_responses.accept.tool_choice import choice_of, named
+from trt_responses.apis.chat import request as c
+from trt_responses.errors import invalid_value, unsupported_value
+from trt_responses.log.item_events import Callee
+from trt_responses.tasks import give_way
+from trt_responses.wire import items as i
+from trt_responses.wire.choice import NamedTool
+from trt_responses.wire.judge import judge_chat, named_twice
+from trt_responses.wire.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trt_responses.engine import GenerateOptions
+
+ANY_OBJECT = "json_object"
+AT_ONCE = 64
+"""Messages that are read between two pauses."""
+
+
+async def accept_chat(request: c.ChatRequest) -> Accepted:
+    """What the request asks for; other tasks run while a long conversation is read. Raises an
+    `InvalidRequest` for the first thing that is wrong."""
+    ignored = judge_chat(request)
+    tools = _tools(request.tools or ())
+    instructions, items, places = await _conversation(request.messages)
+    return Accepted(
+        input=items,
+        previous_response_id=None,
+        instructions=instructions,
+        tools=tools,
+        choice=_choice(request.tool_choice, tools),
+        answer=_answer(request.response_format),
+        effort=(effort := _effort(request)),
+        thought=_thought(effort),
+        sampling=_sampling(request),
+        max_output_tokens=request.max_completion_tokens or request.max_tokens,
+        parallel_calls=request.parallel_tool_calls is not False,
+        truncates=False,
+        seals=False,
+        store=False,
+        echo=Response(id="", created_at=0, model=request.model, store=False),
+        ignored=ignored,
+        unsupported_tools=(),
+        places=places,
+        stop=_stop(request),
+    )
+
+
+def _effort(request: c.ChatRequest) -> c.Effort | None:
+    given = request.chat_template_kwargs
+    return request.reasoning_effort or (given.reasoning_effort if given else None)
+
+
+def _thought(effort: c.Effort | None) -> ThoughtBudget | None:
+    tokens = EFFORT_BUDGETS.get(effort or "")
+    return None if tokens is None else ThoughtBudget(tokens, "reasoning_effort")
+
+
+async def _conversation(
+    messages: Sequence[c.Message],
+) -> tuple[str | None, list[i.SentItem], list[i.ItemPlace]]:
+    """The instructions, the items behind them, and where in the request each item stands.
+
+    What operators say before anybody else is the instructions; a model has one message of them.
+    """
+    count = 0
+    while count < len(messages) and isinstance(messages[count], c.Instructions):
+        count += 1
+    texts = [_text(m.content) for m in messages[:count] if isinstance(m, c.Instructions)]
+    items: list[i.SentItem] = []
+    places: list[i.ItemPlace] = []
+    for number, message in enumerate(messages[count:], count):
+        if number > count and number % AT_ONCE == 0:
+            await give_way()
+        found = list(_items(message))
+        items += found
+        place, key = f"messages[{number}]", "tool_call_id"
+        places += [i.ItemPlace(place, f"{place}.content", call_id=key)] * len(found)
+    if not items:
+        raise invalid_value("messages", "it has instructions only. Send a message of a user")
+    return "\n\n".join(texts) if texts else None, items, places
+
+
+def _items(message: c.Message) -> Iterator[i.InputItem]:
+    match message:
+        case c.UserMessage():
+            yield i.InputMessage(role="user", content=_content(message.content))
+        case c.Instructions():
+            yield i.InputMessage(role="developer", content=_content(message.content))
+        case c.ToolMessage():
+            yield i.FunctionCallOutput(
+                type="function_call_output",
+                call_id=message.tool_call_id,
+                output=_content(message.content),
+            )
+        case c.AssistantMessage():
+            yield from _written(message)
+
+
+def _written(message: c.AssistantMessage) -> Iterator[i.InputItem]:
+    """What the model wrote: its thought, its text, and its calls."""
+    thought = message.reasoning_content or message.reasoning
+    if thought:
+        text = i.ReasoningText(type="reasoning_text", text=thought)
+        yield i.Reasoning(type="reasoning", content=[text])
+    calls = message.tool_calls or ()
+    content = message.content or message.refusal
+    if content:
+        yield i.InputMessage(
+            role="assistant",
+            content=_content(content),
+            phase="commentary" if calls else "final_answer",
+        )
+    for call in calls:
+        if isinstance(call, c.CustomCall):
+            yield i.CustomToolCall(
+                type="custom_tool_call",
+                call_id=call.id,
+                name=call.custom.name,
+                input=call.custom.input,
+            )
+        else:
+            yield i.FunctionCall(
+                type="function_call",
+                call_id=call.id,
+                name=call.function.name,
+                arguments=call.function.arguments,
+            )
+
+
+def _content(content: str | list[c.Part]) -> str | list[i.Part]:
+    return content if isinstance(content, str) else [_part(part) for part in content]
+
+
+def _part(part: c.Part) -> i.Part:
+    match part:
+        case c.TextPart():
+            return i.TextPart(type="text", text=part.text)
+        case c.RefusalPart():
+            return i.RefusalPart(type="refusal", refusal=part.refusal)
+        case c.MediaPart():
+            return i.MediaPart(type=MEDIA[part.type])
+
+
+MEDIA: dict[c.MediaKind, i.MediaKind] = {
+    "image_url": "input_image",
+    "input_audio": "input_audio",
+    "file": "input_file",
+}
+
+
+def _text(content: str | list[c.Part]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text for part in content if isinstance(part, c.TextPart))
+
+
+def _tools(sent: Sequence[c.Tool]) -> list[Tool]:
+    tools: list[Tool] = []
+    names = set()
+    for number, tool in enumerate(sent):
+        place = f"tools[{number}].{tool.type}"
+        made = _tool(tool, place)
+        if made.name in names:
+            raise named_twice(made.name, place)
+        names.add(made.name)
+        tools.append(made)
+    return tools
+
+
+def _tool(tool: c.Tool, place: str) -> Tool:
+    if isinstance(tool, c.FunctionTool):
+        function = tool.function
+        told = (function.name, place, Callee(function.name), function.description or "")
+        return Tool(*told, function.parameters, bool(function.strict))
+    custom, form = tool.custom, tool.custom.format
+    told = (custom.name, place, Callee(custom.name, custom=True), custom.description or "")
+    if not isinstance(form, c.GrammarInput):
+        return Tool(*told)
+    return Tool(*told, grammar=Grammar(form.grammar.syntax, form.grammar.definition))
+
+
+def _choice(asked: c.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+    match asked:
+        case c.AllowedTools(allowed_tools=allowed):
+            place = "tool_choice.allowed_tools.tools[{}].function"
+            among = named([_named(tool) for tool in allowed.tools], tools, place)
+            return ToolChoice(among, may_answer=allowed.mode == "auto", narrows=True)
+        case c.NamedFunction() | c.NamedCustom():
+            one = named((_named(asked),), tools, f"tool_choice.{asked.type}")
+            return ToolChoice(one, may_answer=False, narrows=True)
+        case mode:
+            return choice_of(mode, tools)
+
+
+def _named(tool: c.NamedTool) -> NamedTool:
+    name = tool.function.name if isinstance(tool, c.NamedFunction) else tool.custom.name
+    return NamedTool(type=tool.type, name=name)
+
+
+def _answer(form: c.ResponseFormat | None) -> AnswerFormat | None:
+    match form:
+        case c.JsonSchema(json_schema=asked):
+            place = "response_format.json_schema"
+            return AnswerFormat(place, asked.name, asked.description, asked.schema_)
+        case c.JsonObject():
+            return AnswerFormat("response_format", ANY_OBJECT, "A JSON object.", None)
+        case _:
+            return None
+
+
+def _sampling(request: c.ChatRequest) -> GenerateOptions:
+    if request.top_logprobs and not request.logprobs:
+        raise invalid_value("top_logprobs", "it needs 'logprobs' to be true")
+    return sampling_of(request, (request.top_logprobs or 0) if request.logprobs else None)
+
+
+def _stop(request: c.ChatRequest) -> tuple[str, ...]:
+    stop = request.stop
+    texts = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if texts and request.logprobs:
+        raise unsupported_value(
+            "stop", "with 'logprobs', text cannot be held back. Leave one of them out"
+        )
+    return texts

@@ -1,0 +1,81 @@
+"""`/v1/chat/completions`: another view of a run. Its request is read into the same value, and its
+chunks are another spelling of the same log. Knows no engine and no store.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import orjson
+from fastapi import APIRouter
+from starlette.responses import Response  # noqa: TC002  # FastAPI reads the annotations
+
+from trt_responses.apis.chat.accept import accept_chat
+from trt_responses.apis.chat.output import completion_of
+from trt_responses.apis.chat.request import ChatRequest
+from trt_responses.apis.chat.spelling import ChatSpelling
+from trt_responses.errors import InvalidRequest, NotFound
+from trt_responses.web.framework import ColdRoute, Owner, replies
+from trt_responses.web.headers import ignored_header
+from trt_responses.web.responses import Asked, Making
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from trt_responses.run.run import Run
+    from trt_responses.wire.response import Response as ResponseObject
+
+
+class ChatCompletions(Making):
+    """How a chat completion comes to be."""
+
+    async def create(self, request: Request, owner: str) -> ASGIApp:
+        """A completion, plain or streamed. It is not stored."""
+        body, wanted = await self._read(request)
+        accepted = await accept_chat(wanted)
+        self._names.check(wanted.model)
+        ignored = ignored_header(self._runs.ignored(accepted))
+        thought = wanted.include_reasoning is not False
+        usage = bool(wanted.stream_options and wanted.stream_options.include_usage)
+
+        def spelling(response: ResponseObject, _: int) -> ChatSpelling:
+            return ChatSpelling(response, usage=usage, thought=thought)
+
+        def whole(run: Run) -> bytes:
+            return orjson.dumps(completion_of(run.log.response, thought=thought))
+
+        asked = Asked(request, owner, body, b"chat", bool(wanted.stream), ignored)
+        start = partial(self._unstored, accepted, request, owner, spelling)
+        return await self._reply(asked, start, whole)
+
+    async def _read(self, request: Request) -> tuple[bytes, ChatRequest]:
+        """What is asked. Some clients send a Responses body here, for some names of models."""
+        try:
+            return await self._parsed(request, ChatRequest)
+        except InvalidRequest as error:
+            if (error.param, error.code) != ("messages", "missing_required_parameter"):
+                raise
+            raise InvalidRequest(
+                "Missing required parameter: 'messages'. A body with 'input' belongs to "
+                "'POST /v1/responses': send it there.",
+                param=error.param,
+                code=error.code,
+            ) from None
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute)
+        text = "Not served: says which endpoints are"
+        router.post("/v1/completions", summary=text, responses=replies(401, 403, 404))(
+            self.completions
+        )
+        return router
+
+    async def completions(self, owner: Owner) -> Response:
+        """The older endpoint, for a text that is no conversation."""
+        raise NotFound(
+            "This server has no text completions: send a conversation to "
+            "'POST /v1/chat/completions' or 'POST /v1/responses'.",
+            code="unknown_endpoint",
+        )

@@ -1,0 +1,152 @@
+"""Inference over `/v2`: a request's tensors or texts become a run, and its end an answer.
+
+`generate` speaks JSON, and streams where it is asked to; `infer` takes binary tensors too, and
+compressed bodies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from trt_responses.apis.chat.output import text_of
+from trt_responses.apis.kserve import bodies as k
+from trt_responses.apis.kserve.accept import accept_kserve
+from trt_responses.apis.kserve.codings import deflated, inflated, reply_coding
+from trt_responses.apis.kserve.spelling import KServeSpelling
+from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.web.body import check_values, read_body, read_bytes
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.headers import header, ignored_header, run_headers
+from trt_responses.web.stream.sse import Stream, watched
+
+if TYPE_CHECKING:
+    import re
+
+    from starlette.types import ASGIApp
+
+    from trt_responses.apis.kserve.model import ServedModel
+    from trt_responses.run.inputs import NewSpelling
+    from trt_responses.run.run import Run
+    from trt_responses.run.runs import Runs
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.wire.response import Response as ResponseObject
+
+JSON_LENGTH = b"inference-header-content-length"
+
+
+class Inference:
+    """The endpoints that ask the model."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        model: ServedModel,
+        *,
+        headers: ReplyHeaders,
+        stream_limits: StreamLimits,
+        limits: RequestLimits,
+    ) -> None:
+        self._runs = runs
+        self._model = model
+        self._headers = headers
+        self._stream_limits = stream_limits
+        self._limits = limits
+
+    async def generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
+        self._model.check(found)
+        wanted = k.generate_request(await read_body(request, self._limits))
+
+        def spelling(response: ResponseObject, _: int) -> KServeSpelling:
+            return KServeSpelling(self._generated(response.id, wanted, {}))
+
+        run, begun = await self._start(request, found, wanted, spelling if stream else None)
+        told = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
+        if stream:
+            return Stream(
+                run,
+                self._runs,
+                self._headers(request) | told,
+                self._stream_limits,
+                lambda: self._last_event(run, wanted, begun),
+            )
+        values = await self._made(request, run, begun)
+        body = self._generated(run.id, wanted, values)
+        return json_reply(body, self._headers(request) | told)
+
+    async def infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        self._model.check(found)
+        wanted = await self._infer_request(request)
+        run, begun = await self._start(request, found, wanted, None)
+        values = await self._made(request, run, begun)
+        body, json_length = k.inferred(self._model.name, self._model.maker(run.id), wanted, values)
+        told = self._headers(request) | ignored_header(sorted(wanted.parameters.model_extra or ()))
+        kind = "application/json"
+        if json_length is not None:
+            told[JSON_LENGTH.decode()] = str(json_length)
+            kind = "application/octet-stream"
+        coding = reply_coding(header(request, b"accept-encoding") or "")
+        if coding:
+            body, told["content-encoding"] = deflated(body, coding), coding
+        return Response(body, 200, told, media_type=kind)
+
+    async def _infer_request(self, request: Request) -> k.Wanted:
+        body = await read_bytes(request, self._limits)
+        if coding := header(request, b"content-encoding"):
+            body = inflated(body, coding, self._limits.body_bytes)
+        asked = header(request, JSON_LENGTH)
+        if asked is not None and not (asked.isascii() and asked.isdecimal() and len(asked) < 12):
+            raise InvalidRequest(f"Inference-Header-Content-Length is no length: {asked!r:.40}")
+        json_length = None if asked is None else int(asked)
+        await check_values(body[:json_length], self._limits)
+        return k.infer_request(body, json_length)
+
+    async def _start(
+        self,
+        request: Request,
+        found: re.Match[str],
+        wanted: k.Wanted,
+        spelling: NewSpelling | None,
+    ) -> tuple[Run, int]:
+        """The run, and how many of its ids are the prompt's own."""
+        state = request.scope["state"]
+        accepted = accept_kserve(wanted, self._model.asked(found["version"]))
+        run = await self._runs.start(
+            accepted,
+            owner=state["owner"],
+            arrival_ns=state["arrival_ns"],
+            spelling=spelling,
+        )
+        state["run"] = run  # for those who count how requests end
+        return run, len(accepted.begun)
+
+    async def _made(self, request: Request, run: Run, begun: int) -> dict[str, Any]:
+        """The outputs of a run that is waited for."""
+        with watched(run.cancel, request.receive):
+            last = await self._runs.make(run)
+        if last.status == "cancelled":
+            raise ClientDisconnect  # nobody is there to be told
+        if last.status == "failed":
+            raise run.error or ApiError("The response failed.")
+        return {"text_output": text_of(last.output)} | _ending(run, begun)
+
+    def _last_event(self, run: Run, wanted: k.Wanted, begun: int) -> bytes:
+        if run.log.response.status == "failed":
+            return b""  # it has been told
+        values = {"text_output": ""} | _ending(run, begun)
+        return b"data: %b\n\n" % self._generated(run.id, wanted, values)
+
+    def _generated(self, response_id: str, wanted: k.Wanted, values: dict[str, Any]) -> bytes:
+        """What `generate` answers, in the name of the version that made it."""
+        return k.generated(self._model.name, self._model.maker(response_id), wanted, values)
+
+
+def _ending(run: Run, begun: int) -> dict[str, Any]:
+    return {
+        "output_ids": list(run.reader.kept[begun:]),
+        "finish_reason": k.finish_reason(run.log.response),
+    }

@@ -1,0 +1,42 @@
+"""How a log is written as the events of `generate_stream`: the answer's text, and an error.
+
+What ends the stream is not in the log: whoever streams writes it. Knows events and entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.log.entries import Deltas, SilentDeltas, unnumbered
+from trt_responses.wire import events as e
+
+if TYPE_CHECKING:
+    from trt_responses.wire.events import Delta, Event
+    from trt_responses.wire.response import Response
+
+TAIL = b'"}\n\n'
+TAILS = unnumbered(TAIL)
+
+
+class KServeSpelling:
+    """The events of one stream. `shared` is a JSON object whose keys stand in each of them."""
+
+    def __init__(self, shared: bytes) -> None:
+        self._head = b'data: %b,"text_output":"' % shared[:-1]
+
+    def repeated(self, response: Response, number: int) -> bytes:
+        return b""
+
+    def json_of(self, response: Response) -> bytes:
+        return orjson.dumps(response)
+
+    def frame(self, event: Event, number: int) -> bytes:
+        if isinstance(event, e.Error):
+            return b"data: %b\n\n" % orjson.dumps({"error": event.message})
+        return b""
+
+    def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
+        kind = Deltas if isinstance(template, e.OutputTextDelta) else SilentDeltas
+        return kind(first, template, self._head, TAILS, lambda _: TAIL)

@@ -1,0 +1,316 @@
+"""Reads a request of Anthropic's Messages into an `Accepted`, or refuses it by the field's name.
+
+Blocks become the items of a conversation, value by value; the run and the log behind them are those
+of the Responses API. Knows no store, no run and no engine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from trt_responses.accept.accepted import (
+    Accepted,
+    AnswerFormat,
+    ThoughtBudget,
+    Tool,
+    ToolChoice,
+)
+from trt_responses.accept.tool_choice import choice_of, named
+from trt_responses.apis.chat.accept import AT_ONCE
+from trt_responses.apis.messages import request as m
+from trt_responses.engine import GenerateOptions
+from trt_responses.errors import Unsupported, invalid_value
+from trt_responses.log.item_events import Callee
+from trt_responses.tasks import give_way
+from trt_responses.wire import items as i
+from trt_responses.wire.choice import NamedTool
+from trt_responses.wire.judge import judge_messages, named_twice
+from trt_responses.wire.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trt_responses.accept.accepted import Effort
+    from trt_responses.wire.output import Phase
+
+    Placed = tuple[i.ItemPlace, i.InputItem]
+
+NOT_FOR_THE_MODEL = "x-anthropic-billing-header:"
+"""Begins a system block of Claude Code's that is new with each turn: a cached prefix would end
+there."""
+
+FAILED = "Error:"
+ANSWER = "answer"
+"""The name of a format, which Anthropic's have not."""
+
+
+async def accept_messages(request: m.CountRequest) -> Accepted:
+    """What the request asks for; other tasks run while a long conversation is read. Raises an
+    `InvalidRequest` for the first thing that is wrong."""
+    ignored = judge_messages(request)
+    sent = request if isinstance(request, m.MessagesRequest) else None
+    tools = _tools(request.tools or ())
+    placed: list[Placed] = []
+    for one in _placed(request.messages):
+        placed.append(one)
+        if len(placed) % AT_ONCE == 0:
+            await give_way()
+    if not placed:
+        raise invalid_value("messages", "they are empty. Send a message of the user")
+    if sent is not None and request.messages[-1].role == "assistant":
+        raise Unsupported(
+            "Unsupported value for 'messages': the last message is the assistant's, and an answer "
+            "that was begun cannot be carried on. End with a message of the user.",
+            param=f"messages[{len(request.messages) - 1}]",
+        )
+    thinking, config = request.thinking, request.output_config
+    return Accepted(
+        input=[item for _, item in placed],
+        previous_response_id=None,
+        instructions=_instructions(request.system),
+        tools=tools,
+        choice=_choice(request.tool_choice, tools),
+        answer=_answer(request),
+        effort=_effort(thinking, config),
+        thought=_thought(thinking),
+        sampling=_sampling(sent),
+        max_output_tokens=sent.max_tokens if sent else None,
+        parallel_calls=not (request.tool_choice and request.tool_choice.disable_parallel_tool_use),
+        truncates=False,
+        seals=True,
+        store=False,
+        echo=Response(
+            id="",
+            created_at=0,
+            model=request.model,
+            store=False,
+            max_output_tokens=sent.max_tokens if sent else None,
+        ),
+        ignored=ignored,
+        unsupported_tools=[o.type for o in request.tools or () if isinstance(o, m.OtherTool)],
+        places=[place for place, _ in placed],
+        verifies=True,
+        stop=tuple((sent and sent.stop_sequences) or ()),
+    )
+
+
+def _instructions(system: str | list[m.TextBlock] | None) -> str | None:
+    texts = [system] if isinstance(system, str) else [block.text for block in system or ()]
+    told = [text for text in texts if text and not text.startswith(NOT_FOR_THE_MODEL)]
+    return "\n\n".join(told) if told else None
+
+
+# --- the conversation ----------------------------------------------------------------------------
+
+
+def _placed(messages: Sequence[m.Message]) -> Iterator[Placed]:
+    """The items of the messages, and where in the request each of them stands."""
+    for number, message in enumerate(messages):
+        place = f"messages[{number}]"
+        match message:
+            case m.UserMessage():
+                yield from _asked(message, place)
+            case m.AssistantMessage():
+                yield from _written(message, place)
+            case m.SystemMessage():
+                text = _joined(message.content)
+                yield i.ItemPlace(place), i.InputMessage(role="developer", content=text)
+
+
+def _asked(message: m.UserMessage, place: str) -> Iterator[Placed]:
+    """What tools gave, and what the user says: blocks that stand together are one message."""
+    if isinstance(message.content, str):
+        yield i.ItemPlace(place), i.InputMessage(role="user", content=message.content)
+        return
+    parts: list[i.Part] = []
+    for number, block in enumerate(message.content):
+        if not isinstance(block, m.ToolResult):
+            parts.append(_part(block))
+            continue
+        if parts:
+            yield _said(parts, place, number)
+            parts = []
+        yield _result(block, f"{place}.content[{number}]")
+    if parts:
+        yield _said(parts, place, len(message.content))
+
+
+def _said(parts: list[i.Part], place: str, end: int) -> Placed:
+    """A user's message of the blocks before `end`."""
+    at = i.ItemPlace(place, f"{place}.content", end - len(parts))
+    return at, i.InputMessage(role="user", content=parts)
+
+
+def _result(block: m.ToolResult, place: str) -> Placed:
+    """What a tool gave. That it failed is said before it, for the model has no mark for it."""
+    content, failed = block.content or "", block.is_error is True
+    if isinstance(content, str):
+        output: str | list[i.Part] = f"{FAILED} {content}" if failed else content
+    else:
+        told = [i.TextPart(type="text", text=FAILED)] if failed else []
+        output = [*told, *map(_part, content)]
+    return (
+        i.ItemPlace(place, f"{place}.content", -failed, call_id="tool_use_id"),
+        i.FunctionCallOutput(type="function_call_output", call_id=block.tool_use_id, output=output),
+    )
+
+
+def _part(block: m.TextBlock | m.ImageBlock | m.Document | m.SearchResult) -> i.Part:
+    match block:
+        case m.TextBlock():
+            return i.TextPart(type="text", text=block.text)
+        case m.ImageBlock():
+            return i.MediaPart(type="input_image")
+        case m.SearchResult():
+            texts = [block.title, block.source, *(one.text for one in block.content)]
+            return i.TextPart(type="text", text="\n".join(texts))
+        case m.Document():
+            return _document(block)
+
+
+def _document(block: m.Document) -> i.Part:
+    """A document of text is read; a file is what a text model cannot read."""
+    match block.source:
+        case m.TextSource(data=data):
+            text = data
+        case m.BlocksSource(content=str() as content):
+            text = content
+        case m.BlocksSource(content=list() as blocks):
+            if not all(isinstance(one, m.TextBlock) for one in blocks):
+                return i.MediaPart(type="input_file")
+            text = "\n".join(one.text for one in blocks if isinstance(one, m.TextBlock))
+        case _:
+            return i.MediaPart(type="input_file")
+    return i.TextPart(type="text", text="\n".join(filter(None, (block.title, block.context, text))))
+
+
+def _written(message: m.AssistantMessage, place: str) -> Iterator[Placed]:
+    """What the model wrote. A text before a call, or before another text, is no final answer."""
+    content = message.content
+    if isinstance(content, str):
+        yield i.ItemPlace(place), _answered(content, final=True)
+        return
+    spoken = [n for n, b in enumerate(content) if isinstance(b, m.TextBlock | m.ToolUse)]
+    for number, block in enumerate(content):
+        at = i.ItemPlace(f"{place}.content[{number}]", sealed="signature")
+        match block:
+            case m.TextBlock():
+                yield at, _answered(block.text, final=number == spoken[-1])
+            case m.Thinking():
+                texts = [i.ReasoningText(type="reasoning_text", text=block.thinking)]
+                yield (
+                    at,
+                    i.Reasoning(
+                        type="reasoning",
+                        content=texts if block.thinking else None,
+                        encrypted_content=block.signature,
+                    ),
+                )
+            case m.RedactedThinking():
+                sealed = i.Reasoning(type="reasoning", encrypted_content=block.data)
+                yield at._replace(sealed="data"), sealed
+            case m.ToolUse():
+                yield (
+                    at,
+                    i.FunctionCall(
+                        type="function_call",
+                        call_id=block.id,
+                        name=block.name,
+                        arguments=json.dumps(block.input, ensure_ascii=False),
+                    ),
+                )
+
+
+def _answered(text: str, *, final: bool) -> i.InputMessage:
+    phase: Phase = "final_answer" if final else "commentary"
+    return i.InputMessage(role="assistant", content=text, phase=phase)
+
+
+def _joined(content: str | list[m.TextBlock]) -> str:
+    return content if isinstance(content, str) else "\n".join(block.text for block in content)
+
+
+# --- tools, thinking and the answer --------------------------------------------------------------
+
+
+def _tools(sent: Sequence[m.Tool]) -> list[Tool]:
+    tools: dict[str, Tool] = {}
+    for number, tool in enumerate(sent):
+        if isinstance(tool, m.OtherTool):
+            continue
+        if tool.name in tools:
+            raise named_twice(tool.name, f"tools[{number}]")
+        tools[tool.name] = Tool(
+            tool.name,
+            f"tools[{number}]",
+            Callee(tool.name),
+            tool.description or "",
+            tool.input_schema,
+            bool(tool.strict),
+        )
+    if sent and not tools:
+        raise Unsupported(
+            f"Unsupported tool type '{sent[0].type:.100}': nobody runs it here, and the request "
+            "has no other tool. Send tools with an 'input_schema'.",
+            param="tools[0].type",
+            code="unsupported_tool",
+        )
+    return list(tools.values())
+
+
+def _choice(asked: m.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+    match asked:
+        case m.NamedChoice():
+            one = NamedTool(type="function", name=asked.name)
+            names = named((one,), tools, "tool_choice")
+            return ToolChoice(names, may_answer=False, narrows=True)
+        case m.AnyChoice(type="any") if not tools:
+            raise invalid_value("tool_choice", "'any' needs tools to choose from")
+        case m.AnyChoice(type="any"):
+            return choice_of("required", tools)
+        case m.AnyChoice(type="none"):
+            return choice_of("none", tools)
+        case _:
+            return choice_of("auto", tools)
+
+
+def _effort(thinking: m.ThinkingChoice | None, config: m.OutputConfig | None) -> Effort | None:
+    if isinstance(thinking, m.NoThinking):
+        return "none"
+    return config.effort if config else None
+
+
+def _thought(thinking: m.ThinkingChoice | None) -> ThoughtBudget | None:
+    match thinking:
+        case m.NoThinking():
+            return ThoughtBudget(0, "thinking")
+        case m.BudgetedThinking(budget_tokens=tokens):
+            return ThoughtBudget(tokens, "thinking.budget_tokens")
+        case _:
+            return None
+
+
+def _answer(request: m.CountRequest) -> AnswerFormat | None:
+    config = request.output_config
+    if config is not None and config.format is not None:
+        return AnswerFormat("output_config.format", ANSWER, None, config.format.schema_)
+    if request.output_format is not None:
+        return AnswerFormat("output_format", ANSWER, None, request.output_format.schema_)
+    return None
+
+
+def _sampling(request: m.MessagesRequest | None) -> GenerateOptions:
+    """How tokens are drawn; None is for a conversation that is only counted."""
+    unsaid = GenerateOptions(max_tokens=0, stop_ids=())  # each segment brings its own
+    if request is None:
+        return unsaid
+    return GenerateOptions(
+        max_tokens=0,
+        stop_ids=(),
+        temperature=unsaid.temperature if request.temperature is None else request.temperature,
+        top_p=unsaid.top_p if request.top_p is None else request.top_p,
+        top_k=request.top_k or 0,
+        min_p=request.min_p or 0.0,
+        seed=request.seed,
+    )

@@ -1,0 +1,96 @@
+"""`/v1/messages`: Anthropic's API as a view of a run. Its request is read into the same value, and
+its events are another spelling of the same log. Knows no engine and no store.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import orjson
+
+from trt_responses.apis.messages.accept import accept_messages
+from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
+from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
+from trt_responses.apis.messages.spelling import MessagesSpelling
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.headers import dropped_header, ignored_header
+from trt_responses.web.responses import Asked, Making
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.apis.messages.output import Thoughts
+    from trt_responses.errors import ApiError
+    from trt_responses.run.run import Run
+
+R = TypeVar("R", bound=CountRequest)
+
+
+def messages_fault(error: ApiError, headers: dict[str, str]) -> Response:
+    """The reply with which an error is told: its status, and a body in Anthropic's shape."""
+    headers = named_request(headers)
+    body = orjson.dumps(error_of(error, headers["request-id"]))
+    status = OVERLOADED if error.status == 503 else error.status
+    return json_reply(body, headers | error.headers, status)
+
+
+def named_request(headers: dict[str, str]) -> dict[str, str]:
+    """Headers with the request's id under the name that Anthropic's clients read."""
+    return headers | {"request-id": headers["x-request-id"]}
+
+
+class Messages(Making):
+    """How a message comes to be, and how the tokens of a conversation are counted."""
+
+    fault = staticmethod(messages_fault)
+
+    async def create(self, request: Request, owner: str) -> ASGIApp:
+        """A message, plain or streamed. It is not stored."""
+        body, wanted, accepted = await self._read(request, MessagesRequest)
+        thoughts, told = thoughts_of(wanted), self._told(accepted)
+
+        def whole(run: Run) -> bytes:
+            return orjson.dumps(message_of(run.log.response, run.stop, thoughts))
+
+        asked = Asked(request, owner, body, b"messages", bool(wanted.stream), told)
+        spelling = partial(MessagesSpelling, thoughts=thoughts)
+        start = partial(self._unstored, accepted, request, owner, spelling)
+        return await self._reply(asked, start, whole)
+
+    async def count(self, request: Request, owner: str) -> ASGIApp:
+        """The tokens of a conversation, as a message made from it would count them."""
+        _, _, accepted = await self._read(request, CountRequest)
+        tokens = await self._runs.count(accepted, owner=owner)
+        headers = self._headers_of(request) | self._told(accepted)
+        return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
+
+    async def _read(self, request: Request, kind: type[R]) -> tuple[bytes, R, Accepted]:
+        body, wanted = await self._parsed(request, kind)
+        accepted = await accept_messages(wanted)
+        self._names.check(wanted.model)
+        return body, wanted, accepted
+
+    def _told(self, accepted: Accepted) -> dict[str, str]:
+        """Headers that say what of the request meant nothing here."""
+        return ignored_header(self._runs.ignored(accepted)) | dropped_header(
+            accepted.unsupported_tools
+        )
+
+    def _headers_of(self, request: Request) -> dict[str, str]:
+        return named_request(self._headers(request))
+
+    def _last(self) -> bytes:
+        return b""
+
+
+def thoughts_of(request: MessagesRequest) -> Thoughts:
+    """What the client sees of thoughts: nothing, unless it asks."""
+    match request.thinking:
+        case None | NoThinking():
+            return "hidden"
+        case asked:
+            return "omitted" if asked.display == "omitted" else "shown"

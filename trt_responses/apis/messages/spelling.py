@@ -1,0 +1,116 @@
+"""How a log is written as the events of Anthropic's Messages API.
+
+Each item is a block. Knows events and entries; knows no request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.apis.messages.output import (
+    begun,
+    block_of,
+    error_of,
+    signature_of,
+    stop_reason_of,
+    usage_of,
+)
+from trt_responses.errors import ApiError
+from trt_responses.log.entries import Deltas, SilentDeltas, unnumbered
+from trt_responses.wire import events as e
+from trt_responses.wire.output import OutputReasoning
+
+if TYPE_CHECKING:
+    from trt_responses.apis.messages.output import Thoughts
+    from trt_responses.wire.events import Delta, Event
+    from trt_responses.wire.output import OutputItem
+    from trt_responses.wire.response import Response
+
+TAIL = b'"}}\n\n'
+TAILS = unnumbered(TAIL)
+
+KINDS = {
+    e.OutputTextDelta: b'{"type":"text_delta","text":"',
+    e.ReasoningTextDelta: b'{"type":"thinking_delta","thinking":"',
+    e.FunctionCallArgumentsDelta: b'{"type":"input_json_delta","partial_json":"',
+}
+
+
+class MessagesSpelling:
+    """The events of one message."""
+
+    def __init__(self, response: Response, prompt_tokens: int, *, thoughts: Thoughts) -> None:
+        self._begun = begun(response, prompt_tokens)
+        self._thoughts = thoughts
+        self._blocks: dict[str, int] = {}
+        """The number of each block, by its item's id."""
+
+    def repeated(self, response: Response, number: int) -> bytes:
+        return _frame("ping")
+
+    def json_of(self, response: Response) -> bytes:
+        return orjson.dumps(response)
+
+    def frame(self, event: Event, number: int) -> bytes:
+        match event:
+            case e.Created():
+                return _frame("message_start", message=self._begun)
+            case e.OutputItemAdded(item=item):
+                return self._block_start(item)
+            case e.OutputItemDone(item=item) if item.id in self._blocks:
+                return self._block_stop(item)
+            case e.Completed(response=response, stop=stop):
+                return _ended(response, stop)
+            case e.Incomplete(response=response):
+                return _ended(response, None)
+            case e.Error(message=message):
+                return _frame(**error_of(ApiError(message)))
+            case _:
+                return b""
+
+    def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
+        thoughts = self._thoughts if isinstance(template, e.ReasoningTextDelta) else "shown"
+        if thoughts != "hidden":
+            index = self._place(template.item_id)
+        if thoughts != "shown":
+            return SilentDeltas(first, template, b"", TAILS, _tail)
+        head = (
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,' % index
+        )
+        return Deltas(first, template, head + b'"delta":' + KINDS[type(template)], TAILS, _tail)
+
+    def _place(self, item_id: str) -> int:
+        """The number of an item's block. Items ask in their order, be it for a frame or for
+        deltas."""
+        return self._blocks.setdefault(item_id, len(self._blocks))
+
+    def _block_start(self, item: OutputItem) -> bytes:
+        block = block_of(item, self._thoughts)
+        if block is None:
+            return b""
+        return _frame("content_block_start", index=self._place(item.id), content_block=block)
+
+    def _block_stop(self, item: OutputItem) -> bytes:
+        index = self._blocks[item.id]
+        stop = _frame("content_block_stop", index=index)
+        if not isinstance(item, OutputReasoning):
+            return stop
+        delta = {"type": "signature_delta", "signature": signature_of(item)}
+        return _frame("content_block_delta", index=index, delta=delta) + stop
+
+
+def _tail(number: int) -> bytes:
+    return TAIL
+
+
+def _ended(response: Response, stop: str | None) -> bytes:
+    delta = {"stop_reason": stop_reason_of(response, stop), "stop_sequence": stop}
+    last = _frame("message_delta", delta=delta, usage=usage_of(response.usage))
+    return last + _frame("message_stop")
+
+
+def _frame(type: str, **fields: Any) -> bytes:
+    body = orjson.dumps({"type": type} | fields)
+    return b"event: %b\ndata: %b\n\n" % (type.encode(), body)

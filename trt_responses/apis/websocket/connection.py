@@ -1,0 +1,312 @@
+"""One WebSocket connection: it takes requests, makes their responses lane by lane, and ends.
+
+Knows frames, lanes and runs; knows no HTTP server, and no key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.accept.responses import accept
+from trt_responses.apis.websocket.frames import STEER, client_event, error_frame, steer_refused
+from trt_responses.apis.websocket.lanes import Lanes, Waiting
+from trt_responses.apis.websocket.writer import FrameWriter
+from trt_responses.errors import ApiError, InvalidRequest, Overloaded
+from trt_responses.frozen import dataclass
+from trt_responses.log.entries import SocketSpelling
+from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
+from trt_responses.web.headers import (
+    dropped_header,
+    ignored_header,
+    run_headers,
+)
+from trt_responses.wire.parse import steps_of
+from trt_responses.wire.request import SocketRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.types import Message, Receive, Send
+
+    from trt_responses.accept.model_names import ModelNames
+    from trt_responses.apis.websocket.frames import ClientEvent
+    from trt_responses.apis.websocket.intake import Intake
+    from trt_responses.apis.websocket.lanes import Lane
+    from trt_responses.run.run import Run
+    from trt_responses.run.runs import Runs
+    from trt_responses.store import Store
+    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.limits import RequestLimits
+
+logger = logging.getLogger(__name__)
+
+WAITING_BODIES = 4
+"""Of the largest size, that may wait on one connection."""
+WAITING = 256
+"""Requests that may wait on one connection, as many as wait for the engine by default."""
+REFUSALS = 256
+"""Requests refused in a row, behind which a connection is closed: no client that reads the answers
+goes on for so long."""
+IDLE_S = 90.0
+"""Seconds that a connection may be open without a request, or idle while others wait for its place.
+Clients send their first request at once, and connect anew when they are closed later."""
+TAKING_S = 10.0
+"""Seconds that a client gets to take the last frames before its connection is cut."""
+NORMAL, NO_TEXT, POLICY, RESTART = 1000, 1003, 1008, 1012
+"""Codes with which a connection is closed."""
+TOO_OLD = InvalidRequest(
+    "Responses websocket connection limit reached. Create a new websocket connection to continue.",
+    code="websocket_connection_limit_reached",
+)
+TOO_IDLE = InvalidRequest(
+    f"No request has come for {IDLE_S:g} s. Create a new websocket connection to continue.",
+    code="websocket_connection_limit_reached",
+)
+TOO_MANY_REFUSED = InvalidRequest(
+    f"{REFUSALS} requests in a row were refused: the connection is closed.",
+    code="websocket_refusal_limit_reached",
+)
+
+
+class SlowClient(Exception):
+    """The client does not take what is written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketLimits:
+    """How much one connection may do, and for how long."""
+
+    life_s: float
+    running: int
+    """Responses that are made at once; others wait."""
+    lanes: int
+    memory_bytes: int
+    """Of unstored responses that can be continued."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketParts:
+    """What every connection is made of."""
+
+    runs: Runs
+    store: Store
+    names: ModelNames
+    stream_limits: StreamLimits
+    limits: RequestLimits
+    socket_limits: SocketLimits
+    intake: Intake
+    clock_ns: Callable[[], int]
+    sleep: Callable[[float], Awaitable[None]]
+
+
+class Connection:
+    """One client's connection. Its owner is asked for again before each response."""
+
+    def __init__(
+        self, parts: SocketParts, send: Send, owner: Callable[[], str], dialect: Dialect
+    ) -> None:
+        self.owner = owner()
+        self._turns = parts.intake.of(self.owner)
+        limits = parts.socket_limits
+        self._parts = parts
+        self._send = send
+        self._owner = owner
+        self._dialect = dialect
+        self._lanes = Lanes(parts.store, most=limits.lanes, memory_bytes=limits.memory_bytes)
+        self._places = asyncio.Semaphore(limits.running)
+        self._waiting = 0
+        self._waiting_bytes = 0
+        self._refused = 0
+        """Requests in a row."""
+        self._used = self._active = False
+        """Whether a response has been made, and whether a request has come since the last look."""
+        self.idle_looks = 0
+        """How many looks in a row, `IDLE_S` apart, have found no request."""
+        self._code: int | None = None
+        """With which it is closed as soon as nothing is being made."""
+        self._last_frame: str | None = None
+        self._gone = False
+        self._tasks = asyncio.TaskGroup()
+
+    async def serve(self, receive: Receive) -> None:
+        """Serve the client until it leaves, or has been told that the connection is over."""
+        try:
+            async with self._tasks:
+                timer = self._tasks.create_task(self._grow_old())
+                try:
+                    while (message := await receive())["type"] == "websocket.receive":
+                        await self._take(message)
+                finally:
+                    timer.cancel()
+                    self._leave()
+        except* (SlowClient, OSError):
+            pass  # the server closes what is left of it
+
+    def end_idle(self) -> None:
+        """End a connection whose place is wanted, or that nobody has used."""
+        self.end(NORMAL, error_frame(TOO_IDLE, None))
+
+    def end(self, code: int = RESTART, last_frame: str | None = None) -> None:
+        """Begin nothing new, and close when what is being made has ended."""
+        if self._code is None:
+            self._code, self._last_frame = code, last_frame
+            for lane in self._lanes:
+                lane.waiting.clear()
+            self._close_if_idle()
+
+    async def _grow_old(self) -> None:
+        left_s = self._parts.socket_limits.life_s
+        while left_s > 0:
+            await self._parts.sleep(min(IDLE_S, left_s))
+            left_s -= IDLE_S
+            busy = self._active or any(lane.busy for lane in self._lanes)
+            self._active, self.idle_looks = False, 0 if busy else self.idle_looks + 1
+            if self.idle_looks and not self._used:
+                self.end_idle()
+        self.end(NORMAL, error_frame(TOO_OLD, None))
+
+    def _leave(self) -> None:
+        self._gone = True
+        for lane in self._lanes:
+            lane.leave()
+
+    def _close_if_idle(self) -> None:
+        if self._code is not None and not (self._gone or any(lane.busy for lane in self._lanes)):
+            self._tasks.create_task(self._close(self._code))
+
+    async def _close(self, code: int) -> None:
+        try:
+            async with asyncio.timeout(TAKING_S):
+                if self._last_frame is not None:
+                    await self._tell(self._last_frame)
+                if not self._gone:
+                    self._gone = True
+                    await self._send({"type": "websocket.close", "code": code})
+        except TimeoutError:
+            raise SlowClient from None
+
+    async def _tell(self, frame: str) -> None:
+        if not self._gone:
+            await self._send({"type": "websocket.send", "text": frame})
+
+    # --- what comes ---------------------------------------------------------------------------
+
+    async def _take(self, message: Message) -> None:
+        if (text := message.get("text")) is None:
+            await self._close(NO_TEXT)
+            return
+        if self._code is not None:
+            return  # it is being closed, and says so
+        stream_id = None
+        try:
+            async with self._turns.turn():
+                frame = text.encode()
+                await check_values(frame, self._parts.limits)
+                if len(frame) > COUNTED_AT_ONCE:
+                    await asyncio.sleep(0)  # before it is parsed
+                event = client_event(frame)
+            stream_id = event.stream_id
+            if event.fields["type"] == STEER:
+                await self._refuse(steer_refused(event.fields))
+            else:
+                self._queue(self._lanes.named(stream_id), event)
+        except ApiError as error:
+            await self._refuse(error_frame(error, stream_id))
+
+    async def _refuse(self, frame: str) -> None:
+        """Answer a request that makes no response; too many in a row end the connection."""
+        self._refused += 1
+        await self._tell(frame)
+        if self._refused >= REFUSALS:
+            self.end(POLICY, error_frame(TOO_MANY_REFUSED, None))
+
+    def _queue(self, lane: Lane, event: ClientEvent) -> None:
+        most = WAITING_BODIES * self._parts.limits.body_bytes
+        if self._waiting_bytes + event.size > most or self._waiting >= WAITING:
+            raise Overloaded(
+                f"More than {WAITING} requests, or {most} bytes of them, wait on this connection: "
+                "wait for answers, or open another.",
+                retry_after_s=1,
+            )
+        self._active, self.idle_looks = True, 0
+        self._waiting += 1
+        self._waiting_bytes += event.size
+        lane.waiting.append(Waiting(event, self._parts.clock_ns()))
+        if not lane.busy:
+            lane.busy = True
+            self._tasks.create_task(self._work(lane))
+
+    # --- what is made -------------------------------------------------------------------------
+
+    async def _work(self, lane: Lane) -> None:
+        """Make all that waits on a lane, one after another."""
+        while lane.waiting:
+            async with self._places:
+                if lane.waiting:  # it may have been cleared meanwhile
+                    await self._respond(lane, lane.waiting.popleft())
+        lane.busy = False
+        self._close_if_idle()
+
+    async def _respond(self, lane: Lane, waiting: Waiting) -> None:
+        named = waiting.event.fields.get("previous_response_id")
+        try:
+            run = await self._start(lane, waiting)
+        except Exception as error:
+            lane.forget(named)
+            await self._refuse(error_frame(_api_error(error), lane.stream_id))
+            await asyncio.sleep(0)  # the lane's next request may be refused, too
+            return
+        finally:
+            self._waiting -= 1
+            self._waiting_bytes -= waiting.event.size
+        self._used, self._refused = True, 0
+        await self._make(lane, run)
+        if run.log.begun.status == "failed":
+            lane.forget(named)
+
+    async def _start(self, lane: Lane, waiting: Waiting) -> Run:
+        parts, (fields, size) = self._parts, waiting.event
+        owner = self._owner()
+        async with self._turns.turn():
+            wanted = await in_pieces(steps_of(fields, size, SocketRequest, parts.limits))
+            accepted = accept(wanted, self._dialect, parts.runs.built_in)
+        parts.names.check(wanted.model)
+        lane.stores = accepted.store
+        ignored = parts.runs.ignored(accepted)
+        told = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
+        run = await parts.runs.start(
+            accepted,
+            owner=owner,
+            arrival_ns=waiting.arrival_ns,
+            dialect=self._dialect,
+            spelling=lambda *_: SocketSpelling(self._dialect, lane.stream_id, told),
+            memory=lane,
+        )
+        told |= run_headers(run)
+        return run
+
+    async def _make(self, lane: Lane, run: Run) -> None:
+        """Make a run, and write its events meanwhile."""
+        runs, limits = self._parts.runs, self._parts.stream_limits
+        try:
+            if self._gone:
+                return
+            writer = FrameWriter(run, self._send, limits.max_backlog_bytes)
+            lane.run, lane.writer = run, writer
+            with limits.keep_alive.over(writer):
+                await runs.make(run)
+                if not (await writer.written() or self._gone):
+                    raise SlowClient
+        finally:
+            lane.run = lane.writer = None
+            await runs.release(run)
+
+
+def _api_error(error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    logger.error("a request over a WebSocket broke", exc_info=error)
+    return ApiError(f"The server failed ({type(error).__name__}); the log has the details.")

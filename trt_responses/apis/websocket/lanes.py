@@ -1,0 +1,109 @@
+"""The lanes of a connection: what waits on each, and which response each can go on from.
+
+Knows records and the store's seam; knows no frame but by its event, and no run but by its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trt_responses.apis.websocket.frames import ClientEvent
+    from trt_responses.apis.websocket.writer import FrameWriter
+    from trt_responses.run.run import Run
+    from trt_responses.store import Found, Record, Records
+
+
+class Waiting(NamedTuple):
+    """A request that waits for its turn."""
+
+    event: ClientEvent
+    arrival_ns: int
+
+
+class Lane:
+    """Responses that are made one after another. The latest can be continued, though unstored."""
+
+    def __init__(self, stream_id: str | None, lanes: Lanes) -> None:
+        self.stream_id = stream_id
+        self.waiting: deque[Waiting] = deque()
+        self.busy = False
+        self.run: Run | None = None
+        self.writer: FrameWriter | None = None
+        self.latest: Record | None = None
+        self.stores = False
+        """Whether the store keeps what is being made."""
+        self._lanes = lanes
+
+    async def get(self, response_id: str, owner: str) -> Found:
+        return await self._lanes.find(response_id, owner)
+
+    def remember(self, record: Record) -> None:
+        """Note the latest response; one that is stored is found in the store."""
+        self.latest = None if self.stores else replace(record, body=b"")
+        self._lanes.trim(self)
+
+    def forget(self, response_id: object) -> None:
+        """A request that went on from this response has failed."""
+        if self.latest is not None and self.latest.id == response_id:
+            self.latest = None
+
+    def leave(self) -> None:
+        """Drop what waits: nobody is there to be answered."""
+        self.waiting.clear()
+        if self.writer is not None:
+            self.writer.drop()
+        if self.run is not None:
+            self.run.cancel()
+
+
+class Lanes:
+    """All lanes of one connection: the one without a name, and as many with one as may be."""
+
+    def __init__(self, records: Records, *, most: int, memory_bytes: int) -> None:
+        self._records = records
+        self._most = most
+        self._memory_bytes = memory_bytes
+        self._lanes: dict[str | None, Lane] = {None: Lane(None, self)}
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self._lanes.values())
+
+    def named(self, stream_id: str | None) -> Lane:
+        lane = self._lanes.get(stream_id)
+        if lane is None:
+            if len(self._lanes) > self._most:
+                raise InvalidRequest(
+                    "This connection has reached the maximum number of distinct stream IDs "
+                    f"({self._most}). Reuse an existing stream_id or open a new WebSocket "
+                    "connection.",
+                    param="stream_id",
+                    code="websocket_stream_limit_reached",
+                )
+            lane = self._lanes[stream_id] = Lane(stream_id, self)
+        return lane
+
+    async def find(self, response_id: str, owner: str) -> Found:
+        """A lane's latest response, or one of the store's."""
+        for lane in self:
+            if lane.latest is not None and lane.latest.id == response_id:
+                return lane.latest
+        return await self._records.get(response_id, owner)
+
+    def trim(self, newest: Lane) -> None:
+        """Forget other lanes' responses, then the newest, until the rest fits."""
+        for lane in (*(each for each in self if each is not newest), newest):
+            if sum(map(_size, self)) <= self._memory_bytes:
+                return
+            lane.latest = None
+
+
+def _size(lane: Lane) -> int:
+    blocks = lane.latest.blocks if lane.latest is not None else ()
+    return sum(len(block.item) + len(block.ids) for block in blocks)

@@ -1,0 +1,98 @@
+"""What the arguments of a call must be where they are no JSON: a grammar, and who follows it.
+
+A text is followed by the same grammar that engines are guided by, and judged, when it is whole, as
+the JSON that the reader makes of it, by the schema's own judge.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.dialects.templates.call_grammar import STAND_INS, arguments_grammar
+from trt_responses.dialects.templates.read.bodies import BODIES, marks_of
+from trt_responses.language.steering import Unguided
+from trt_responses.schema.compile import Form
+from trt_responses.schema.matching import GrammarFault, matcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trt_responses.dialects.templates.families import Calls
+    from trt_responses.schema.matching import Matcher
+
+KEPT = 64
+"""Forms that are kept."""
+NAME = "f"
+"""Of the function, while its arguments are judged: any would do."""
+
+
+class CallForms:
+    """Of one checkpoint, by schemas."""
+
+    def __init__(self, calls: Calls, id_of: Callable[[str], int | None]) -> None:
+        """`id_of`: of a mark that is one token."""
+        self._calls = calls
+        marks = [(mark, id_of(mark)) for mark in marks_of(calls)]
+        self._ids = {mark: token_id for mark, token_id in marks if token_id is not None}
+        self._signs = {mark: chr(STAND_INS + n) for n, mark in enumerate(self._ids)}
+        self.marks: Mapping[int, bytes] = {
+            token_id: self._signs[mark].encode() for mark, token_id in self._ids.items()
+        }
+        """What stands for each mark in a text that is followed."""
+        self._mark_of = {sign: mark for mark, sign in self._signs.items()}
+        self._parts = re.compile(f"([{''.join(self._mark_of)}])" if self._mark_of else "$.").split
+        self._made = lru_cache(KEPT)(self._make)
+
+    def form(self, of_json: Form, schema: Mapping[str, object]) -> Form:
+        """Of the form of the same arguments as JSON. Raises `Unguided`."""
+        source, matcher = self._made(of_json.source, orjson.dumps(schema))
+        as_json = partial(self._as_json, schema)
+        return Form("lark", source, matcher, of_json.judge, of_json.left, as_json)
+
+    def _make(self, guide: str, schema: bytes) -> tuple[str, Matcher]:
+        asked, told = orjson.loads(guide), orjson.loads(schema)
+        source = arguments_grammar(self._calls, asked, told, self._by_id)
+        followed = arguments_grammar(self._calls, asked, told, self._by_sign)
+        try:
+            return source, matcher(f"%llguidance {{}}\n{followed}")
+        except GrammarFault as fault:
+            raise Unguided(f"it is too much for a guide ({fault})") from None
+
+    def _as_json(self, schema: Mapping[str, object], text: str) -> str:
+        """What the reader makes of a text."""
+        said = _Said()
+        body = BODIES[self._calls.body](self._calls, {NAME: schema}, said)
+        body.feed(f"<function={NAME}>\n" if self._calls.body == "xml" else f"{NAME}\n")
+        for part in self._parts(text):
+            if (mark := self._mark_of.get(part)) is None:
+                body.feed(part)
+            else:
+                body.mark(mark)
+        body.finish(closed=True)
+        return "".join(said.pieces)
+
+    def _by_id(self, mark: str) -> str:
+        return f"<[{self._ids[mark]}]>" if mark in self._ids else f'"{mark}"'
+
+    def _by_sign(self, mark: str) -> str:
+        return f'"{self._signs.get(mark, mark)}"'
+
+
+class _Said:
+    """Takes in what a body reads."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def opened(self, name: str) -> None:
+        """Its name is known."""
+
+    def said(self, text: str) -> None:
+        self.pieces.append(text)
+
+    def fault(self) -> None:
+        """The grammar lets none through."""

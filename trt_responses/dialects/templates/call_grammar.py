@@ -1,0 +1,224 @@
+"""The grammar, in Lark, of a call's arguments where they are no JSON but keys and values in text.
+
+A member that the reader takes for text is text here too, under what its schema says of a string;
+every other is JSON. Members come in the schema's order. What cannot be said raises `Unguided`.
+Knows schemas as `schema/normalise.py` writes them, and marks; knows no ids but those it is given.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.dialects.templates.read.arguments import TEXT, TYPES, types_of
+from trt_responses.dialects.templates.read.pair_body import KeyValueBody as Kv
+from trt_responses.dialects.templates.read.pair_body import XmlBody
+from trt_responses.language.steering import Unguided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from trt_responses.dialects.templates.families import Calls
+
+    Json = dict[str, Any]
+
+STAND_INS = 0x10FF00
+"""From here on, characters that stand for marks that are one token: no value may hold them."""
+ANY = rf"[\x{{9}}\x{{a}}\x{{d}}\x{{20}}-\x{{{STAND_INS - 1:x}}}]"
+"""A character of a value."""
+TEXT_NAME = "TEXT"
+"""The terminal of a text in which no mark is spelled."""
+STRICTLY = {"x-guidance": {"whitespace_flexible": False}}
+"""Free white space is a place where a model can stay for ever."""
+SAYS_NOTHING = frozenset({"type", "title", "description", "$defs"})
+DEPTH = 8
+"""How far references are followed."""
+OF_OBJECT = frozenset({"properties", "required", "additionalProperties", *SAYS_NOTHING})
+
+
+def arguments_grammar(
+    calls: Calls, guide: Json, schema: Mapping[str, object], mark: Callable[[str], str]
+) -> str:
+    """`guide` is the schema as guides read it, `schema` as the client wrote it; `mark` writes a
+    mark as a symbol of the grammar."""
+    if extra := guide.keys() - OF_OBJECT:
+        raise Unguided(f"its members hang on {', '.join(sorted(extra))}")
+    members = guide.get("properties", {})
+    if not members and guide.get("additionalProperties") is not False:
+        raise Unguided("it names no members, and allows any")
+    if _refers_to_whole(guide):
+        raise Unguided("it holds itself")
+    return "\n".join(_Grammar(calls, guide, schema, mark).lines())
+
+
+def _refers_to_whole(value: object) -> bool:
+    match value:
+        case dict():
+            return value.get("$ref") == "#" or any(map(_refers_to_whole, value.values()))
+        case list():
+            return any(map(_refers_to_whole, value))
+    return False
+
+
+class _Grammar:
+    """One tool's."""
+
+    def __init__(
+        self, calls: Calls, guide: Json, schema: Mapping[str, object], mark: Callable[[str], str]
+    ) -> None:
+        self._is_xml = calls.body == "xml"
+        self._guide, self._schema, self._mark = guide, schema, mark
+        known = schema.get("properties")
+        self._known: Mapping[str, object] = known if isinstance(known, dict) else {}
+        own = (XmlBody.END_VALUE,) if self._is_xml else (Kv.KEY, Kv.KEY_END, Kv.VALUE, Kv.VALUE_END)
+        self._marks = (*own, calls.open, calls.close)
+
+    def lines(self) -> Iterator[str]:
+        needed = self._guide.get("required", ())
+        members = self._guide.get("properties", {})
+        row = [f"m{n}" + ("" if key in needed else "?") for n, key in enumerate(members)]
+        end = _literal(f"{XmlBody.END}\n") if self._is_xml else ("" if members else _literal("\n"))
+        yield " ".join(filter(None, ("start:", *row, end)))
+        marks = "|".join(map(_escaped, self._marks))
+        yield f"{TEXT_NAME}: /{ANY}*/ & ~/{ANY}*(?:{marks}){ANY}*/"
+        for number, (key, part) in enumerate(members.items()):
+            yield from self._member(f"{number}", key, part)
+
+    def _member(self, number: str, key: str, part: object) -> Iterator[str]:
+        if not key or key != key.strip() or any(sign in key for sign in "<>\n"):
+            raise Unguided(f"the name {key!r} cannot be written as a key")
+        types = types_of(self._known[key], self._schema) if key in self._known else TEXT
+        before, behind = self._around(key)
+        yield f"m{number}: {before} v{number}"
+        if "string" not in types:
+            yield f"v{number}: j{number} {behind}"
+            yield f"j{number}: %json {self._as_json(part)}"
+            return
+        texts = list(self._texts(part, key, DEPTH))
+        if not texts:
+            raise Unguided(f"'{key}' allows no text, and is read as one")
+        if "null" in types and types != TYPES:
+            texts.append("/null/")
+        yield from self._text_value(number, texts, behind)
+
+    def _as_json(self, part: object) -> str:
+        whole = {**(part if isinstance(part, dict) else {}), **STRICTLY}
+        if "$defs" in self._guide:
+            whole["$defs"] = self._guide["$defs"]
+        return json.dumps(whole, ensure_ascii=False)
+
+    @staticmethod
+    def _text_value(number: str, texts: Sequence[str], behind: str) -> Iterator[str]:
+        """A text and a mark that is text are one terminal, for a text alone would take in half of
+        the mark."""
+        names = [f"T{number}_{place}" for place in range(len(texts))]
+        for name, text in zip(names, texts, strict=True):
+            yield f"{name}: {text}"
+        if behind.startswith("<"):
+            yield f"v{number}: ({' | '.join(names)}) {behind}"
+            return
+        for name in names:
+            yield f"E{name}: {name} {behind}"
+        yield f"v{number}: {' | '.join(f'E{name}' for name in names)}"
+
+    def _around(self, key: str) -> tuple[str, str]:
+        """What stands before a value and behind it, as symbols."""
+        if self._is_xml:
+            return _literal(f"<parameter={key}>\n"), _literal(f"\n{XmlBody.END_VALUE}\n")
+        before = (self._mark(Kv.KEY), _literal(key), self._mark(Kv.KEY_END), _literal("\n"))
+        behind = f"{self._mark(Kv.VALUE_END)} {_literal(chr(10))}"
+        return f"{' '.join(before)} {self._mark(Kv.VALUE)}", behind
+
+    def _texts(self, part: object, key: str, depth: int) -> Iterator[str]:
+        """What a string may be, as terminals."""
+        if part is False:
+            return
+        if part is True or not isinstance(part, dict):
+            part = {}
+        if depth == 0:
+            raise Unguided(f"'{key}' refers to itself")
+        kinds = part.get("type", "string")
+        if "string" not in ([kinds] if isinstance(kinds, str) else kinds):
+            return
+        said = part.keys() - SAYS_NOTHING
+        if "enum" in part:
+            values = [value for value in part["enum"] if isinstance(value, str)]
+            free = [value for value in values if not any(mark in value for mark in self._marks)]
+            if free:
+                yield f"/{'|'.join(map(_escaped, free))}/"
+        elif "$ref" in part:
+            self._alone("$ref", said, key)
+            target = self._guide.get("$defs", {}).get(part["$ref"].removeprefix("#/$defs/"))
+            yield from self._texts(target, key, depth - 1)
+        elif "anyOf" in part:
+            self._alone("anyOf", said, key)
+            for one in part["anyOf"]:
+                yield from self._texts(one, key, depth - 1)
+        else:
+            yield " & ".join((*self._expressions(part, key), TEXT_NAME))
+
+    @staticmethod
+    def _alone(keyword: str, said: set[str], key: str) -> None:
+        if said != {keyword}:
+            raise Unguided(f"'{key}' says more beside {keyword}")
+
+    def _expressions(self, part: Json, key: str) -> Iterator[str]:
+        patterns = [part["pattern"]] if "pattern" in part else []
+        for one in part.get("allOf", ()):
+            if not isinstance(one, dict) or one.keys() != {"pattern"}:
+                raise Unguided(f"'{key}' says more beside allOf")
+            patterns.append(one["pattern"])
+        for pattern in patterns:
+            yield f"/{_between_slashes(whole(pattern, key))}/"
+        least, most = part.get("minLength") or 0, part.get("maxLength")
+        if least or most is not None:
+            yield f"/{ANY}{{{least},{'' if most is None else most}}}/"
+
+
+def whole(pattern: str, key: str) -> str:
+    """A pattern that may stand anywhere in a text, as one of the whole text."""
+    signs = list(_signs(pattern))
+    begins, ends = (0, "^", 0) in signs, (len(pattern) - 1, "$", 0) in signs
+    inside = [
+        sign
+        for at, sign, _ in signs
+        if sign in "^$" and not (at == 0 and begins) and not (at == len(pattern) - 1 and ends)
+    ]
+    parted = any(sign == "|" and depth == 0 for _, sign, depth in signs)
+    if inside or (parted and (begins or ends)):
+        raise Unguided(f"the pattern of '{key}' has '^' or '$' in its middle")
+    bare = pattern[begins : len(pattern) - ends]
+    return f"{'' if begins else f'{ANY}*'}(?:{bare}){'' if ends else f'{ANY}*'}"
+
+
+def _signs(pattern: str) -> Iterator[tuple[int, str, int]]:
+    """Where `^`, `$` and `|` stand outside of classes, and in how many groups."""
+    depth = at = 0
+    in_class = False
+    while at < len(pattern):
+        sign = pattern[at]
+        if sign == "\\":
+            at += 1
+        elif in_class:
+            in_class = sign != "]"
+        elif sign == "[":
+            in_class = True
+        elif sign in "()":
+            depth += 1 if sign == "(" else -1
+        elif sign in "^$|":
+            yield at, sign, depth
+        at += 1
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _escaped(text: str) -> str:
+    """A text as an expression: each character by its number, for none to mean anything else."""
+    return "".join(c if c.isascii() and c.isalnum() else f"\\x{{{ord(c):x}}}" for c in text)
+
+
+def _between_slashes(pattern: str) -> str:
+    """Without a slash, which would end it."""
+    return pattern.replace("\\/", "/").replace("/", "\\x{2f}").replace("\n", "\\x{a}")

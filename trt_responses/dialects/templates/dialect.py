@@ -1,0 +1,137 @@
+"""A checkpoint's template as a dialect: its renderer, its reader and its plans."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from trt_responses.dialect import Takes
+from trt_responses.dialects.templates.probes import probe
+from trt_responses.dialects.templates.read.logprobs import ScoredTemplateReader
+from trt_responses.dialects.templates.read.reader import TemplateReader
+from trt_responses.dialects.templates.steer import Places, plan_of
+from trt_responses.dialects.templates.tables import Tables
+from trt_responses.dialects.templates.write.render_process import TemplateProcess
+from trt_responses.dialects.templates.write.renderer import Renderer
+from trt_responses.language.reader import AS_USUAL, ReaderOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.dialects.templates.families import Family
+    from trt_responses.dialects.templates.read.reader import Begins
+    from trt_responses.dialects.templates.tokeniser import Tokeniser
+    from trt_responses.dialects.templates.write.template import Template
+    from trt_responses.language.messages import FunctionTool
+    from trt_responses.language.steering import Guides, SteeringPlan, Turn
+    from trt_responses.schema.compile import Form
+
+
+class Words:
+    """The ids of a checkpoint, as bytes and as people read them."""
+
+    def __init__(self, tokeniser: Tokeniser, token_bytes: tuple[bytes, ...]) -> None:
+        self.token_bytes = token_bytes
+        self._tokeniser = tokeniser
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether an id is no text."""
+        return not (0 <= token_id < len(self.token_bytes) and self.token_bytes[token_id])
+
+    def control_name(self, token_id: int) -> str:
+        """The spelling of a control id, such as `<|im_end|>`."""
+        return self._tokeniser.controls.get(token_id, f"<|no id {token_id}|>")
+
+    def text(self, token_ids: list[int]) -> str:
+        """Ids as people read them: bad UTF-8 replaced, control ids spelled out."""
+        return self._tokeniser.text(token_ids)
+
+
+class TemplateDialect:
+    """What a model with a chat template speaks, as far as its family is known."""
+
+    def __init__(
+        self, template: Template, tokeniser: Tokeniser, family: Family, stop_ids: Sequence[int]
+    ) -> None:
+        """`stop_ids` end a turn; the first is the one that the template writes."""
+        self.name = family.name
+        self.vocabulary = f"{family.name}-{tokeniser.digest}"
+        self.places = Places(family, tokeniser, stop_ids)
+        self.lexicon = Words(tokeniser, self.places.token_bytes)
+        self.takes = Takes(
+            tools=family.calls is not None and family.shows_tools,
+            thoughts=family.thought is not None,
+            raw_calls=False,
+            prompt_ids=False,
+            namespaces=False,
+        )
+        self.tokeniser = tokeniser
+        self._family = family
+        self._tables = Tables.of(family, tokeniser, stop_ids)
+        self._process = TemplateProcess(template)
+        self.renderer = Renderer(self._process, tokeniser, family, stop_ids, self._reader_behind)
+
+    async def close(self) -> None:
+        """End the process that renders."""
+        await self._process.close()
+
+    def probed(self) -> dict[str, str | bool]:
+        """What the template does; raises `StartupError` where the family says otherwise. Not for
+        callers inside an event loop."""
+        with asyncio.Runner() as runner:
+            try:
+                return probe(
+                    lambda *asked, **switches: runner.run(self._process.render(*asked, **switches)),
+                    self._family,
+                ).told()
+            finally:
+                runner.run(self.close())
+
+    async def prompts(self, texts: Sequence[str]) -> list[list[int]]:
+        """A prompt for each of a user's texts, for who prepares an engine."""
+        try:
+            return [list(await self.renderer.asked(text)) for text in texts]
+        finally:
+            await self.close()
+
+    def reader(self, options: ReaderOptions = AS_USUAL) -> TemplateReader:
+        return TemplateReader(self._tables, options, begins=self._begins(options.prompt))
+
+    def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredTemplateReader:
+        return ScoredTemplateReader(self._tables, options, begins=self._begins(options.prompt))
+
+    def plan(
+        self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
+    ) -> SteeringPlan:
+        return plan_of(turn, self.places, guides, tokens, written)
+
+    def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
+        forms = self.places.forms
+        return of_json if forms is None else forms.form(of_json, tool.parameters or {})
+
+    def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Up to each id that ends a turn."""
+        parts: list[Sequence[int]] = []
+        begin = 0
+        for place, token_id in enumerate(ids, 1):
+            if token_id in self.places.ends or place == len(ids):
+                parts.append(ids[begin:place])
+                begin = place
+        return parts
+
+    def _reader_behind(
+        self, before: Sequence[int], tools: Sequence[FunctionTool]
+    ) -> TemplateReader:
+        return self.reader(ReaderOptions(call_ends=False, tools=tools, prompt=before))
+
+    def _begins(self, prompt: Sequence[int]) -> Begins:
+        """Inside a thought, where the template has begun one at the prompt's end."""
+        if self.places.thought is None:
+            return "text"
+        opened, closed = self.places.thought
+        for token_id in reversed(prompt[-8:]):
+            if token_id == opened[0]:
+                return "thought"
+            if token_id == closed[0] or token_id in self.places.ends:
+                break
+        return "text"

@@ -1,0 +1,337 @@
+"""Reads what a model without Harmony wrote: ids in, the same fragments out. One automaton for all.
+
+    text ──thought mark──> thought ──its end──> text
+      └────call mark─────> call ────its end───> between ──text──> text
+
+A thought is a message on `analysis`, text one on `final`, a call one on `commentary` to its
+function. A mark that is one token is found by its id, and its spelling in ordinary tokens is text;
+a mark that is text is held back as long as it may become one. White space beside a mark is a part
+of it. Every other byte is given out, or stands in a repair that is counted. Nothing raises.
+Knows rows and bodies; knows no template, no item and no HTTP.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.dialects.templates.read.bodies import BODIES
+from trt_responses.dialects.templates.read.body import split
+from trt_responses.dialects.templates.read.messages import Messages
+from trt_responses.dialects.templates.tables import WHITE
+from trt_responses.language.fragments import Opened
+from trt_responses.language.reader import AS_USUAL
+from trt_responses.tokens.pieces import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.dialects.templates.read.body import Body
+    from trt_responses.dialects.templates.tables import Sign, Tables
+    from trt_responses.language.fragments import Fragment
+    from trt_responses.language.reader import ReaderOptions
+
+FUNCTIONS = "functions."
+JSON = "<|constrain|>json"
+
+THOUGHT = Opened("analysis", None, None)
+TEXT = Opened("final", None, None)
+
+Begins = Literal["thought", "text"]
+_State = Literal["text", "thought", "call", "between", "done"]
+
+
+class TemplateReader(Messages):
+    """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
+
+    def __init__(
+        self, tables: Tables, options: ReaderOptions = AS_USUAL, *, begins: Begins = "text"
+    ) -> None:
+        """`begins`: where the prompt ended."""
+        super().__init__(options)
+        self._tables = tables
+        self._family = tables.family
+        self._schemas = {tool.name: tool.parameters or {} for tool in options.tools}
+        self._begins = begins
+        self._state: _State = begins
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        """Text that may be a part of a mark, or white space beside one."""
+        self._body: Body | None = None
+        self._raw: list[str] = []
+        """A call as it was written, until its name is known."""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether a thought is open, be it that the prompt began it."""
+        return self._state == "thought"
+
+    @property
+    def plain(self) -> Mapping[int, bytes]:
+        return self._tables.plain
+
+    def take_back(self) -> None:
+        """There are no headers that could be tried."""
+
+    def answer(self, token_ids: Sequence[int], held: Sequence[int] = ()) -> None:
+        """A tool has answered the call that ended the turn: its message counts too, and another
+        turn begins behind it."""
+        self.kept += token_ids
+        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept), held=held)
+        self._start = len(self.kept)
+        self._state, self.ended = self._begins, False
+
+    def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
+        """The next ids, in chunks of any size. After the end they are discarded."""
+        plain = self._tables.plain
+        for token_id in token_ids:
+            if self.clear and (piece := plain.get(token_id)) is not None:
+                self.kept.append(token_id)
+                self._pieces.append(piece)
+            else:
+                self._step(token_id)
+        return self._taken()
+
+    def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
+        """The hot path: ids that are nothing but text of the open message, to whoever says it.
+
+        False when they are more than that, and then they have not been read: `feed` them.
+        """
+        if not self.clear or not token_ids:
+            return False
+        pieces = [*map(self._tables.plain.get, token_ids)]
+        if None in pieces:
+            return False
+        self.kept += token_ids
+        said += pieces  # type: ignore[arg-type]  # none of them is None
+        return True
+
+    def finish(self, *, stopped: bool) -> list[Fragment]:
+        """The engine has ended: `stopped` of itself, or cut (length, abort, error)."""
+        if self._state != "done":
+            self._end(None, whole=stopped)
+        return self._taken()
+
+    # --- one id ---------------------------------------------------------------------------------
+
+    def _step(self, token_id: int) -> None:
+        if self._state == "done":
+            self._drop(token_id)
+            return
+        raw = self._tables.token_bytes[token_id : token_id + 1] if token_id >= 0 else ()
+        if not raw or not raw[0]:
+            self._repair("undecodable")
+            self._drop(token_id)
+            return
+        self.kept.append(token_id)
+        sign = self._tables.signs.get(token_id)
+        if sign is None:
+            if token_id in self._tables.controls:
+                self._repaired = True  # read back as ids, its spelling would be none
+            self._take(self._decoder.decode(raw[0]))
+            if self._decoder.getstate()[0]:
+                self.clear = False  # the next id may end this character
+            return
+        self._take(self._decoder.decode(b"", final=True))
+        self._sign(token_id, sign, raw[0].decode())
+
+    def _sign(self, token_id: int, sign: Sign, spelling: str) -> None:
+        if sign == "end":
+            self._end(token_id, whole=True)
+        elif sign == "foreign":
+            self._forget(token_id)
+            self._repair("foreign_author")
+            self._end(None, whole=True, told=True)
+            self.ended = True
+        elif self._body is not None:
+            self._sign_in_call(token_id, sign, spelling)
+        elif sign == "call":
+            self._begin_call(spelling, marked=True)
+        elif sign == "thought" and self._state != "thought":
+            self._close(None, whole=True, before_mark=True)
+            self._state = "thought"
+        elif sign == "thought_end" and self._state == "thought":
+            self._close(token_id, whole=True)
+            self._state = "text"
+        elif sign == "section" and self._state != "thought":
+            self._close(None, whole=True, before_mark=True)
+            self._state = "between"
+        else:
+            self._repair("stray_control")
+
+    def _sign_in_call(self, token_id: int, sign: Sign, spelling: str) -> None:
+        body = self._body
+        assert body is not None
+        if sign == "call_end" and body.closes():
+            self._end_call(token_id, closed=True)
+        elif sign == "call" and body.whole:
+            self._begin_next_call(token_id, spelling)
+        elif sign == "inner" and body.mark(spelling):
+            if self._raw:
+                self._raw.append(spelling)
+        else:
+            self._repaired = True
+            self._take(spelling)
+
+    # --- text -----------------------------------------------------------------------------------
+
+    def _take(self, text: str) -> None:
+        while text and self._state != "done":
+            if self._body is not None:
+                text = self._take_in_call(self._body, text)
+            elif self._state == "thought":
+                text = self._take_words(text, self._tables.in_thought)
+            else:
+                text = self._take_words(text, self._tables.in_text)
+
+    def _take_words(self, text: str, marks: Sequence[str]) -> str:
+        """Text of a message, as far as the next mark; what follows the mark is given back."""
+        if not marks and not text.strip(WHITE):  # models write thousands of empty lines
+            self._held, self.clear = self._held + text, False
+            return ""
+        words, mark, behind = split(self._held + text, marks)
+        self._held = ""
+        if mark is None:
+            bare = words.rstrip(WHITE)
+            self._say(bare)
+            self._held = words[len(bare) :] + behind
+            self.clear = self._opened is not None and not self._held
+            return ""
+        self._say(words.rstrip(WHITE))
+        self._text_mark(mark)
+        return behind
+
+    def _text_mark(self, mark: str) -> None:
+        calls = self._family.calls
+        if calls is not None and mark == calls.open:
+            self._begin_call(mark, marked=False)
+            return
+        self._close(None, whole=True)
+        if calls is not None and mark in (calls.section or ()):
+            self._state = "between"
+        else:
+            self._state = "text" if self._state == "thought" else "thought"
+
+    def _say(self, text: str) -> None:
+        """Give text out; white space at a message's beginning belongs to the mark before it."""
+        if self._opened is None:
+            text = text.lstrip(WHITE)
+            if not text:
+                return
+            if self._state == "between":
+                self._repair("stray_text")
+            self._state = "thought" if self._state == "thought" else "text"
+            self._open(THOUGHT if self._state == "thought" else TEXT)
+        if text:
+            self._pieces.append(escaped(text))
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _begin_call(self, spelling: str, *, marked: bool) -> None:
+        self._close(None, whole=True, before_mark=marked)
+        calls = self._family.calls
+        assert calls is not None
+        self._state = "call"
+        self._raw = [spelling]
+        self._body = BODIES[calls.body](calls, self._schemas, self)
+
+    def _begin_next_call(self, token_id: int, spelling: str) -> None:
+        """A call whose arguments are whole was not closed before the next one."""
+        self._repair("missing_terminator")
+        self._end_call(None, closed=True, before_mark=True)
+        if self.ended:
+            self._forget(token_id)
+        else:
+            self._begin_call(spelling, marked=True)
+
+    def _take_in_call(self, body: Body, text: str) -> str:
+        if self._raw:
+            self._raw.append(text)
+        body.feed(text)
+        if not body.over:
+            return ""
+        rest = body.rest
+        if self._raw and rest:
+            self._raw[-1] = self._raw[-1].removesuffix(rest)
+        self._end_call(None, closed=True)
+        return rest
+
+    def _end_call(self, token_id: int | None, *, closed: bool, before_mark: bool = False) -> None:
+        body = self._body
+        assert body is not None
+        if not body.over:
+            body.finish(closed=closed)
+        self._body = None
+        if self._raw:
+            self._unread(closed=closed)
+        recipient = self.recipient
+        self._close(token_id, whole=closed or body.whole, before_mark=before_mark)
+        if recipient is None:
+            self._state = "between"
+        else:
+            self.ended = self.call_ends or recipient in self._ending
+            self._state = "done" if self.ended else "between"
+
+    def _unread(self, *, closed: bool) -> None:
+        """A call without a name: told as text, unless the output ended inside it."""
+        raw, self._raw = "".join(self._raw), []
+        self._repair("malformed_header" if closed else "cut_header")
+        if closed:
+            self._open(TEXT)
+            self._pieces.append(escaped(raw))
+
+    def opened(self, name: str) -> None:
+        """Take the name of the function, which the body has read."""
+        self._raw = []
+        self._open(Opened("commentary", FUNCTIONS + name, JSON))
+
+    def said(self, text: str) -> None:
+        """Take more of the arguments, which the body has read."""
+        if text:
+            self._pieces.append(escaped(text))
+
+    def fault(self) -> None:
+        """Note that the body has met what has no place in a call."""
+        self._repair("malformed_header")
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _close(self, token_id: int | None, *, whole: bool, before_mark: bool = False) -> None:
+        """End the open message, if one is open. `before_mark`: the newest id is no part of it."""
+        held, self._held = self._held.rstrip(WHITE), ""
+        if held:
+            self._say(held)
+        self.clear = False
+        self._end_message(token_id, whole=whole, before_mark=before_mark)
+
+    def _end(self, token_id: int | None, *, whole: bool, told: bool = False) -> None:
+        """The turn is over: by an id, or because the engine has stopped or was cut. `told`: why it
+        ended without its id is known already."""
+        if token_id is None:
+            self._take(self._decoder.decode(b"", final=True))
+        if self._body is not None:
+            self._end_of_cut_call(token_id, whole=whole)
+        else:
+            held, self._held = self._held, ""
+            self._say(held if self._opened is not None else held.rstrip(WHITE))
+            unended = token_id is None or self._state == "thought"
+            if self._opened is not None and unended and whole and not told:
+                self._repair("missing_terminator")
+            self._close(token_id, whole=whole)
+        if self.messages and token_id is not None:
+            self.messages[-1] = self.messages[-1]._replace(end=len(self.kept))
+            self._start = len(self.kept)
+        self.clear, self.ended = False, self.ended or token_id is not None
+        self._state = "done"
+
+    def _end_of_cut_call(self, token_id: int | None, *, whole: bool) -> None:
+        """A call without its closing mark: as whole as the turn is, with what was written."""
+        body = self._body
+        assert body is not None
+        body.finish(closed=False)
+        self._body = None
+        if self._raw:
+            self._unread(closed=whole)
+        elif whole:
+            self._repair("missing_terminator")
+        self._close(token_id, whole=whole)

@@ -1,0 +1,309 @@
+"""Plans of runs for models with a template: the same wishes as Harmony's, at other places.
+
+A thought ends at its mark, or is closed by force: when its budget is spent, when the model ends its
+turn in it or begins another author's. A call begins with its mark; behind it the name is chosen
+among those offered, and the arguments are guided. An answer is guided from its first id. Knows rows
+and ids; knows no request and no engine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from trt_responses.dialects.templates.call_form import CallForms
+from trt_responses.dialects.templates.gates import CallOrAnswer, MarkedGate
+from trt_responses.dialects.templates.read.reader import TemplateReader
+from trt_responses.engine import Guide
+from trt_responses.language.gate import Gate, GuidedGate, Words
+from trt_responses.language.steering import RESERVE, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from trt_responses.dialects.templates.families import Family
+    from trt_responses.dialects.templates.tokeniser import Tokeniser
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import Choice, Guides, Name, SteeringPlan, Turn
+    from trt_responses.schema.compile import Form
+
+SIGNS = re.compile(r"[\\.+*?()|\[\]{}^$]")
+"""What means something in a regular expression."""
+LEAST_TOKENS = 16
+"""Without room for a short call, none is begun."""
+NO_MARKS: Mapping[int, bytes] = {}
+BEFORE_CALL = 8
+"""Ids of white space that a model may write before a call's mark."""
+
+
+class Places:
+    """A row's marks as ids, and the words around a call's name."""
+
+    def __init__(self, family: Family, tokeniser: Tokeniser, stop_ids: Sequence[int]) -> None:
+        self._encode = tokeniser.encode
+        self._plain = tokeniser.plain
+        self.family = family
+        self.stops = tuple(dict.fromkeys(stop_ids))
+        """What ends a turn, the lawful one first."""
+        self.ends = frozenset(self.stops)
+        foreign = map(tokeniser.id_of, family.foreign)
+        self.foreign = frozenset(token_id for token_id in foreign if token_id is not None)
+        """What begins another author's turn."""
+        self.controls = tuple(tokeniser.controls)
+        controls = tokeniser.controls
+        self.token_bytes = tuple(
+            b"" if token_id in controls else raw
+            for token_id, raw in enumerate(tokeniser.token_bytes)
+        )
+        thought, calls = family.thought, family.calls
+        self.thought = None if thought is None else tuple(map(self.ids, thought))
+        self.call_open = () if calls is None else self.ids(calls.open)
+        self.call_close = () if calls is None else self.ids(calls.close)
+        in_text = calls is not None and calls.body in ("xml", "kv")
+        self.forms = CallForms(calls, tokeniser.id_of) if calls is not None and in_text else None
+        """Of arguments that are no JSON."""
+        section = "" if calls is None or calls.section is None else calls.section[0]
+        self.first_call = (*self.ids(section), *self.call_open)
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        """Of a text of the row's own, marks among it."""
+        return tuple(self._encode(text)) if text else ()
+
+    def head(self, name: str) -> tuple[int, ...]:
+        """What stands between a call's mark and its arguments."""
+        before, behind = self.around
+        return self.ids(before + self._plain(name) + behind)
+
+    @property
+    def around(self) -> tuple[str, str]:
+        """What stands before and behind a call's name."""
+        calls = self.family.calls
+        assert calls is not None
+        match calls.body:
+            case "json":
+                return '\n{"name": "', '", "arguments": '
+            case "xml":
+                return "\n<function=", ">\n"
+            case "kv":
+                return "", "\n"
+            case "named":
+                return calls.before_name, calls.after_name
+
+    @property
+    def tail(self) -> tuple[int, ...]:
+        """What closes a call behind its arguments."""
+        calls = self.family.calls
+        assert calls is not None
+        words = {"json": "}\n", "named": calls.after_arguments}.get(calls.body, "")
+        return (*self.ids(words), *self.call_close)
+
+
+def plan_of(
+    turn: Turn, places: Places, guides: Guides, tokens: int, written: int = 0
+) -> SteeringPlan:
+    """For so many tokens more, behind those that have been written."""
+    return TurnPlan(turn, places, guides, written + tokens)
+
+
+class TurnPlan:
+    """One turn: its thought, and then its answer or its calls."""
+
+    def __init__(self, turn: Turn, places: Places, guides: Guides, tokens: int) -> None:
+        self._turn = turn
+        self._places = places
+        self._guides = guides
+        self._tokens = tokens
+        self._reader: Reader | None = None
+        self._segments = self._made()
+
+    def __str__(self) -> str:
+        if self._turn.choices is None:
+            return "watched" if self._turn.strict else "free"
+        named = [choice.name or choice.kind for choice in self._turn.choices]
+        return f"steered to {' | '.join(named)}"
+
+    def next(self, reader: Reader) -> Segment | None:
+        self._reader = reader
+        return None if reader.ended else next(self._segments, None)
+
+    def _made(self) -> Iterator[Segment]:
+        choices = self._turn.choices
+        if choices is None:
+            yield from self._watched() if self._turn.strict else [self._free(self._turn.begun)]
+            return
+        forced, thought = self._thought()
+        if thought is not None:
+            yield thought
+        calls = [choice for choice in choices if choice.kind == "call"]
+        answer = next((choice for choice in choices if choice.kind == "answer"), None)
+        if answer is None:
+            yield from self._calls(calls, (*forced, *self._places.first_call))
+        elif not calls:
+            yield self._answer(answer, forced)
+        elif answer.form is None and not any(call.form for call in calls):
+            yield self._free(forced)
+        else:
+            yield from self._either(answer, calls, forced)
+
+    # --- a thought ----------------------------------------------------------------------------
+
+    def _thought(self) -> tuple[tuple[int, ...], Segment | None]:
+        """The thought's segment, and what is forced behind it."""
+        places, reader = self._places, self._reader
+        assert reader is not None
+        if places.thought is None:
+            return (), None
+        opened, closed = places.thought
+        begun = isinstance(reader, TemplateReader) and reader.thinking
+        forced = () if begun else (*opened, *places.ids("\n"))
+        wanted = self._turn.thought
+        left = self._left(forced) - min(RESERVE, self._tokens // 2) - len(closed)
+        most = left if wanted is None else min(left, wanted)
+        behind = places.ids("\n\n")
+        if most > 0:
+            ends = places.ends | places.foreign | {closed[0], *places.call_open[:1]}
+            gate = Gate(ends, closed, may_be_cut=True)
+            return behind, Segment(most, tuple(ends), forced, gate=gate, name="thought")
+        if begun:
+            return (*closed, *behind), None
+        if places.family.switch is None:
+            return (*forced, *places.ids("\n"), *closed, *behind), None
+        return (), None
+
+    # --- an answer ----------------------------------------------------------------------------
+
+    def _free(self, forced: tuple[int, ...]) -> Segment:
+        """The model's own way to its own end; without tools it calls none."""
+        banned = () if self._turn.offered else self._places.call_open[:1]
+        return Segment(self._left(forced), self._places.stops, forced, banned_ids=banned)
+
+    def _answer(self, answer: Choice, forced: tuple[int, ...]) -> Segment:
+        places = self._places
+        if answer.form is not None:
+            return self._guided(answer.form, forced, (places.stops[0],), answer.what)
+        return Segment(
+            self._left(forced),
+            places.stops,
+            forced,
+            gate=Gate(places.ends, (places.stops[0],)),
+            banned_ids=places.call_open[:1],
+            name="body",
+        )
+
+    def _either(
+        self, answer: Choice, calls: Sequence[Choice], forced: tuple[int, ...]
+    ) -> Iterator[Segment]:
+        mark = self._places.call_open
+        yield self._tried(mark, forced)
+        assert self._reader is not None
+        if tuple(self._reader.kept[-len(mark) :]) == mark:
+            yield from self._calls(calls, ())
+        else:
+            yield self._answer(answer, ())
+
+    def _tried(self, mark: tuple[int, ...], forced: tuple[int, ...]) -> Segment:
+        gate = CallOrAnswer(mark, self._places.ends, self._places.token_bytes)
+        most = min(self._left(forced), BEFORE_CALL + len(mark))
+        return Segment(most, self._places.stops, forced, gate=gate, name="header")
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _watched(self) -> Iterator[Segment]:
+        """Free, until the model begins a call; then its name and its arguments are guided."""
+        mark = self._places.call_open
+        assert self._reader is not None
+        stops = (*self._places.stops, mark[-1])
+        yield Segment(self._left(), stops, self._turn.begun)
+        if tuple(self._reader.kept[-len(mark) :]) == mark:
+            yield from self._calls(self._turn.offered, ())
+
+    def _calls(self, calls: Sequence[Choice], forced: tuple[int, ...]) -> Iterator[Segment]:
+        """Calls, the first of which is begun by what is forced or by the model itself."""
+        mark = self._places.call_open
+        assert self._reader is not None
+        for number in range(self._turn.calls):
+            if number:
+                if self._left() < LEAST_TOKENS:
+                    return
+                yield self._tried(mark, ())
+                if tuple(self._reader.kept[-len(mark) :]) != mark:
+                    return
+                forced = ()
+            if len(calls) == 1:
+                call, forced = calls[0], (*forced, *self._places.head(calls[0].name))
+            else:
+                before, behind = self._places.around
+                if self._places.family.calls and self._places.family.calls.body == "named":
+                    behind = ""
+                words = Words([call.name + behind for call in calls])
+                yield self._header(words, (*forced, *self._places.ids(before)))
+                name = words.text.decode().removesuffix(behind)
+                call, forced = next(one for one in calls if one.name == name), ()
+                if not behind:
+                    forced = self._places.ids(self._places.around[1])
+            yield self._arguments(call, forced)
+
+    def _header(self, words: Words, forced: tuple[int, ...]) -> Segment:
+        escaped = (SIGNS.sub(r"\\\g<0>", word.decode()).replace("\n", "\\n") for word in words.all)
+        guide = Guide("regex", "|".join(escaped))
+        gate_ends = self._guides["regex"]
+        gate = GuidedGate(
+            gate_ends | self._places.ends,
+            (),
+            words,
+            self._places.token_bytes,
+            "the name of a tool that is allowed",
+        )
+        return self._segment(guide, gate, forced, "header", self._left(forced))
+
+    def _arguments(self, call: Choice, forced: tuple[int, ...]) -> Segment:
+        places = self._places
+        if call.form is not None:
+            marks = {} if places.forms is None else places.forms.marks
+            return self._guided(call.form, forced, places.tail, call.what, marks)
+        ends = places.ends | {places.call_close[-1]}
+        gate = Gate(ends, places.call_close)
+        return Segment(self._left(forced), tuple(ends), forced, gate=gate, name="body")
+
+    # --- guides -------------------------------------------------------------------------------
+
+    def _guided(
+        self,
+        form: Form,
+        forced: tuple[int, ...],
+        closing: tuple[int, ...],
+        what: str,
+        marks: Mapping[int, bytes] = NO_MARKS,
+    ) -> Segment:
+        """`marks` may stand in the text: what is followed for each."""
+        guide = Guide(form.kind, form.source)
+        ends = self._guides[form.kind] | self._places.ends
+        gate = MarkedGate(marks, ends, closing, form.follow(), self._places.token_bytes, what)
+        most = self._left(forced) - len(closing)
+        return self._segment(guide, gate, forced, "body", most, marks)
+
+    def _segment(
+        self,
+        guide: Guide,
+        gate: Gate,
+        forced: tuple[int, ...],
+        name: Name,
+        most: int,
+        marks: Collection[int] = (),
+    ) -> Segment:
+        ends = self._guides[guide.kind]
+        free = {*ends, *marks}
+        banned = tuple(token_id for token_id in self._places.controls if token_id not in free)
+        return Segment(
+            most,
+            tuple(sorted(ends)),
+            forced,
+            guide,
+            gate,
+            banned,
+            name,
+        )
+
+    def _left(self, forced: Sequence[int] = ()) -> int:
+        assert self._reader is not None
+        return self._tokens - len(self._reader.kept) - len(forced)

@@ -1,0 +1,110 @@
+"""What a model wrote, from its ids: message by message, as a template is to be told it.
+
+Of a call that was answered here, and of a compaction, the ids say more than the item that clients
+are given. Knows readers and what blocks say; renders nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.dialect import Entry
+from trt_responses.dialects.templates.write.held import parted
+from trt_responses.language.fragments import Opened, Text
+from trt_responses.language.messages import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.dialects.templates.families import Family
+    from trt_responses.dialects.templates.read.reader import TemplateReader
+    from trt_responses.dialects.templates.tokeniser import Tokeniser
+    from trt_responses.language.messages import FunctionTool
+    from trt_responses.store import Kind
+
+    NewReader = Callable[[Sequence[int], Sequence[FunctionTool]], TemplateReader]
+    """Of what follows these ids of a prompt, for these tools."""
+
+
+class Spoken:
+    """Of one vocabulary."""
+
+    def __init__(self, tokeniser: Tokeniser, family: Family, new_reader: NewReader) -> None:
+        self._tokeniser = tokeniser
+        self._new_reader = new_reader
+        mark = None if family.thought is None else tokeniser.id_of(family.thought[0])
+        self._thought = array("I", [] if mark is None else [mark])
+
+    def told(self, entries: Sequence[Entry], tools: Sequence[FunctionTool]) -> list[Entry]:
+        """What blocks say, message by message: of a call that was answered here, and of a
+        compaction, the ids say more than the item."""
+        found: list[Entry] = []
+        for entry in entries:
+            calls = any(one.recipient and one.role == "assistant" for one in entry.messages)
+            held = calls or entry.kind in ("summary", "context")
+            parts = parted(self._tokeniser, entry.ids) if held else None
+            if parts is None:
+                found.append(entry)
+                continue
+            name = None
+            for kind, ids in parts:
+                told = self._part(kind, ids, entry, tools, name)
+                name = next((m.recipient for e in told for m in e.messages if m.recipient), name)
+                found += told
+        return found
+
+    def _part(
+        self,
+        kind: Kind,
+        ids: array[int],
+        entry: Entry,
+        tools: Sequence[FunctionTool],
+        callee: str | None,
+    ) -> list[Entry]:
+        """What one part of a block says."""
+        text = self._tokeniser.text(ids[:-1])
+        match kind:
+            case "user" | "summary" | "context":
+                return [Entry("user", [Message("user", text)], None, b"")]
+            case "developer":
+                return [Entry("developer", [Message("developer", text)], None, b"")]
+            case "result":
+                return [Entry("result", [Message("tool", text, name=callee)], None, b"")]
+        begun = kind == "reasoning" and ids[:1] != self._thought
+        spoken = self.messages(ids, self._thought if begun else array("I"), tools)
+        if kind == "call" and not any(one.messages[0].recipient for one in spoken):
+            name, _, arguments = text.partition("\n")  # not the model's own ids
+            told = entry.messages[0].text if entry.messages else arguments
+            message = Message("assistant", told, None, "commentary", name)
+            return [Entry("call", [message], None, b"")]
+        return spoken
+
+    def messages(
+        self, ids: array[int], before: array[int], tools: Sequence[FunctionTool]
+    ) -> list[Entry]:
+        """What the model has written, message by message."""
+        reader = self._new_reader(before, tools)
+        heads: list[Opened] = []
+        texts: list[list[bytes]] = []
+        for fragment in (*reader.feed(ids), *reader.finish(stopped=True)):
+            if isinstance(fragment, Opened):
+                heads.append(fragment)
+                texts.append([])
+            elif isinstance(fragment, Text):
+                texts[-1] += fragment.pieces
+        return [
+            Entry(
+                "call"
+                if head.recipient
+                else "reasoning"
+                if head.channel == "analysis"
+                else "final",
+                [Message("assistant", orjson.loads(b'"%b"' % b"".join(text)), None, *head)],
+                None,
+                array("I", reader.kept[span.start : span.end]).tobytes(),
+            )
+            for head, text, span in zip(heads, texts, reader.messages, strict=True)
+        ]

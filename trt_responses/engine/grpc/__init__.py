@@ -1,1 +1,0 @@
-"""An engine that another process serves over gRPC, ids to ids."""

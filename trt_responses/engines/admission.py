@@ -1,0 +1,36 @@
+"""What an engine refuses before a token: one rule for all of them, drawn from their limits.
+
+Knows a request's sizes and wishes; knows no concrete engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest, NotFound, Unsupported, refuse_longer
+
+if TYPE_CHECKING:
+    from trt_responses.engine import GenerateOptions, Limits
+
+
+def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:
+    """The number of ids that a request may get. Raises when it cannot be taken at all."""
+    if prompt_length == 0:
+        raise InvalidRequest("The prompt is empty: there is nothing to continue.", param="input")
+    if options.adapter is not None and options.adapter not in limits.adapters:
+        raise NotFound(
+            f"This engine has no adapter '{options.adapter:.100}'.",
+            param="model",
+            code="model_not_found",
+        )
+    refuse_longer(prompt_length, limits.context_tokens - 1)
+    refuse_longer(prompt_length, limits.longest_prompt)
+    if options.logprobs is not None and not 0 <= options.logprobs <= limits.max_logprobs:
+        raise Unsupported(
+            f"{options.logprobs} logprobs were asked for; this engine gives 0 to "
+            f"{limits.max_logprobs}.",
+            param="top_logprobs",
+        )
+    if options.guide is not None and options.guide.kind not in limits.guides:
+        raise Unsupported(f"This engine cannot guide its output by a {options.guide.kind}.")
+    return min(options.max_tokens, limits.context_tokens - prompt_length)

@@ -1,0 +1,147 @@
+"""One request over gRPC: its messages as chunks. Also its handle.
+
+Knows one call and one sink; knows no other request and nothing of the engine's life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.engine import Chunk
+from trt_responses.engines.grpc.protocol import Fault, Part, fault_of
+from trt_responses.engines.grpc.trtllm import stops_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from trt_responses.engine import Finish, GenerateOptions, Loss, Sink
+    from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
+
+FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
+
+
+class Request:
+    """`on_over` is called once, before the last push, in whatever way the request ended;
+    `on_abandoned` when its call is still under way then; `judge` says of a failed call whether the
+    engine is lost."""
+
+    def __init__(
+        self,
+        name: str,
+        options: GenerateOptions,
+        left: int,
+        sink: Sink,
+        now_ns: Callable[[], int],
+        on_over: Callable[[Request], None],
+        on_abandoned: Callable[[Request], None],
+        judge: Callable[[Fault], Awaitable[Loss | None]],
+    ) -> None:
+        self.name = name
+        self.options = options
+        self.call: Any = None
+        """The call that streams its messages, once it has begun."""
+        self.over = False
+        self.begun_ns = now_ns()
+        self.last_step_ns = 0
+        """The time of the last message; 0 until there was one."""
+        self._left = left
+        self._sink = sink
+        self._now_ns = now_ns
+        self._on_over = on_over
+        self._on_abandoned = on_abandoned
+        self._judge = judge
+        self._stops = frozenset(stops_of(options))
+        self._seen = 0
+        self._cached_told = False
+        self._last: Chunk | None = None
+        """The last chunk, whose end the ids have shown; it waits for what the engine says beside
+        it."""
+
+    async def follow(self, protocol: TrtLlmProtocol) -> None:
+        """Read the call's messages to its end, also when the request has ended: who leaves earlier
+        makes the engine abort."""
+        import grpc
+
+        fault = Fault("UNKNOWN", "it ended the request without saying why")
+        try:
+            async for message in self.call:
+                if not self.over:
+                    self._take(protocol.read(message, self._seen, self.options))
+        except asyncio.CancelledError:
+            if not self.over:
+                raise
+        except grpc.aio.AioRpcError as error:
+            fault = fault_of(error)
+        if not self.over:
+            await self._fail(fault)
+
+    def abort(self) -> None:
+        if not self.over:
+            self._leave()
+            self._abandon()
+
+    def break_off(self, reason: str, lost: Loss | None = None) -> None:
+        """End the request with an error, and the call with it."""
+        if not self.over:
+            self.end(Chunk(finish="error", error=reason, lost=lost))
+            self._abandon()
+
+    def end(self, chunk: Chunk) -> None:
+        """Push the last chunk, unless the request is over already."""
+        if not self.over:
+            self._leave()
+            self._sink.push(chunk)
+
+    def _take(self, part: Part) -> None:
+        """Push what came. When the ids show the end, wait for what the engine says beside it."""
+        self.last_step_ns = self._now_ns()
+        if self._last is None:
+            ids, finish, stop_id = self._cut(part.token_ids)
+            error = None
+            if finish is None and part.end is not None:
+                finish = FINISHES.get(part.end, "error")
+                error = f"The engine ended the request: {part.end}." if finish == "error" else None
+            chunk = Chunk(ids, part.logprobs[: len(ids)], None, finish, stop_id, error)
+            if finish is not None:
+                self._last = chunk
+            elif ids:
+                self._sink.push(self._with_cached(chunk, part))
+        if self._last is not None and part.end is not None:
+            self.end(self._with_cached(self._last, part))
+
+    def _cut(self, told: Sequence[int]) -> tuple[Sequence[int], Finish | None, int | None]:
+        """The ids up to the one that ends the request, how it ends, and the id that stops it."""
+        ids = told[: self._left - self._seen]
+        finish: Finish | None = None
+        stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
+        if stop_id is not None:
+            ids, finish = ids[: ids.index(stop_id) + 1], "stop"
+        self._seen += len(ids)
+        if finish is None and self._seen == self._left:
+            finish = "length"
+        return ids, finish, stop_id
+
+    def _with_cached(self, chunk: Chunk, part: Part) -> Chunk:
+        """The chunk with the number of cached ids, which is told once."""
+        if self._cached_told or part.cached_tokens is None:
+            return chunk
+        self._cached_told = True
+        return chunk._replace(cached_tokens=part.cached_tokens)
+
+    async def _fail(self, fault: Fault) -> None:
+        if self._last is not None:  # its ids have shown how it ended
+            self.end(self._last)
+        elif (refusal := fault.refusal) is not None:
+            self.end(Chunk(finish="error", error=refusal.message, refusal=refusal))
+        else:
+            lost = await self._judge(fault)
+            self.break_off(f"The engine failed: {fault}.", lost)
+
+    def _leave(self) -> None:
+        self.over = True
+        self._on_over(self)
+
+    def _abandon(self) -> None:
+        if self.call is not None and not self.call.done():
+            self._on_abandoned(self)

@@ -1,0 +1,115 @@
+"""One HTTP request whose reply is a stream of events: sent, read and cut.
+
+Knows bytes on a socket and when to stop; what the events mean, each engine reads itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from trt_responses.engine import Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BROKEN = "The engine broke the connection before the answer was complete."
+
+
+class Stream(asyncio.Protocol):
+    """Each read of the socket is at most one call of `on_chunk`. The last call is of `on_chunk`
+    with a finish, or of `on_break` with a reason; after `leave` there is none.
+
+    `read` makes a chunk of the bytes that came, or nothing; `fault` a sentence of a refusal's body
+    and status."""
+
+    def __init__(
+        self,
+        read: Callable[[bytes], Chunk | None],
+        fault: Callable[[bytes, int], str],
+        on_chunk: Callable[[Chunk], None],
+        on_break: Callable[[str], None],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.last_byte_ns = now_ns()
+        self._on_chunk = on_chunk
+        self._on_break = on_break
+        self._now_ns = now_ns
+        self._over = False
+        self._read = read
+        self._fault = fault
+        self._parser = httptools.HttpResponseParser(self)
+        self._request = b""
+        self._body = bytearray()
+        self._task: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connect(
+        self, host: str, port: int, path: str, content: bytes, *headers: str
+    ) -> asyncio.Task[None]:
+        """Connect, and send this JSON; `headers` stand beside those that every request has."""
+        lines = (
+            f"POST {path} HTTP/1.1",
+            f"Host: {host}:{port}",
+            *headers,
+            "Content-Type: application/json",
+            f"Content-Length: {len(content)}",
+            "Connection: close",
+        )
+        self._request = "\r\n".join((*lines, "", "")).encode() + content
+        self._task = asyncio.create_task(self._open(host, port))
+        return self._task
+
+    def leave(self) -> None:
+        """Cut the connection, which frees the engine's place. Idempotent."""
+        self._over = True
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._task is not None:
+            self._task.cancel()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._over:
+            self._transport.abort()
+        else:
+            self._transport.write(self._request)
+            self._request = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.last_byte_ns = self._now_ns()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            return self._break(BROKEN)
+        if self._over or self._parser.get_status_code() != 200:
+            return None
+        chunk = self._read(bytes(self._body))
+        self._body.clear()
+        if chunk is None:
+            return None
+        return self._on_chunk(chunk)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._break(BROKEN)
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status != 200 and not self._over:
+            self._on_chunk(Chunk(finish="error", error=self._fault(bytes(self._body), status)))
+
+    async def _open(self, host: str, port: int) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+        except OSError as error:
+            self._break(f"The engine does not answer: {error.strerror or error}.")
+
+    def _break(self, reason: str) -> None:
+        if not self._over:
+            self.leave()
+            self._on_break(reason)

@@ -1,0 +1,404 @@
+"""The embedded engine: llama.cpp in a child process, which may die without taking the server.
+
+When it dies, what killed it is blamed, and the innocent go on in the next child. Knows which
+requests run; those that wait are in `line`, the child's life is in `keeper`, whom to blame in
+`blame`, the words spoken with it in `body` and `events`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trt_responses.engine import (
+    CONTINUATION_PRIORITY,
+    Chunk,
+    GenerateOptions,
+    Health,
+    Limits,
+)
+from trt_responses.engines.admission import room
+from trt_responses.engines.ask import CANARY, last_chunk
+from trt_responses.engines.llamacpp import body
+from trt_responses.engines.llamacpp.blame import Blame
+from trt_responses.engines.llamacpp.keeper import Keeper, Patience
+from trt_responses.engines.llamacpp.line import Line
+from trt_responses.engines.llamacpp.process import Child, Model, check_file, spare_cores
+from trt_responses.engines.llamacpp.request import Request
+from trt_responses.engines.slots import Slots
+from trt_responses.errors import EngineUnavailable, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from trt_responses.engine import Handle, Loss, Sink
+
+logger = logging.getLogger(__name__)
+
+MAX_LOGPROBS = 20
+PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0)
+PROBE_IDS = (0,)
+LAST_MOMENT_S = 0.5
+"""Seconds that a child which broke off has to end by itself and to say why."""
+STARVED = 4
+"""The number of `idle_timeout_s` without a byte after which a request has failed, while the child
+gives bytes to others: it reads one long prompt after another."""
+ABOVE_ALL = math.inf
+"""The priority of a request that an earlier child has begun: above all others."""
+
+
+class LlamaCppEngine:
+    """Serves one GGUF file. A request has `context_tokens` for its prompt and answer together."""
+
+    def __init__(
+        self,
+        model_path: Path,
+        *,
+        context_tokens: int = 8192,
+        slots: int = 4,
+        threads: int | None = None,
+        patience: Patience | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        seeds: random.Random | None = None,
+        spelled: Callable[[str], str] = str,
+        marks: body.Marks = body.HARMONY,
+        adapters: Mapping[str, Path] | None = None,
+    ) -> None:
+        """`spelled` writes a guide in the characters of the model file; `adapters` are files of
+        adapters by their names."""
+        self._marks = marks
+        self._banned = marks.banned_in_guides
+        names, files = tuple(adapters or {}), tuple((adapters or {}).values())
+        self._model = Model(model_path, context_tokens, slots, threads or spare_cores(), files)
+        self._limits = Limits(context_tokens, slots, marks.guides, MAX_LOGPROBS, adapters=names)
+        self._patience = patience or Patience()
+        self._keeper = Keeper(
+            self._model,
+            self._patience,
+            prove=self._prove,
+            excused=self._excused,
+            on_up=self._up,
+            on_down=self._fell,
+            sleep=sleep,
+        )
+        self._now_ns = now_ns
+        self._seeds = seeds or random.Random()
+        self._spelled = spelled
+        self._blame = Blame()
+        self._slots = Slots(slots)
+        self._line = Line()
+        self._running: dict[Request, None] = {}
+        self._adrift: dict[Request, str] = {}
+        """Requests whose connection broke off, each with the reason, until it is known whether the
+        child lives."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.TimerHandle | None = None
+        self._seeing: asyncio.Task[None] | None = None
+        self._frozen: Child | None = None
+        """The child that was killed since it was frozen."""
+        self._turn: asyncio.TimerHandle | None = None
+        """The end of an adapter's turn, while somebody waits for another one."""
+        self._probing = False
+        self._restarting = False
+        self._restarts = 0
+        self._down: str | None = "The engine has not been started."
+        self._changed = asyncio.Event()
+        self._last_progress_ns = self._busy_since_ns = now_ns()
+
+    @property
+    def child(self) -> Child | None:
+        """The process that answers; None while there is none."""
+        return self._keeper.child
+
+    async def start(self) -> None:
+        check_file(self._model.path)
+        await self._keeper.start()
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
+        if self._down is not None and not self._will_go_on(options):
+            raise EngineUnavailable(self._down, retry_after_s=1 if self._keeper.alive else None)
+        left = room(len(prompt_ids), options, self._limits)
+        if (refusal := self._blame.refusal(prompt_ids, options)) is not None:
+            raise refusal
+        seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
+        banned, adapters = self._banned, self._limits.adapters
+        words = body.words(prompt_ids, options, left, seed, self._spelled, banned, adapters)
+        request = Request(
+            prompt_ids,
+            options,
+            words,
+            sink,
+            now_ns=self._now_ns,
+            stops=self._marks.stops,
+            on_over=self._over,
+            on_begun=self._begun,
+            on_broken=self._broken,
+        )
+        if left <= 0:
+            asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
+        else:
+            self._line.put(request, options.priority)
+            self._dispatch()
+        return request
+
+    def _will_go_on(self, options: GenerateOptions) -> bool:
+        """Whether a request may wait while a new child is made: only a run that has begun may."""
+        return self._restarting and options.priority >= CONTINUATION_PRIORITY
+
+    def health(self) -> Health:
+        held = sum(len(each.prompt_ids) + len(each.ids) for each in self._running)
+        use = held / (self._model.context_tokens * self._model.slots)
+        ready = self._down is None
+        return Health(
+            self._keeper.alive, ready, self._moved_ns, self._down, use, restarts=self._restarts
+        )
+
+    @property
+    def _moved_ns(self) -> int:
+        """The time of the last byte for any request."""
+        return max(self._last_progress_ns, *(each.last_byte_ns for each in self._running), 0)
+
+    def limits(self) -> Limits:
+        return self._limits
+
+    async def settled(self) -> Health:
+        """Wait until the engine takes work, or never will again."""
+        while self._down is not None and self._keeper.alive:
+            await self._changed.wait()
+        return self.health()
+
+    async def stop(self, deadline_s: float) -> None:
+        self._end_all("The engine has been stopped.")
+        await self._keeper.stop(deadline_s)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _up(self) -> None:
+        self._down = None
+        self._restarting = False
+        self._probing = False
+        self._changed.set()
+        self._last_progress_ns = self._now_ns()
+        self._watch_on()
+        self._dispatch()
+
+    def _excused(self) -> bool:
+        """Judge the death of a child. Returns whether a request is to blame, and not the engine."""
+        frozen = self._frozen is not None and self._frozen is self.child
+        return self._blame.judge(() if frozen else (*self._adrift, *self._running))
+
+    def _fell(self, reason: str) -> None:
+        """Give the requests of a dead child to the next one, but for those to blame."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._down = reason
+        self._restarting = True
+        self._restarts += 1
+        self._changed.clear()
+        for request in (*self._adrift, *self._running):
+            request.break_off()
+            request.slot = None
+            if (why := self._blame.why_not(request)) is None:
+                self._line.put(request, ABOVE_ALL)
+            elif request.can_go_on:  # it is to blame
+                request.fail(why or self._adrift.get(request, reason), refused=True)
+            else:
+                request.fail(why or self._adrift.get(request, reason), lost="died")
+        self._adrift.clear()
+        self._running.clear()
+        self._slots = Slots(self._model.slots)
+        if not self._keeper.alive:
+            self._end_all(reason, lost="died")
+
+    def _end_all(self, reason: str, lost: Loss | None = None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._down = reason
+        self._restarting = False
+        self._changed.set()
+        for request in (*self._adrift, *self._running, *self._line):
+            request.fail(reason, lost=lost)
+        self._line.clear()
+
+    def _dispatch(self) -> None:
+        """Give free slots to waiting requests, in the line's order."""
+        while self._slots and self._down is None and not self._probing:
+            request = self._line.first(idle=not self._running)
+            if request is None:
+                break
+            if not request.over and not self._blame.allows(request, self._running):
+                break
+            self._line.take()
+            if request.is_full:
+                request.end(Chunk(finish="length"))
+            elif not request.over:
+                self._connect(request)
+        if self._turn is None and self._running and self._line.is_contended:
+            turn_s = self._patience.turn_s
+            self._turn = asyncio.get_running_loop().call_later(turn_s, self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Have those wait for their next turn that run, so that another adapter has one."""
+        self._turn = None
+        if self._running and self._line.is_contended:
+            for request in self._line.end_turn(self._running):
+                request.break_off()
+                self._free(request)
+                self._line.put(request, CONTINUATION_PRIORITY)
+            self._dispatch()
+
+    def _connect(self, request: Request) -> None:
+        child = self.child
+        assert child is not None
+        slot = self._slots.take(request.read_ids, request.options.salt)
+        if not self._running:
+            self._busy_since_ns = self._now_ns()
+        self._running[request] = None
+        self._own(request.connect(child, slot))
+
+    def _own(self, task: asyncio.Task[None]) -> None:
+        """A task that `stop` awaits."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _begun(self, request: Request) -> None:
+        self._blame.begun(request)
+        self._dispatch()
+
+    def _broken(self, request: Request, reason: str) -> None:
+        """Set a request aside whose connection broke off: its child has died, or will answer a
+        probe."""
+        self._free(request)
+        self._adrift[request] = reason
+        self._probe_soon()
+
+    def _over(self, request: Request) -> None:
+        self._adrift.pop(request, None)
+        if request.slot is None:  # no child works on it
+            return
+        self._free(request)
+        if request.answered:
+            self._blame.answered(request)
+            self._keeper.praise()
+        self._dispatch()
+
+    def _free(self, request: Request) -> None:
+        assert request.slot is not None
+        self._last_progress_ns = max(self._last_progress_ns, request.last_byte_ns)
+        self._running.pop(request, None)
+        self._slots.give_back(request.slot, request.given_ids)
+        request.slot = None
+
+    def _watch_on(self) -> None:
+        pause_s = self._patience.idle_timeout_s / 4
+        self._watch = asyncio.get_running_loop().call_later(pause_s, self._look)
+
+    def _look(self) -> None:
+        """See to the child when it gives no byte to anybody; break off a request that gets none for
+        far too long while others do."""
+        idle = self._seeing is None or self._seeing.done()
+        if idle and self.child is not None and self._still_s() >= self._patience.idle_timeout_s:
+            self._seeing = asyncio.create_task(self._see_to(self.child))
+            self._own(self._seeing)
+        starved_s = STARVED * self._patience.idle_timeout_s
+        for request in tuple(self._running):
+            if self._now_ns() - request.waits_since_ns >= starved_s * 1e9:
+                self._stalled(request, starved_s)
+        self._watch_on()
+
+    def _still_s(self) -> float:
+        """Seconds for which the child has had work and has given no byte."""
+        if not self._running:
+            return 0.0
+        return (self._now_ns() - max(self._moved_ns, self._busy_since_ns)) / 1e9
+
+    async def _see_to(self, child: Child) -> None:
+        """Replace a child that is frozen: nobody is to blame, and all go on in the next one. Leave
+        one that is busy to it for as long again; then break off all requests, and probe for a
+        token."""
+        idle_s, probe_s = self._patience.idle_timeout_s, self._patience.probe_timeout_s
+        frozen = await child.is_frozen(probe_s)
+        if child is not self.child:
+            return  # it has ended meanwhile
+        if frozen:
+            logger.warning(
+                "replacing the engine's process %d: frozen (no byte for %g s, no answer to a probe "
+                "and no CPU time within %g s)",
+                *(child.pid, idle_s, probe_s),
+            )
+            self._frozen = child
+            child.kill()
+        elif self._still_s() >= 2 * idle_s:
+            for request in tuple(self._running):
+                self._stalled(request, 2 * idle_s)
+
+    def _stalled(self, request: Request, seconds: float) -> None:
+        request.stalled = True
+        request.break_off()
+        self._broken(request, f"The engine gave nothing for {seconds:g} s.")
+
+    def _probe_soon(self) -> None:
+        """Probe the child as soon as a slot is kept free for it."""
+        if not self._probing and self.child is not None:
+            self._probing = True
+            self._own(asyncio.create_task(self._probe(self.child)))
+
+    async def _probe(self, child: Child) -> None:
+        """Ask the child for one token, and replace the child when it is too late."""
+        beside = replace(PROBE, adapter=self._line.adapter)  # of another one it would have to wait
+        before_ns = self._moved_ns
+        end = await self._ask(child, beside, self._patience.probe_timeout_s)
+        if child is not self.child:
+            return  # what it was asked about has been judged
+        if end.finish == "error" and self._moved_ns == before_ns:  # the line waits for the next one
+            if not await child.ends_within(LAST_MOMENT_S):
+                child.kill()
+            return
+        for request, reason in tuple(self._adrift.items()):
+            request.fail(reason)
+        self._probing = False
+        self._dispatch()
+
+    async def _prove(self, child: Child) -> None:
+        """Prove that a new child answers and that its guides work. This also loads them."""
+        end = await self._ask(child, CANARY, None)
+        if end.finish == "error":
+            raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
+        if end.stop_id not in self._marks.guide_ends:
+            logger.warning("This model does not follow guides: requests with one are refused.")
+            self._limits = replace(self._limits, guides={})
+
+    async def _ask(self, child: Child, options: GenerateOptions, deadline_s: float | None) -> Chunk:
+        """The last chunk of a small request of the server's own."""
+
+        def begin(sink: Sink) -> Handle:
+            slots = self._slots
+            slot = slots.take(PROBE_IDS, None)
+            request = Request(
+                PROBE_IDS,
+                options,
+                body.words(
+                    PROBE_IDS,
+                    options,
+                    options.max_tokens,
+                    0,
+                    banned_in_guides=self._banned,
+                    adapters=self._limits.adapters,
+                ),
+                sink,
+                now_ns=self._now_ns,
+                stops=self._marks.stops,
+                on_over=lambda request: slots.give_back(slot, request.given_ids),
+                on_begun=lambda request: None,
+                on_broken=lambda request, reason: request.fail(reason),
+            )
+            self._own(request.connect(child, slot))
+            return request
+
+        return await last_chunk(begin, deadline_s)

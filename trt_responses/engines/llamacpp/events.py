@@ -1,0 +1,135 @@
+"""llama.cpp's stream of events as chunks of ids. Bytes in, chunks out; no connection, no clock.
+
+The id decides where a request ends, never the text: llama.cpp goes on after `<|end|>` and
+`<|message|>`, so ids after a stop id may follow here, and are discarded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import orjson
+
+from trt_responses.engine import Chunk, Finish, Logprob
+from trt_responses.engines.llamacpp.body import STOPS_BY_ITSELF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.engine import GenerateOptions
+
+FINISHES: dict[str, Finish] = {"eos": "stop", "word": "stop", "limit": "length"}
+PREFIX = b"data: "
+WITHHELD = (
+    "The engine withheld ids that end inside a character: prepare this model again, so that "
+    "each id has a whole character."
+)
+
+
+class Top(TypedDict):
+    """One of the likeliest tokens, as llama.cpp writes it."""
+
+    id: int
+    logprob: float
+
+
+class Probability(Top):
+    """The probability of a chosen token, as llama.cpp writes it."""
+
+    top_logprobs: list[Top]
+
+
+class Progress(TypedDict):
+    """The progress of a prompt."""
+
+    cache: int
+
+
+class Fault(TypedDict):
+    """An error in the stream."""
+
+    message: str
+
+
+class Event(TypedDict, total=False):
+    """One event of the stream."""
+
+    tokens: list[int]
+    tokens_predicted: int
+    completion_probabilities: list[Probability]
+    prompt_progress: Progress
+    stop_type: str
+    error: Fault
+
+
+class Events:
+    """Reads the stream of one request. `feed` gives at most one chunk for the bytes that have
+    come."""
+
+    __slots__ = ("_cached", "_count", "_ids", "_logprobs", "_rest", "_stops", "_top")
+
+    def __init__(self, options: GenerateOptions, stops: frozenset[int] = STOPS_BY_ITSELF) -> None:
+        self._stops = stops.union(options.stop_ids)
+        self._top = options.logprobs
+        self._rest = b""
+        self._count = 0
+        self._cached: int | None = None
+        self._ids: list[int] = []
+        self._logprobs: list[Logprob] = []
+
+    def feed(self, data: bytes) -> Chunk | None:
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        for event in events:
+            end = self._read(orjson.loads(event[len(PREFIX) :])) if event else None
+            if end is not None:
+                return end
+        return self._chunk() if self._ids else None
+
+    def _read(self, event: Event) -> Chunk | None:
+        """Note one event, and return a chunk when it is the last."""
+        if "error" in event:
+            return self._chunk("error", error=event["error"]["message"])
+        if "prompt_progress" in event:  # its `tokens` hold nothing
+            if self._count == 0:
+                self._cached = event["prompt_progress"]["cache"]
+            return None
+        stop_id = self._add(event["tokens"], event.get("completion_probabilities", ()))
+        if stop_id is not None:
+            return self._chunk("stop", stop_id)
+        if event["tokens_predicted"] != self._count:
+            return self._chunk("error", error=WITHHELD)
+        if "stop_type" in event:
+            return self._chunk(FINISHES[event["stop_type"]])
+        return None
+
+    def _add(self, ids: list[int], probabilities: Sequence[Probability]) -> int | None:
+        """Keep the ids up to the one that stops, and return that."""
+        stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
+        kept = ids if stop_id is None else ids[: ids.index(stop_id) + 1]
+        self._count += len(kept)
+        self._ids += kept
+        if self._top is not None:
+            self._logprobs += (logprob(entry, self._top) for entry in probabilities[: len(kept)])
+        return stop_id
+
+    def _chunk(
+        self, finish: Finish | None = None, stop_id: int | None = None, error: str | None = None
+    ) -> Chunk:
+        chunk = Chunk(self._ids, self._logprobs, self._cached, finish, stop_id, error)
+        self._ids, self._logprobs, self._cached = [], [], None
+        return chunk
+
+
+def logprob(entry: Probability, count: int) -> Logprob:
+    """A token's log probability from llama.cpp's entry."""
+    top = tuple((other["id"], other["logprob"]) for other in entry["top_logprobs"][:count])
+    return Logprob(entry["id"], entry["logprob"], top)
+
+
+def fault(body: bytes, status: int) -> str:
+    """The message of a refusal, in one sentence."""
+    try:
+        message = orjson.loads(body)["error"]["message"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        message = f"status {status}"
+    return f"The engine refused the request: {message}."

@@ -1,0 +1,124 @@
+"""Keeps one child alive: spawns it, proves it, and begins again with backoff when it dies.
+
+Knows the child's life; knows no request. `alive` turns false after too many deaths in a row that
+no request is to blame for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.engines.llamacpp.process import Child
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trt_responses.engines.llamacpp.process import Model
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the parent waits for a child before it gives up."""
+
+    start_timeout_s: float = 600.0
+    idle_timeout_s: float = 120.0
+    """Seconds without a byte for any running request after which the child must show that it is not
+    frozen. After twice as many, it must give a token."""
+    probe_timeout_s: float = 30.0
+    """Seconds that the child has for either; else it is replaced."""
+    first_backoff_s: float = 0.1
+    max_failures: int = 5
+    turn_s: float = 0.25
+    """Seconds after which an adapter's turn ends, if somebody waits for another one."""
+
+
+class Keeper:
+    """`excused` is asked at each death whether a request is to blame: such a death is no failure
+    of the engine's. `on_down` hears of each death afterwards."""
+
+    def __init__(
+        self,
+        model: Model,
+        patience: Patience,
+        *,
+        prove: Callable[[Child], Awaitable[None]],
+        excused: Callable[[], bool],
+        on_up: Callable[[], None],
+        on_down: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.alive = True
+        self.child: Child | None = None
+        self._model = model
+        self._patience = patience
+        self._prove = prove
+        self._excused = excused
+        self._on_up = on_up
+        self._on_down = on_down
+        self._sleep = sleep
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        child = await self._spawn()
+        self._on_up()
+        self._task = asyncio.create_task(self._keep(child))
+
+    def praise(self) -> None:
+        """Note that the child has answered a request, which forgives its earlier failures."""
+        self._failures = 0
+
+    async def stop(self, deadline_s: float) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self.child is not None:
+            await self.child.end(deadline_s)
+
+    async def _keep(self, child: Child) -> None:
+        while True:
+            self._fell(f"The engine's process ended: {await child.ended()}.")
+            again = await self._again()
+            if again is None:
+                return
+            child = again
+            self._on_up()
+
+    async def _again(self) -> Child | None:
+        while self.alive:
+            await self._sleep(self._patience.first_backoff_s * 2 ** max(0, self._failures - 1))
+            try:
+                return await self._spawn()
+            except StartupError as error:
+                self._fell(str(error))
+        return None
+
+    async def _spawn(self) -> Child:
+        self.child = None
+        child = await Child.spawn(self._model, self._patience.start_timeout_s)
+        self.child = child
+        try:
+            async with asyncio.timeout(self._patience.start_timeout_s):
+                await self._prove(child)
+        except TimeoutError:
+            await child.end(0)
+            raise StartupError("The engine loaded the model and gave no token.") from None
+        except StartupError:
+            await child.end(0)
+            raise
+        return child
+
+    def _fell(self, reason: str) -> None:
+        if self._excused():
+            logger.warning("%s A request is to blame.", reason)
+        else:
+            self._failures += 1
+            self.alive = self._failures < self._patience.max_failures
+            logger.warning("%s Failure %d in a row.", reason, self._failures)
+        self._on_down(reason)

@@ -1,0 +1,216 @@
+"""A child process as the parent sees it: begun, ready at an address, heard, ended.
+
+Knows processes and their last words; knows no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import secrets
+import signal
+import sys
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.engines.llamacpp.child import Settings
+
+logger = logging.getLogger(__name__)
+
+CHILD = Path(__file__).with_name("child.py")
+KEPT_LINES = 200
+ERROR_LINE = re.compile(r"^[\d.]+ E +(?:\S+ +)?\S+: (.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The model that a child is asked to load, and the size of its batch."""
+
+    path: Path
+    context_tokens: int
+    slots: int
+    threads: int
+    adapters: tuple[Path, ...] = ()
+
+
+class Child:
+    """One running child. Made by `spawn`, which returns when it takes requests."""
+
+    def __init__(self, process: asyncio.subprocess.Process, settings: Settings) -> None:
+        self.pid = process.pid
+        self.host = ""
+        self.port = 0
+        self.api_key = settings["api_key"]
+        self.path = settings["api_prefix"] + "/completion"
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._process = process
+        self._listener = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def spawn(cls, model: Model, deadline_s: float) -> Child:
+        """Start a child and wait until it takes requests."""
+        settings: Settings = {
+            "parent": os.getpid(),
+            "model_path": str(model.path),
+            "api_key": secrets.token_hex(32),
+            "api_prefix": f"/{secrets.token_hex(16)}",
+            "context_tokens": model.context_tokens,
+            "slots": model.slots,
+            "threads": model.threads,
+            "adapters": [str(path) for path in model.adapters],
+        }
+        child = cls(await _process(), settings)
+        ready = False
+        try:
+            await child._greet(settings, model.path, deadline_s)
+            ready = True
+        finally:
+            if not ready:
+                await child.end(0)
+        return child
+
+    async def ended(self) -> str:
+        """Wait for the child's end and return how it came."""
+        code = await self._process.wait()
+        await asyncio.gather(self._listener, return_exceptions=True)
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        words = next((line for line in self.lines if "GGML_ASSERT" in line), None)
+        return f"{how}; {words}" if words else how
+
+    async def ends_within(self, seconds: float) -> bool:
+        """Whether the child ends by itself within so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def is_frozen(self, deadline_s: float) -> bool:
+        """Whether the child neither answers nor computes within the deadline. A child that is busy
+        with a long step answers from another thread, or at least uses the processor."""
+        before = self._ticks()
+        try:
+            async with asyncio.timeout(deadline_s):
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+                try:
+                    writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+                    await reader.read(1)
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return self._ticks() == before
+        return False
+
+    def _ticks(self) -> Sequence[str]:
+        """The processor time that the child has used, where Linux shows it."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        except OSError:
+            return ()
+
+    def kill(self) -> None:
+        """Kill the child at once."""
+        if self._process.returncode is None:
+            self._process.kill()
+
+    async def end(self, deadline_s: float) -> None:
+        """End the child by closing its input; past the deadline, kill it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+        await asyncio.gather(self._listener, return_exceptions=True)
+
+    async def _greet(self, settings: Settings, path: Path, deadline_s: float) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(settings).encode() + b"\n")
+        try:
+            async with asyncio.timeout(deadline_s):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise StartupError(f"The engine did not load {path} within {deadline_s:g} s.") from None
+        if not line:
+            how = await self.ended()
+            raise StartupError(f"The engine cannot load {path} ({how}): {self._complaint()}")
+        address = urlsplit(json.loads(line)["address"])
+        self.host, self.port = address.hostname or "", address.port or 0
+
+    async def _listen(self) -> None:
+        """Read what the child prints, since a full pipe would stop it."""
+        assert self._process.stderr is not None
+        rest = b""
+        while data := await self._process.stderr.read(65_536):
+            *lines, rest = (rest + data)[-65_536:].split(b"\n")
+            for line in lines:
+                self._heard(line)
+        self._heard(rest)
+
+    def _heard(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        if text:
+            self.lines.append(text)
+            logger.debug("llama.cpp: %s", text)
+
+    def _complaint(self) -> str:
+        """The printed line that says why the child died: a failed assertion, else the first error,
+        else the last line."""
+        asserted = (line for line in self.lines if "GGML_ASSERT" in line)
+        errors = (found[1] for line in self.lines if (found := ERROR_LINE.match(line)))
+        last = self.lines[-1] if self.lines else "it said nothing"
+        return next(asserted, None) or next(errors, None) or last
+
+
+async def _process() -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", str(CHILD)),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,  # Ctrl-C is for the parent, which drains first
+            env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # or an abort calls a debugger
+        )
+    except OSError as error:
+        raise StartupError(f"The engine's process cannot be made: {error.strerror}.") from None
+
+
+def check_file(path: Path) -> None:
+    """Check the model file, as far as no child is needed for that. Raises a `StartupError`."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise StartupError(f"The engine cannot read {path}: {error.strerror}.") from None
+    if magic != b"GGUF":
+        raise StartupError(f"The engine cannot load {path}: it is not a GGUF file.")
+
+
+def spare_cores() -> int:
+    """All but one of the cores this process may use.
+
+    llama.cpp's threads spin until the slowest is there: on two cores of which something else
+    wants a part, two threads gave 13 to 53 tokens/s where one gave 545.
+    """
+    try:
+        usable = len(os.sched_getaffinity(0))
+    except AttributeError:  # not everywhere
+        usable = os.cpu_count() or 1
+    return max(1, usable - 1)

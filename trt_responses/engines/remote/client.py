@@ -1,0 +1,322 @@
+"""A front end's side of the socket: the engine behind the seam, in another process.
+
+A step of the engine is one message, and goes to all its streams in one turn of the loop. Knows
+frames and one connection at a time; the process itself is kept in `process`, or by somebody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import TYPE_CHECKING, cast
+
+from trt_responses.engine import Chunk, Health, Limits
+from trt_responses.engines.admission import room
+from trt_responses.engines.remote import frames
+from trt_responses.engines.remote.frames import Kind, Splitter
+from trt_responses.errors import EngineUnavailable, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trt_responses.engine import GenerateOptions, Loss, Sink
+    from trt_responses.engines.remote.process import EngineProcess
+
+logger = logging.getLogger(__name__)
+
+NUMBERS = 1 << 32
+KNOWN_CHUNKS = 1 << 16
+LAST_WORDS_S = 1.0
+"""Seconds that the reason of a death may take to come."""
+RETRY_S = 0.1
+
+
+class ChunksOfOne(dict[int, Chunk]):
+    """A chunk for each id that has come alone, made once: to make one costs more than all else of a
+    hop."""
+
+    def __missing__(self, token_id: int) -> Chunk:
+        chunk = Chunk((token_id,))
+        if len(self) < KNOWN_CHUNKS:
+            self[token_id] = chunk
+        return chunk
+
+
+class RemoteEngine:
+    """The engine that is served at `path`, or by a process of this server's own."""
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        path: str = "",
+        process: EngineProcess | None = None,
+        start_s: float = 1800.0,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`version` must be that of the process that serves."""
+        self._version = version
+        self._path = path
+        self._process = process
+        self._start_s = start_s
+        self._now_ns = now_ns
+        self._numbers = itertools.count(1)
+        self._connection: Connection | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._limits = Limits(0, 0)
+        self._down: str | None = "The engine has not been started."
+        self._stopped = False
+        self._unfit = False
+        """Whether the process that serves now is of another version."""
+        self._last_progress_ns = now_ns()
+
+    async def start(self) -> None:
+        if self._process is not None:
+            await self._process.start()
+            self._path = self._process.path
+        try:
+            async with asyncio.timeout(self._start_s):
+                self._up(await self._connected())
+        except TimeoutError:
+            await self.stop(0)
+            raise StartupError(
+                f"The engine at {self._path} said nothing within {self._start_s:g} s."
+            ) from None
+        except BaseException:
+            await self.stop(0)
+            raise
+        self._life = asyncio.create_task(self._live())
+
+    def generate(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink
+    ) -> RemoteRequest:
+        down = self._why_not()
+        if down is not None:
+            raise EngineUnavailable(down, retry_after_s=1 if self._is_alive() else None)
+        assert self._connection is not None
+        room(len(prompt_ids), options, self._limits)
+        number = next(self._numbers) % NUMBERS
+        self._connection.begin(number, prompt_ids, options, sink)
+        return RemoteRequest(self._connection, number)
+
+    def health(self) -> Health:
+        connection, use, queued, restarts = self._connection, None, None, 0
+        if connection is not None:
+            if connection.heard:
+                connection.heard, self._last_progress_ns = False, self._now_ns()
+            if (told := connection.health) is not None:
+                self._last_progress_ns = max(self._last_progress_ns, told.last_progress_ns)
+                use, queued, restarts = told.cache_use, told.queued, told.restarts
+        down, last_ns = self._why_not(), self._last_progress_ns
+        return Health(self._is_alive(), down is None, last_ns, down, use, queued, restarts)
+
+    def limits(self) -> Limits:
+        if self._connection is not None and self._connection.limits is not None:
+            self._limits = self._connection.limits
+        return self._limits
+
+    async def stop(self, deadline_s: float) -> None:
+        self._down, self._stopped = "The engine has been stopped.", True
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+        if self._connection is not None:
+            self._connection.fail(self._down)
+            self._connection.close()
+        if self._process is not None:
+            await self._process.stop(deadline_s)
+
+    def _is_alive(self) -> bool:
+        return not self._unfit and (self._process is None or self._process.alive)
+
+    def _why_not(self) -> str | None:
+        """The reason why the engine takes no work now."""
+        if self._down is not None:
+            return (self._process.fault if self._process and not self._stopped else None) or (
+                self._down
+            )
+        assert self._connection is not None
+        told = self._connection.health
+        return None if told is None or told.ready else told.reason or "The engine is not ready."
+
+    async def _live(self) -> None:
+        """Keep a connection, one after another, for as long as a process of this version serves."""
+        while True:
+            connection = self._connection
+            assert connection is not None
+            await connection.lost.wait()
+            self._down = "The engine's process has closed the connection."
+            if self._process is not None:
+                self._down = await self._process.why(LAST_WORDS_S)
+            logger.warning("The connection to the engine is lost: %s", self._down)
+            connection.fail(self._down, lost="died")
+            try:
+                self._up(await self._connected())
+            except StartupError as error:  # the package was exchanged under a server that runs
+                self._down, self._unfit = str(error), True
+                logger.error("%s", error)
+                return
+
+    def _up(self, connection: Connection) -> None:
+        self._connection, self._down = connection, None
+        self._last_progress_ns = self._now_ns()
+        self.limits()
+
+    async def _connected(self) -> Connection:
+        """A connection over which the engine's state has come. That may take long while the engine
+        loads."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                _, connection = await loop.create_unix_connection(Connection, self._path)
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            try:
+                await connection.told.wait()
+                if connection.version is not None:
+                    self._check(connection.version)
+                    return connection
+            except BaseException:
+                connection.close()
+                raise
+
+    def _check(self, version: str) -> None:
+        if version != self._version:
+            raise StartupError(
+                f"The engine's process is of version {version}, and this server of "
+                f"{self._version}: install the same one in both environments."
+            )
+
+
+class RemoteRequest:
+    """The handle of one request."""
+
+    __slots__ = ("_connection", "_number")
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+
+    def abort(self) -> None:
+        self._connection.abort(self._number)
+
+
+class Connection(asyncio.Protocol):
+    """One connection, and the sinks of its requests."""
+
+    def __init__(self) -> None:
+        self.version: str | None = None
+        self.health: Health | None = None
+        self.limits: Limits | None = None
+        self.heard = False
+        """Whether ids have come since the last look."""
+        self.told = asyncio.Event()
+        """Set when the state has come, or the end."""
+        self.lost = asyncio.Event()
+        self._pushes: dict[int, Callable[[Chunk], None]] = {}
+        self._chunks = ChunksOfOne()
+        self._splitter = Splitter()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.told.set()
+        self.lost.set()
+
+    def begin(
+        self, number: int, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink
+    ) -> None:
+        """Send a request, whose chunks go to the sink."""
+        self._pushes[number] = sink.push
+        self._write(frames.generate(number, prompt_ids, options))
+
+    def abort(self, number: int) -> None:
+        if self._pushes.pop(number, None) is not None:
+            self._write(frames.abort(number))
+
+    def fail(self, reason: str, *, lost: Loss | None = None) -> None:
+        """End every request with an error."""
+        for number in tuple(self._pushes):
+            self._push(number, Chunk(finish="error", error=reason, lost=lost))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """After bytes that are no frame nothing has a meaning any more: the connection is dropped,
+        and what it was for goes on over another one."""
+        try:
+            self._take(data)
+        except frames.UNREADABLE as fault:
+            logger.warning("The engine's process has sent what cannot be read: %s", fault)
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _take(self, data: bytes) -> None:
+        steps: list[tuple[int, bytes]] = []
+        for kind, body in self._splitter.feed(data):
+            if kind in (Kind.IDS, Kind.RUNS):
+                steps.append((kind, body))
+                continue
+            self._take_steps(steps)
+            steps = []
+            if kind == Kind.CHUNKS:
+                for number, chunk in frames.read_chunks(body):
+                    self._push(number, chunk)
+            elif kind == Kind.STATE:
+                self.version, self.health, self.limits = frames.read_state(body)
+                self.told.set()
+        self._take_steps(steps)
+
+    def _take_steps(self, steps: list[tuple[int, bytes]]) -> None:
+        """Give steps of nothing but ids to their streams. When several have come together, this
+        process is behind the engine, and each stream gets its ids in one chunk, which costs one
+        write."""
+        if len(steps) == 1 and steps[0][0] == Kind.IDS:
+            self._take_step(steps[0][1])
+            return
+        ids_of: dict[int, list[int]] = {}
+        for kind, body in steps:
+            if kind == Kind.IDS:
+                for number, token_id in frames.read_ids(body):
+                    ids_of.setdefault(number, []).append(token_id)
+            else:
+                for number, ids in frames.read_runs(body):
+                    ids_of.setdefault(number, []).extend(ids)
+        for number, ids in ids_of.items():
+            self._push(number, Chunk(ids))
+
+    def _take_step(self, body: bytes) -> None:
+        """Give one step's ids to their streams. It is the hot path."""
+        self.heard = True
+        pushes, chunks = self._pushes, self._chunks
+        for number, token_id in frames.read_ids(body):
+            push = pushes.get(number)
+            if push is not None:  # else it was aborted meanwhile
+                try:
+                    push(chunks[token_id])
+                except Exception:  # one sink that raises must not stop the others
+                    logger.exception("a request's sink failed")
+
+    def _push(self, number: int, chunk: Chunk) -> None:
+        """Give one chunk to its stream; the last one ends the request."""
+        self.heard = True
+        push = self._pushes.get(number)
+        if chunk.finish is not None:
+            self._pushes.pop(number, None)
+        if push is not None:
+            try:
+                push(chunk)
+            except Exception:  # likewise
+                logger.exception("a request's sink failed")
+
+    def _write(self, said: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(said)

@@ -1,0 +1,160 @@
+"""The thread that computes: it loads the executor, steps the batch, and closes what it loaded.
+
+It owns executor and batch. What a step gave it posts to the event loop, in one call for all
+requests, and it is never more than one step ahead of what the loop has been given. Knows no sink.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trt_responses.engines.tensorrt.batch import Batch
+from trt_responses.engines.tensorrt.executor import EXACT_TOKENS, ExecutorFault
+from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from trt_responses.engine import Limits
+    from trt_responses.engines.tensorrt.batch import Emitted
+    from trt_responses.engines.tensorrt.executor import Executor
+    from trt_responses.engines.tensorrt.request import Request
+
+FAULT = "The engine's thread has ended by a fault of its own."
+ENDED = "The engine has been stopped."
+
+
+class Callbacks(NamedTuple):
+    """What the thread calls on the loop: when the executor is loaded, has made a step, or is
+    lost."""
+
+    loaded: Callable[[int], None]
+    """Called with the size of the vocabulary."""
+    emit: Callable[[Emitted], None]
+    lost: Callable[[str], None]
+    """Called last, with the reason."""
+
+
+class ComputingThread:
+    """The thread, and the inbox through which requests come to it."""
+
+    def __init__(
+        self,
+        make: Callable[[], Executor],
+        limits: Limits,
+        callbacks: Callbacks,
+        loop: asyncio.AbstractEventLoop,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._make = make
+        self._limits = limits
+        self._callbacks = callbacks
+        self._loop = loop
+        self._now_ns = now_ns
+        self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._taken_up = threading.Event()
+        """Set when the loop has begun with the last step."""
+        self._taken_up.set()
+        self._stopping = False
+        self.last_progress_ns = now_ns()
+        self.step_began_ns: int | None = None
+        """When the present step began; None between two steps. Read by the engine, which looks for
+        stalls."""
+        threading.Thread(target=self._live, name="tensorrt", daemon=True).start()
+
+    def put(self, request: Request) -> None:
+        self._inbox.put(request)
+
+    def stop(self) -> None:
+        """End after the step that is being computed."""
+        self._stopping = True
+        self._inbox.put(None)
+        self._taken_up.set()
+
+    def _live(self) -> None:
+        """The body of the thread. The loop hears of its end, whatever the cause."""
+        reason = FAULT
+        try:
+            executor = self._loaded()
+            try:
+                self._post(self._callbacks.loaded, executor.vocabulary)
+                self._compute(Batch(executor))
+            finally:
+                executor.close()
+            reason = ENDED
+        except StartupError as error:
+            reason = str(error)
+        except ExecutorFault as fault:
+            reason = str(fault)
+        finally:
+            self._post(self._callbacks.lost, reason)
+
+    def _loaded(self) -> Executor:
+        executor = self._make()
+        try:
+            self._check(executor)
+            _prove(executor)
+        except ExecutorFault as fault:
+            executor.close()
+            raise StartupError(f"The engine was loaded and failed: {fault}") from None
+        return executor
+
+    def _check(self, executor: Executor) -> None:
+        for what, found, expected in (
+            ("slots", executor.slots, self._limits.max_batch),
+            ("tokens in a slot", executor.length, self._limits.context_tokens),
+        ):
+            if found != expected:
+                raise ExecutorFault(f"it has {found} {what}, and its card says {expected}.")
+        if executor.slots > EXACT_TOKENS:
+            raise ExecutorFault(f"{executor.slots} slots may overflow; {EXACT_TOKENS} never do.")
+
+    def _compute(self, batch: Batch) -> None:
+        while not self._stopping:
+            if not batch.busy and not self._take(batch, wait=True):
+                return
+            while self._take(batch, wait=False):
+                pass
+            self.step_began_ns = self._now_ns()
+            emitted = batch.step()
+            self.step_began_ns, self.last_progress_ns = None, self._now_ns()
+            if emitted:
+                self._emit(emitted)
+
+    def _take(self, batch: Batch, *, wait: bool) -> bool:
+        """Take one request out of the inbox; whether there was one."""
+        try:
+            request = self._inbox.get(wait)
+        except queue.Empty:
+            return False
+        if request is not None:
+            batch.add(request)
+        return request is not None
+
+    def _emit(self, emitted: Emitted) -> None:
+        self._taken_up.wait()
+        self._taken_up.clear()
+        self._post(self._hand_over, emitted)
+
+    def _hand_over(self, emitted: Emitted) -> None:
+        """Give a step's chunks to their requests, on the loop."""
+        self._taken_up.set()
+        self._callbacks.emit(emitted)
+
+    def _post(self, call: Callable[..., None], given: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(call, given)
+
+
+def _prove(executor: Executor) -> None:
+    """Make both kinds of call once, so that what is compiled late is compiled now."""
+    nothing = np.zeros(executor.slots, np.int64)
+    for rows in (executor.prefill(0, nothing[:1], 0), executor.decode(nothing, nothing)):
+        if not np.isfinite(rows.lse).all():
+            raise ExecutorFault("its first numbers are not finite.")

@@ -1,0 +1,230 @@
+"""A Triton fleet as an engine: ids go to a model that this project exported, over plain HTTP.
+
+Each request is a `generate_stream` on a connection of its own; closing it cancels the request on
+the Triton. Knows no Harmony, and not what the model runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import httptools
+import orjson
+
+from trt_responses.engine import Chunk, Health, Limits
+from trt_responses.engines.admission import room
+from trt_responses.engines.http_stream import Stream
+from trt_responses.engines.triton.events import Events, fault
+from trt_responses.engines.triton.fields import DESCRIBE, body_of, limits_of
+from trt_responses.errors import EngineUnavailable, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from trt_responses.engine import GenerateOptions, Sink
+
+LOOK_S = 2.0
+"""Seconds between two questions whether the model is ready."""
+ANSWER_S = 10.0
+"""Seconds that a Triton has to answer such a question."""
+MISSES = 3
+"""Such questions in a row without an answer, and without a byte for any request, after which its
+requests are lost."""
+
+
+class Address(NamedTuple):
+    """The place where a model is served."""
+
+    host: str
+    port: int
+    model: str
+
+    @property
+    def path(self) -> str:
+        return f"/v2/models/{self.model}"
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.model}"
+
+
+def address_of(text: str) -> Address:
+    """The address in a text `host:port/model`, as the setting has it."""
+    place, _, model = text.removeprefix("http://").partition("/")
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal() or not model:
+        raise StartupError(f"{text!r:.100} is no model of a Triton: give it as host:port/model.")
+    return Address(host, int(port), model)
+
+
+class TritonEngine:
+    """The engine that a Triton serves, for as long as its model is ready."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        answer_s: float = ANSWER_S,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.address = address
+        self._answer_s = answer_s
+        self._sleep = sleep
+        self._now_ns = now_ns
+        self._limits = Limits(0, 0)
+        self.down: str | None = "The engine has not been started."
+        self._last_progress_ns = now_ns()
+        self._running: dict[_Request, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        body = orjson.dumps({"input_ids": [0], "parameters": {DESCRIBE: True}})
+        status, told = await self._asked("POST", "/generate", body)
+        if status != 200:
+            raise StartupError(f"{self.address}: {fault(told, status)}")
+        reply = orjson.loads(told)
+        if "limits" not in reply:
+            raise StartupError(
+                f"{self.address} is no model of `trt-responses export triton`: it does not say "
+                "what it can do."
+            )
+        self._limits = limits_of(reply["limits"])
+        self.down = None
+        self._looking = asyncio.create_task(self._look())
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> _Request:
+        if self.down is not None:
+            raise EngineUnavailable(self.down, retry_after_s=1)
+        left = room(len(prompt_ids), options, self._limits)
+        request = _Request(self, sink)
+        if left <= 0:
+            asyncio.get_running_loop().call_soon(request.push, Chunk(finish="length"))
+            return request
+        task = request.stream.connect(
+            self.address.host,
+            self.address.port,
+            f"{self.address.path}/generate_stream",
+            body_of(prompt_ids, options),
+        )
+        self._running[request] = None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return request
+
+    def health(self) -> Health:
+        heard = (request.stream.last_byte_ns for request in self._running)
+        last = max(self._last_progress_ns, *heard, 0)
+        return Health(alive=True, ready=self.down is None, last_progress_ns=last, reason=self.down)
+
+    def limits(self) -> Limits:
+        return self._limits
+
+    async def stop(self, deadline_s: float) -> None:
+        self.down = "The engine has been stopped."
+        if self._looking is not None:
+            self._looking.cancel()
+        for request in tuple(self._running):
+            request.push(Chunk(finish="error", error=self.down))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def over(self, request: _Request) -> None:
+        self._running.pop(request, None)
+        self._last_progress_ns = max(self._last_progress_ns, request.stream.last_byte_ns)
+
+    async def _look(self) -> None:
+        """Follow the model's readiness, which a fleet may lose and get back. Requests go on while a
+        Triton answers that its model is not ready: its engine may be restarting."""
+        misses = 0
+        while True:
+            await self._sleep(LOOK_S)
+            before_ns = self.health().last_progress_ns
+            status, told = await self._asked("GET", "/ready", b"")
+            moved = self.health().last_progress_ns > before_ns
+            misses = misses + 1 if status == 0 and not moved else 0
+            if status == 200:
+                self.down = None
+                self._last_progress_ns = self._now_ns()
+            elif not (status == 0 and moved):
+                self.down = fault(told, status).replace("refused the request", "is not ready")
+            if misses >= MISSES:
+                for request in tuple(self._running):
+                    request.break_off(self.down or "it is frozen")
+
+    async def _asked(self, way: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """The status and the body of a small question; status 0 and a reason when there was no
+        answer."""
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await _answer(self.address, way, path, body)
+        except (OSError, TimeoutError, httptools.HttpParserError) as error:
+            why = getattr(error, "strerror", None) or type(error).__name__
+            return 0, orjson.dumps({"error": f"{self.address} does not answer ({why})"})
+
+
+class _Request:
+    """One request, its sink and its handle."""
+
+    def __init__(self, engine: TritonEngine, sink: Sink) -> None:
+        self._engine = engine
+        self._sink = sink
+        self.stream = Stream(Events().feed, fault, self.push, self.break_off, time.monotonic_ns)
+        self._over = False
+
+    def push(self, chunk: Chunk) -> None:
+        if self._over:
+            return
+        if chunk.finish is not None:
+            self._end()
+        self._sink.push(chunk)
+
+    def break_off(self, reason: str) -> None:
+        """End a request whose Triton broke the connection, or is frozen. The request may go on once
+        a Triton answers."""
+        self._engine.down = reason
+        self.push(Chunk(finish="error", error=reason, lost="died"))
+
+    def abort(self) -> None:
+        if not self._over:
+            self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self.stream.leave()
+        self._engine.over(self)
+
+
+async def _answer(address: Address, way: str, path: str, body: bytes) -> tuple[int, bytes]:
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    try:
+        head = (
+            f"{way} {address.path}{path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        told = _Told()
+        parser = httptools.HttpResponseParser(told)
+        while not told.whole and (data := await reader.read(65_536)):
+            parser.feed_data(data)
+        return parser.get_status_code(), bytes(told.body)
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+class _Told:
+    """The part of a reply that a parser of HTTP has read."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.whole = False
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.whole = True

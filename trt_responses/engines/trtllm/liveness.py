@@ -1,0 +1,150 @@
+"""Whether an engine in this process still answers: how long it is silent, and how probes end.
+
+In the versions that people run a dead worker leaves its requests waiting for ever and says nothing,
+so life is judged by steps only. Knows clocks and counts; knows no request and no package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trt_responses.engine import Health
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+LOOKS_PER_PROBE = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long an engine may be silent before it is asked, and before it is given up."""
+
+    first_answer_s: float = 600.0
+    """Seconds for the first answer after a start, in which kernels may still be compiled."""
+    idle_timeout_s: float = 120.0
+    """Seconds without a step after which a request that has begun has failed."""
+    queue_timeout_s: float = 900.0
+    """Seconds that a request may wait for its first step while others go on."""
+    probe_timeout_s: float = 8.0
+    """Seconds that the engine has for one token when it is asked whether it lives."""
+    probe_every_s: float = 15.0
+    """Seconds of silence after which the engine is asked, so that a silent death is told within a
+    minute."""
+    first_probe_s: float = 3.0
+    """The same while a request waits. A death that the package tells comes out of the next call,
+    and is then known within ten seconds. When such an early question gets no answer, that counts
+    for nothing."""
+    max_failures: int = 3
+    """Failed probes in a row after which the process should be replaced."""
+
+
+class Liveness:
+    """Watches whether the engine lives. `ask` is a probe, which returns None or why there was no
+    answer; `is_waited_for` says whether there are requests; `fail_idle` ends those that waited too
+    long and returns their number; `on_death` is given the reason, once."""
+
+    def __init__(
+        self,
+        patience: Patience,
+        *,
+        ask: Callable[[], Awaitable[str | None]],
+        is_waited_for: Callable[[], bool],
+        fail_idle: Callable[[], int],
+        on_death: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.down: str | None = "The engine has not been started."
+        self.alive = True
+        self.last_progress_ns = now_ns()
+        self._patience = patience
+        self._ask = ask
+        self._is_waited_for = is_waited_for
+        self._fail_idle = fail_idle
+        self._on_death = on_death
+        self._sleep = sleep
+        self._now_ns = now_ns
+        self._failures = 0
+        self._probing: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._up()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self, reason: str) -> None:
+        self.down = reason
+        owned = [task for task in (self._watching, self._probing) if task is not None]
+        for task in owned:
+            task.cancel()
+        await asyncio.gather(*owned, return_exceptions=True)
+
+    def health(self) -> Health:
+        return Health(self.alive, self.down is None, self.last_progress_ns, self.down)
+
+    def progress(self, at_ns: int) -> None:
+        self.last_progress_ns = max(self.last_progress_ns, at_ns)
+
+    def answered(self) -> None:
+        """Note that a request was answered: probes that failed before it no longer count."""
+        self._failures = 0
+
+    def probe(self) -> asyncio.Task[None]:
+        """The probe that is under way, or one that starts now."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe())
+        return self._probing
+
+    def die(self, reason: str) -> None:
+        if self.alive:
+            self.alive = False
+            self.down = reason
+            self._on_death(reason)
+
+    async def _watch(self) -> None:
+        patience = self._patience
+        while self.alive:
+            await self._sleep(patience.probe_every_s / LOOKS_PER_PROBE)
+            failed = self._fail_idle()
+            silent_s = self._silent_s()
+            bound_s = patience.first_probe_s if self._is_waited_for() else patience.probe_every_s
+            if silent_s >= bound_s or self._failures or (failed and silent_s):
+                await self.probe()
+
+    async def _probe(self) -> None:
+        before, deadline_s = self.last_progress_ns, self._patience.probe_timeout_s
+        early = self._silent_s() < self._patience.probe_every_s
+        try:
+            async with asyncio.timeout(deadline_s):
+                why = await self._ask()
+        except TimeoutError:
+            why = f"no token within {deadline_s:g} s"
+        else:
+            early = False
+        if not self.alive:
+            return
+        if why is None or self.last_progress_ns > before:  # a full batch makes a probe wait
+            self._up()
+        elif not early:
+            self._failed(why)
+
+    def _silent_s(self) -> float:
+        return (self._now_ns() - self.last_progress_ns) / 1e9
+
+    def _up(self) -> None:
+        self.down = None
+        self._failures = 0
+        self.progress(self._now_ns())
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        self.down = f"The engine does not answer ({why}), {self._failures} times in a row."
+        logger.warning("%s", self.down)
+        if self._failures >= self._patience.max_failures:
+            self.die(self.down)

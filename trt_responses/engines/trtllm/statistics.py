@@ -1,0 +1,69 @@
+"""What TensorRT-LLM says of its steps, asked now and then: how much of its cache is in use,
+and how many requests wait in its own queue.
+
+Knows one method of the package and the words of its answer; knows no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import root_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from trt_responses.engines.trtllm.api import LLM
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 2.0
+WAIT_S = 1.0
+"""Seconds that an answer may take."""
+
+
+class Statistics:
+    """Asks the package for its statistics. `cache_use` is the share of the cache's blocks in use;
+    None until it was told. `queued` requests wait in the package's own queue."""
+
+    def __init__(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self.cache_use: float | None = None
+        self.queued: int | None = None
+        self._sleep = sleep
+        self._reading: asyncio.Task[None] | None = None
+
+    def start(self, llm: LLM) -> None:
+        self._reading = asyncio.create_task(self._read(llm))
+
+    async def stop(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self, llm: LLM) -> None:
+        while True:
+            await self._sleep(EVERY_S)
+            try:
+                async for step in llm.get_stats_async(timeout=WAIT_S):
+                    self.cache_use, self.queued = cache_use(step), queued(step)
+            except Exception as error:  # of any class: only numbers are lost
+                logger.debug("TensorRT-LLM gives no statistics: %s", root_cause(error))
+
+
+def cache_use(step: Mapping[str, object]) -> float | None:
+    """The share of the cache in use, by one step's statistics; None where they do not say."""
+    blocks = step.get("kvCacheStats")
+    if not isinstance(blocks, dict):
+        return None
+    used, most = blocks.get("usedNumBlocks"), blocks.get("maxNumBlocks")
+    if not isinstance(used, int) or not isinstance(most, int) or most < 1:
+        return None
+    return used / most
+
+
+def queued(step: Mapping[str, object]) -> int | None:
+    """The length of the package's queue, by one step's statistics; None where they do not say."""
+    waiting = step.get("numQueuedRequests")
+    return waiting if isinstance(waiting, int) else None

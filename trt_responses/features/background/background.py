@@ -1,0 +1,366 @@
+"""Background runs belong to the server: they go on when nobody listens, and any replica can say how
+far they are.
+
+A job is in the store before `queued` is told, is renewed while its run goes on, and becomes a
+record, with its last frames, before its end is told. A job whose server died, or left it, is taken
+by another one, which goes on from the ids that its frames tell; so that it can, nothing is told
+before it is kept. Knows the store's seam and runs; knows no HTTP and no concrete store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import ApiError, NotFound, Overloaded
+from trt_responses.features.background.kept_run import KeptRun
+from trt_responses.features.background.source import run_of, source_of
+from trt_responses.run.commit import why_refused
+from trt_responses.store import Job
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.run import Run
+    from trt_responses.run.runs import Runs
+    from trt_responses.store import Found, Record, Store
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.response import Response
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 1.0
+"""Seconds between two saves of a job; fewer, if its lease is short."""
+HEARTBEATS_PER_LEASE = 3
+TELL_S = 0.05
+"""Seconds for which frames gather before they are kept, while somebody reads them."""
+
+
+class Background:
+    """Starts background runs, keeps their jobs alive, and ends them when a client asks."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        store: Store,
+        *,
+        count: Callable[[str, int], int],
+        max_per_owner: int,
+        model: str = "",
+        check_streams: Callable[[], None] = lambda: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`count` adds to the background responses that an owner has, and says how many they are,
+        here and in other front ends of this engine. `check_streams` raises once a stream may wait
+        no longer for more."""
+        self._runs = runs
+        self._store = store
+        self._check_streams = check_streams
+        self._max_per_owner = max_per_owner
+        self._model = model
+        self._sleep = sleep
+        self._heartbeat_s = min(HEARTBEAT_S, store.lease_s / HEARTBEATS_PER_LEASE)
+        self._kept: dict[str, KeptRun] = {}
+        """The runs that are being made, by their ids: of two with one id, the later one."""
+        self._of_runs: dict[Run, KeptRun] = {}
+        self._count = count
+        self._running = 0
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def __len__(self) -> int:
+        return self._running
+
+    @asynccontextmanager
+    async def life(self, drain_s: float) -> AsyncIterator[None]:
+        """Let runs be started while the context lasts; at its end they have `drain_s` to end."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            looking = tasks.create_task(self._look()) if self.can_move else None
+            try:
+                yield
+            finally:
+                if looking is not None:
+                    looking.cancel()
+                await self._drain(drain_s)
+                self._tasks = None
+
+    async def _drain(self, drain_s: float) -> None:
+        making = [kept.making for kept in self._of_runs.values() if kept.making is not None]
+        if making and drain_s > 0:
+            await asyncio.wait(making, timeout=drain_s)
+        for kept in tuple(self._of_runs.values()):
+            kept.run.shut_down()
+
+    @property
+    def can_move(self) -> bool:
+        """Whether other servers go on with what this one leaves: then the frames in the store are
+        what all readers read."""
+        return self._store.takeover_s > 0
+
+    async def start(
+        self,
+        accepted: Accepted,
+        *,
+        owner: str,
+        arrival_ns: int,
+        dialect: Dialect,
+        request: bytes = b"",
+    ) -> Run:
+        """A run that is being made. Raises an `ApiError` when it cannot be, and then nothing is
+        kept. The `request` is what another server would make the run from."""
+        if self._tasks is None:
+            raise RuntimeError("background runs are started within `life`")
+        self._admit(owner)
+        try:
+            run = await self._runs.start(
+                accepted, owner=owner, arrival_ns=arrival_ns, keep=self._finish, dialect=dialect
+            )
+            source = source_of(run, accepted, request) if request and self.can_move else b""
+            kept = await self._stored(run, owner, source)
+        except BaseException:
+            self._forget(owner)
+            raise
+        self._begin(kept, moves=bool(source))
+        return run
+
+    def _begin(self, kept: KeptRun, *, moves: bool) -> None:
+        assert self._tasks is not None
+        if (before := self._kept.get(kept.run.id)) is not None:
+            before.run.cancel()  # its lease ran out, and this server has taken the job itself
+        self._kept[kept.run.id] = self._of_runs[kept.run] = kept
+        kept.making = self._tasks.create_task(self._make(kept))
+        if moves:
+            kept.run.leave_to_others = lambda: self._leave(kept)
+
+    async def _stored(self, run: Run, owner: str, source: bytes) -> KeptRun:
+        kept = KeptRun(run, owner)
+        made = run.log.response.created_at
+        job = Job(run.id, owner, kept.body(), made, source=source, model=self._model)
+        try:
+            if source:
+                await self._extend_lock(run)
+            await self._store.put_job(job)
+        except BaseException:
+            await self._runs.release(run)
+            with suppress(ApiError):  # it may be there, though that was not answered
+                await self._store.delete(run.id, owner)
+            raise
+        return kept
+
+    async def _extend_lock(self, run: Run) -> None:
+        """Its conversation stays locked as long as another server may go on with it."""
+        if run.lock is not None:
+            await run.lock.extend(self._store.lease_s + self._store.takeover_s)
+
+    # --- jobs of servers that died or left ----------------------------------------------------
+
+    async def _look(self) -> None:
+        """Take jobs that other servers have left, one after another, while there is room for
+        work."""
+        while True:
+            await self._sleep(self._heartbeat_s)
+            try:
+                while self._runs.takes_work:
+                    job = await self._store.take_job(self._model)
+                    if job is None or not await self._go_on(job):
+                        break
+            except ApiError as fault:
+                logger.warning("jobs of other servers could not be looked for: %s", fault.message)
+            except Exception:
+                logger.exception("a job of another server could not be taken")
+
+    async def _go_on(self, job: Job) -> bool:
+        """Go on with a job where another server stopped, or leave it to the next server, or fail it
+        for good. Returns False when there was no room for it, and so for no other."""
+        try:
+            run = await self._made_again(job)
+        except ApiError as fault:
+            passing = fault.status >= 500 or fault.status in (409, 429)
+            logger.warning("%s is not gone on with: %s", job.id, fault.message)
+            await self._store.leave_job(job.id, term=job.term, to_others=passing)
+            return not passing
+        except asyncio.CancelledError:  # this server ends
+            await self._store.leave_job(job.id, term=job.term, to_others=True)
+            raise
+        except Exception:
+            await self._store.leave_job(job.id, term=job.term, to_others=False)
+            raise
+        logger.warning("%s goes on here with %d tokens", job.id, len(job.ids) // 4)
+        self._count(job.owner, 1)
+        self._running += 1
+        self._begin(KeptRun(run, job.owner, job), moves=True)
+        return True
+
+    async def _made_again(self, job: Job) -> Run:
+        made = run_of(job, self._runs.built_in)
+        if made is None:
+            raise ApiError("What was told of it is not kept.", status=410)
+        accepted, dialect, before = made
+        run = await self._runs.start(
+            accepted,
+            owner=job.owner,
+            arrival_ns=time.monotonic_ns(),
+            keep=self._finish,
+            dialect=dialect,
+            before=before,
+        )
+        try:
+            await self._extend_lock(run)
+        except BaseException:
+            await self._runs.release(run)
+            raise
+        return run
+
+    def _leave(self, kept: KeptRun) -> bool:
+        """Leave a run to another server. Returns False when no other can go on with it."""
+        if kept.leaving:
+            return True
+        if kept.run.half_way or self._tasks is None:
+            return False
+        kept.leaving = True
+        self._tasks.create_task(self._left(kept))
+        return True
+
+    async def _left(self, kept: KeptRun) -> None:
+        try:
+            await kept.save(self._store, last=True)
+        except Exception as fault:
+            logger.warning("%s is left as it was kept last: %s", kept.run.id, fault)
+            kept.left = True
+        if kept.left and kept.run.lock is not None:
+            kept.run.lock.leave()
+        kept.run.cancel()
+
+    # --- what is asked of them ----------------------------------------------------------------
+
+    async def news(self, response_id: str, wait_s: float) -> None:
+        """Wait until more of its frames are kept, or so long. Whoever reads them has them kept as
+        they come."""
+        self._check_streams()
+        kept = self._kept.get(response_id)
+        if kept is None:
+            await self._sleep(wait_s)
+            return self._check_streams()
+        if not kept.has_news:
+            await kept.changed(wait_s)
+        await self._sleep(TELL_S)
+        self._check_streams()
+        try:
+            await kept.save(self._store)
+        except ApiError as fault:
+            logger.warning("frames of %s could not be kept: %s", response_id, fault.message)
+        return None
+
+    def running(self, response_id: str, owner: str) -> Run | None:
+        """A run that this server is making for this owner."""
+        kept = self._kept.get(response_id)
+        return kept.run if kept is not None and kept.owner == owner else None
+
+    async def cancel(self, response_id: str, owner: str) -> Found:
+        """Ask a run to end, wherever it runs, and return what there is then."""
+        kept = self._kept.get(response_id)
+        if kept is not None and kept.owner == owner:
+            kept.run.cancel()
+            await kept.run.ended()
+        found = await self._store.get(response_id, owner)
+        if not isinstance(found, Job):  # else another server has taken it, or will
+            return found
+        if not await self._store.cancel_job(response_id, owner):
+            return await self._store.get(response_id, owner)
+        waits = max(1, int(self._store.lease_s / self._heartbeat_s))
+        while isinstance(found, Job) and not found.lost and waits:
+            await self._sleep(self._heartbeat_s)
+            found = await self._store.get(response_id, owner)
+            waits -= 1
+        return found
+
+    def drop(self, response_id: str, owner: str) -> None:
+        """End the run of a response that was deleted, since nobody may find its result."""
+        if (run := self.running(response_id, owner)) is not None:
+            run.cancel()
+
+    def _admit(self, owner: str) -> None:
+        """Count one more run of the owner. Raises when it may not have one more."""
+        self._running += 1
+        if (others := self._count(owner, 1) - 1) >= self._max_per_owner:
+            self._forget(owner)
+            raise Overloaded(
+                f"{others} background responses of yours are being made, which is all "
+                "this server takes: wait until one has ended, or cancel it.",
+                retry_after_s=5,
+            )
+
+    def _forget(self, owner: str) -> None:
+        self._running -= 1
+        self._count(owner, -1)
+
+    async def _make(self, kept: KeptRun) -> None:
+        """Make a run; whatever breaks is told in the log, for all runs of the server are in one
+        group of tasks."""
+        try:
+            await self._made(kept)
+        except Exception:
+            logger.exception("background response %s broke at its end", kept.run.id)
+
+    async def _made(self, kept: KeptRun) -> None:
+        heartbeat = asyncio.create_task(self._renew(kept))
+        try:
+            await self._runs.make(kept.run)
+        except Exception:  # the edge of a run that has no client to be told
+            logger.exception("background response %s broke", kept.run.id)
+        finally:
+            heartbeat.cancel()
+            await asyncio.wait((heartbeat,))
+            if not heartbeat.cancelled() and (fault := heartbeat.exception()) is not None:
+                logger.error("the heartbeat of %s broke: %r", kept.run.id, fault)
+            del self._of_runs[kept.run]
+            if self._kept.get(kept.run.id) is kept:
+                del self._kept[kept.run.id]
+            self._forget(kept.owner)
+            if kept.left:
+                await self._given_up(kept)
+
+    async def _given_up(self, kept: KeptRun) -> None:
+        try:
+            await self._store.leave_job(kept.run.id, term=kept.term, to_others=True)
+        except Exception as fault:  # its lease will run out
+            logger.warning("%s could not be left: %s", kept.run.id, fault)
+
+    async def _renew(self, kept: KeptRun) -> None:
+        """Save new frames and look for a cancellation, until the run is over or not wanted any
+        more."""
+        beats = max(1, int(self._store.lease_s / HEARTBEATS_PER_LEASE / self._heartbeat_s))
+        for beat in itertools.count():
+            try:
+                await kept.save(self._store)
+                body = kept.body() if beat % beats == 0 else None
+                standing = await self._store.renew_job(kept.run.id, body, term=kept.term)
+            except ApiError as fault:  # away for now: within the lease it may come back
+                logger.warning("job %s could not be renewed: %s", kept.run.id, fault.message)
+            else:
+                if standing != "held":
+                    kept.run.cancel()
+                    return
+            await self._sleep(self._heartbeat_s)
+
+    async def _finish(
+        self, record: Record, conversation: Record | None, run: Run, last: Response
+    ) -> None:
+        kept = self._of_runs[run]
+        if kept.left or await kept.finish(self._store, record, conversation, last):
+            return
+        if last.status == "cancelled":
+            return  # nobody is there to be told otherwise
+        if conversation is not None and isinstance(
+            fault := await why_refused(conversation, self._store), NotFound
+        ):
+            raise fault
+        raise ApiError(
+            "The response was deleted while it was made, or its conversation was changed, or this "
+            "server was cut off from its store for so long that it counts as failed."
+        )

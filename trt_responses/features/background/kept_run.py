@@ -1,0 +1,115 @@
+"""A background run, and how much of its log the store has.
+
+Knows the log and the store's seam; knows no task and no lease."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trt_responses.log.entries import ResponsesSpelling
+from trt_responses.log.log import Cursor
+from trt_responses.run.ending import ending
+from trt_responses.store import Frames, Job
+from trt_responses.wire import events as e
+
+if TYPE_CHECKING:
+    from trt_responses.run.run import Run
+    from trt_responses.store import Record, Store
+    from trt_responses.wire.response import Response
+
+
+class KeptRun:
+    """A run, and how much of its log the store has."""
+
+    def __init__(self, run: Run, owner: str, before: Job | None = None) -> None:
+        """`before` is the job as another server has kept it."""
+        self.run = run
+        self.owner = owner
+        self.term = 1 if before is None else before.term
+        self.making: asyncio.Task[None] | None = None
+        self.leaving = False
+        """Whether it is being left to another server."""
+        self.left = False
+        """Whether nothing more of it may be kept here."""
+        first = run.log.response
+        run.log.append(e.Created(first))
+        run.log.append(e.Queued(first))
+        self._saving = asyncio.Lock()
+        self._saved = 0 if before is None else before.frames
+        self._saved_ids = 0 if before is None else len(before.ids) // 4
+        self._cursor = Cursor(run.log, after=self._saved - 1)
+        self._unsaved = b""
+        self._asked: Frames | None = None
+        """The frames that the store was asked to keep, while it has not answered."""
+
+    def body(self) -> bytes:
+        """The snapshot as of now, in JSON."""
+        return orjson.dumps(self.run.log.response)
+
+    @property
+    def has_news(self) -> bool:
+        return self.run.log.next_number > self._saved
+
+    async def changed(self, wait_s: float) -> None:
+        """Wait for an event, or so long."""
+        if not self.run.log.closed:
+            await asyncio.wait((self.run.log.changed(),), timeout=wait_s)
+
+    async def save(self, store: Store, *, last: bool = False) -> None:
+        """Keep the frames that are new. Frames that cannot be kept now are kept the next time;
+        after the `last` call nothing is kept."""
+        async with self._saving:
+            if self.left or self.run.ending:
+                return
+            if not (await self._settle(store) and await self._append(store, self._news())):
+                self.run.cancel()  # another server has it, or it was told that it failed
+                return
+            self.left = last
+
+    async def finish(
+        self, store: Store, record: Record, conversation: Record | None, last: Response
+    ) -> bool:
+        """Keep the record, its conversation's next version and the last frames, before the end is
+        told. Returns False when the store refuses them."""
+        async with self._saving:
+            if not await self._settle(store):
+                return False
+            frames = self._news()
+            closing = ending(last, self.run.error)
+            spelling = ResponsesSpelling(self.run.log.dialect)
+            numbered = enumerate(closing, frames.first + frames.count)
+            told = [spelling.frame(event, number) for number, event in numbered]
+            data = b"".join((frames.data, *told))
+            whole = Frames(frames.first, frames.count + len(told), data, ended=True)
+            return await store.finish_job(record, whole, conversation, term=self.term)
+
+    async def _settle(self, store: Store) -> bool:
+        """Ask again for what was not answered, as it was: it may be kept, and a store takes nothing
+        longer in its place. Returns False when the store refuses it."""
+        return self._asked is None or await self._append(store, self._asked)
+
+    async def _append(self, store: Store, frames: Frames) -> bool:
+        """Whether the job is still ours; if it is, the frames are kept."""
+        if not frames.count:
+            return True
+        self._asked = frames
+        if not await store.append_frames(self.run.id, frames, term=self.term):
+            return False
+        self._saved = frames.first + frames.count
+        self._saved_ids += len(frames.ids) // 4
+        self._asked, self._unsaved = None, b""
+        return True
+
+    def _news(self) -> Frames:
+        """The frames that are not kept yet. A run that is made again has none until it has come to
+        where it was."""
+        count = self.run.log.next_number - self._saved
+        if count <= 0:
+            return Frames(self._saved, 0, b"")
+        self._unsaved += self._cursor.take()
+        ids = array("I", self.run.reader.kept[self._saved_ids :]).tobytes()
+        return Frames(self._saved, count, self._unsaved, ids=ids)

@@ -1,0 +1,111 @@
+"""Reads a background stream back: the frames that a store keeps, and those that come meanwhile.
+
+Knows frames and the store's seam; knows no HTTP and no log.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.errors import ApiError, NotFound, invalid_value
+from trt_responses.features.background.snapshot import LOST, lost_snapshot
+from trt_responses.store import Job, Record
+from trt_responses.wire.events import Error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from trt_responses.store import Store
+    from trt_responses.wire.dialect import Dialect
+
+
+QUEUED = 1
+"""The number of the event that says that a background response waits."""
+
+
+async def frames_of(
+    store: Store,
+    response_id: str,
+    owner: str,
+    *,
+    after: int,
+    pause: Callable[[Callable[[], bytes]], Awaitable[object]],
+    dialect: Dialect,
+) -> AsyncIterator[bytes]:
+    """Frames with greater numbers, as they come to be kept, to the response's end.
+
+    A `NotFound` when some of them are no longer there, an `InvalidRequest` when the response has
+    ended before. `pause` is awaited between two askings, and may ask for a frame that tells nothing
+    new. The `dialect` is for the end of a stream whose server did not write it.
+    """
+    last, ended = after, False
+    while True:
+        kept = await store.frames_after(response_id, owner, last)
+        if kept is not None and kept.count:
+            last = kept.first + kept.count - 1
+            yield kept.data
+        elif kept is not None and kept.ended and last >= kept.first:
+            raise _beyond(last, kept.first)
+        if ended or (kept is not None and kept.ended):
+            if kept is None:
+                raise _gone(response_id)
+            return
+        match await store.get(response_id, owner):
+            case Job(lost=True) as job:
+                number = last + 1 if kept is None else kept.first + kept.count
+                if last > number + 1:
+                    raise _beyond(last, number + 2)
+                yield _lost(job, last, number, dialect)
+                return
+            case Job() as job:
+                await pause(partial(_repeated, job, last))
+            case Record():
+                ended = True  # it may have ended since the frames were asked for
+            case _:
+                return  # deleted while it was read
+
+
+def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:
+    """The end of a stream whose server died. It is always the same, since that server never comes
+    back."""
+    failed = {"type": "response.failed", "response": orjson.loads(lost_snapshot(job.body))}
+    events = (
+        dialect.spelled(Error("server_error", LOST)),
+        ("response.failed", orjson.dumps(failed)),
+    )
+    return b"".join(
+        b'event: %b\ndata: %b,"sequence_number":%d}\n\n' % (name.encode(), body[:-1], at)
+        for at, (name, body) in enumerate(events, number)
+        if at > after
+    )
+
+
+def _repeated(job: Job, last: int) -> bytes:
+    """An event that repeats that the response is being made, with the number of the last one, so
+    that whoever goes on behind it misses nothing. Empty while there was none."""
+    if last < 0:
+        return b""
+    told: dict[str, Any] = orjson.loads(job.body)
+    if last > QUEUED:  # the snapshot is older than the frames
+        told["status"] = "in_progress"
+    name = f"response.{told['status']}"
+    body = orjson.dumps({"type": name, "response": told, "sequence_number": last})
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
+
+
+def _gone(response_id: str) -> ApiError:
+    return NotFound(
+        f"The events of response '{response_id}' are no longer kept: get it without `stream`.",
+        param="stream",
+        code="events_expired",
+    )
+
+
+def _beyond(after: int, events: int) -> ApiError:
+    return invalid_value(
+        "starting_after",
+        f"the response has ended, and its last event has the number {events - 1}, got {after}",
+    )

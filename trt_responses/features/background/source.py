@@ -1,0 +1,67 @@
+"""What a job's next server makes its run from: the request as it came, and what fixes its prompt.
+
+Knows requests as bytes; knows no store.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.accept.responses import accept
+from trt_responses.features.background.replayed import Before, digest_of
+from trt_responses.wire.dialect import DIALECTS
+from trt_responses.wire.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.run import Run
+    from trt_responses.store import Job
+    from trt_responses.wire.dialect import Dialect
+
+FORM = 1
+"""The version of this format: a server reads the formats that it writes, and no other."""
+
+
+def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
+    """What another server needs to go on with a run, or nothing when none could: a tool's answers
+    are no part of what is kept, and neither is how likely each token was, nor the summary that the
+    answer goes on from. A request that names an MCP server may hold its secrets, and is not
+    kept."""
+    if accepted.built_in or accepted.scored or "mcp" in accepted.unsupported_tools:
+        return b""
+    if run.compacts_first:
+        return b""
+    said = {
+        "form": FORM,
+        "dialect": run.log.dialect.name,
+        "date": run.date,
+        "prompt": digest_of(run.prompt_ids),
+    }
+    return orjson.dumps(said) + b"\n" + request
+
+
+def run_of(
+    job: Job, built_in: Mapping[str, Sequence[str]]
+) -> tuple[Accepted, Dialect, Before] | None:
+    """What a run is made from that goes on with the job; None when that cannot be known."""
+    head, _, request = job.source.partition(b"\n")
+    said: dict[str, Any] = orjson.loads(head)
+    frames_left = not job.frames and orjson.loads(job.body)["status"] != "queued"
+    if said["form"] != FORM or frames_left:  # there was no room for what had been told
+        return None
+    dialect = DIALECTS[said["dialect"]]
+    before = Before(
+        job.id,
+        job.created_at,
+        said["date"],
+        said["prompt"],
+        array("I", job.ids),
+        job.frames,
+        job.term,
+    )
+    return accept(parse(request), dialect, built_in), dialect, before

@@ -1,0 +1,78 @@
+"""`/v1/containers`: where code runs, for its owner to make, see and end. Knows tools' seam."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response  # noqa: TC002  # likewise
+
+from trt_responses.accept.tools import check_container_options
+from trt_responses.features.containers.bodies import ContainerRequest, told
+from trt_responses.web.body import check_json, parsed, read_body
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import ColdRoute, Owner, replies
+from trt_responses.web.stored import Limit  # noqa: TC001  # likewise
+from trt_responses.wire.listing import Order, Page, page_of
+
+if TYPE_CHECKING:
+    from trt_responses.tool import ContainerStore
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.wire.limits import RequestLimits
+
+
+class ContainerRoutes:
+    """The endpoints of one tool's containers."""
+
+    def __init__(
+        self, containers: ContainerStore, headers: ReplyHeaders, limits: RequestLimits
+    ) -> None:
+        self._containers = containers
+        self._headers = headers
+        self._limits = limits
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute, prefix="/v1/containers")
+        router.post("", summary="Make a container", responses=replies(400, 401, 403, 429))(
+            self.create
+        )
+        router.get("", summary="List one's containers", responses=replies(400, 401, 403))(self.list)
+        router.get("/{container_id}", summary="One container", responses=replies(401, 403, 404))(
+            self.retrieve
+        )
+        router.delete(
+            "/{container_id}", summary="End a container", responses=replies(401, 403, 404)
+        )(self.delete)
+        return router
+
+    async def create(self, request: Request, owner: Owner) -> Response:
+        check_json(request)
+        body = await read_body(request, self._limits)
+        asked = await parsed(body, ContainerRequest, self._limits)
+        check_container_options(asked, "")
+        idle_s = None if asked.expires_after is None else 60.0 * asked.expires_after.minutes
+        made = await self._containers.create(owner, asked.name, idle_s)
+        return json_reply(orjson.dumps(told(*made)), self._headers(request))
+
+    async def list(
+        self,
+        request: Request,
+        owner: Owner,
+        limit: Limit = 20,
+        after: str | None = None,
+        order: Order = "desc",
+    ) -> Response:
+        found = [told(*facts) for facts in self._containers.facts_of(owner)]
+        page = page_of(found, Page(order, limit, after))
+        return json_reply(orjson.dumps(page), self._headers(request))
+
+    async def retrieve(self, request: Request, container_id: str, owner: Owner) -> Response:
+        facts = self._containers.facts(owner, container_id)
+        return json_reply(orjson.dumps(told(*facts)), self._headers(request))
+
+    async def delete(self, request: Request, container_id: str, owner: Owner) -> Response:
+        await self._containers.delete(owner, container_id)
+        gone = {"id": container_id, "object": "container.deleted", "deleted": True}
+        return json_reply(orjson.dumps(gone), self._headers(request))

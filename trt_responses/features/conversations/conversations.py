@@ -1,0 +1,157 @@
+"""Conversations that the server keeps: made, changed, and gone on from by responses.
+
+A conversation is a record that changes, one version after another; whoever changes it says which
+version he saw. Knows blocks and the store's seam; knows no HTTP and no concrete store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.accept.responses import accept_items
+from trt_responses.errors import InvalidRequest, NotFound
+from trt_responses.features.conversations.bodies import conversation_object
+from trt_responses.features.conversations.locks import locked
+from trt_responses.prompt.history import Prior, conversation_of
+from trt_responses.prompt.prompt import blocks_of
+from trt_responses.prompt.vocabulary import spoken_here
+from trt_responses.store import Record
+from trt_responses.wire.listing import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.run.parts import Parts
+    from trt_responses.store import Block
+    from trt_responses.wire.items import SentItem
+
+    Json = dict[str, Any]
+
+PREFIX = "conv"
+
+
+def is_conversation(record_id: str) -> bool:
+    """Whether an id is that of a conversation."""
+    return record_id.startswith(f"{PREFIX}_")
+
+
+class Conversations:
+    """What can be done with conversations besides making a response in one."""
+
+    def __init__(self, parts: Parts, *, most_items: int) -> None:
+        self._parts = parts
+        self._most_items = most_items
+
+    async def create(
+        self, items: Sequence[SentItem], metadata: Mapping[str, str], owner: str
+    ) -> Json:
+        now = int(self._parts.clock_s())
+        made = conversation_object(self._parts.mint(PREFIX), now, metadata)
+        body, vocabulary = orjson.dumps(made), self._parts.dialect.vocabulary
+        empty = Record(made["id"], owner, body, (), 0, 0, True, "", now, vocabulary=vocabulary)
+        await self._change(empty, blocks=await self._blocks(items, empty, owner))
+        return made
+
+    async def get(self, conversation_id: str, owner: str) -> Json:
+        return _object(await conversation_of(conversation_id, self._parts.store, owner))
+
+    async def update(self, conversation_id: str, metadata: Mapping[str, str], owner: str) -> Json:
+        record = await conversation_of(conversation_id, self._parts.store, owner)
+        changed = _object(record) | {"metadata": dict(metadata)}
+        await self._change(replace(record, body=orjson.dumps(changed)))
+        return changed
+
+    async def delete(self, conversation_id: str, owner: str) -> None:
+        """A response that is being made in it will find that it is gone."""
+        await conversation_of(conversation_id, self._parts.store, owner)
+        await self._parts.store.delete(conversation_id, owner)
+
+    async def items(self, conversation_id: str, owner: str) -> list[Json]:
+        """All of them, in their order."""
+        record = await conversation_of(conversation_id, self._parts.store, owner)
+        return [listed(block) for block in record.blocks]
+
+    async def add(self, conversation_id: str, items: Sequence[SentItem], owner: str) -> list[Json]:
+        record = await conversation_of(conversation_id, self._parts.store, owner)
+        record = await spoken_here(record, self._parts)
+        added = await self._blocks(items, record, owner)
+        await self._change(record, blocks=(*record.blocks, *added))
+        return [listed(block) for block in added]
+
+    async def remove(self, conversation_id: str, item_id: str, owner: str) -> Json:
+        """The conversation without the item."""
+        record = await conversation_of(conversation_id, self._parts.store, owner)
+        left = tuple(block for block in record.blocks if _id(block) != item_id)
+        if len(left) == len(record.blocks):
+            raise no_item(item_id)
+        await self._change(record, blocks=left)
+        return _object(record)
+
+    async def _blocks(
+        self, items: Sequence[SentItem], record: Record, owner: str
+    ) -> Sequence[Block]:
+        prior, store = Prior(record.blocks), self._parts.store
+        blocks, _ = await blocks_of(accept_items(items), prior, self._parts, owner, store)
+        return blocks
+
+    async def _change(self, record: Record, blocks: Sequence[Block] | None = None) -> None:
+        now = int(self._parts.clock_s())
+        blocks = record.blocks if blocks is None else blocks
+        changed = grown(record, blocks, record.date, now, record.vocabulary)
+        check_size(changed, self._most_items)
+        if not await self._parts.store.change(changed):
+            raise locked()
+
+
+def grown(
+    record: Record, blocks: Sequence[Block], date: str, now_s: int, vocabulary: str
+) -> Record:
+    """The next version, with these items. Its age counts from now on."""
+    return replace(
+        record,
+        blocks=tuple(blocks),
+        prior_count=len(blocks),
+        input_count=0,
+        date=date,
+        created_at=now_s,
+        version=record.version + 1,
+        vocabulary=vocabulary,
+    )
+
+
+def check_size(record: Record, most_items: int) -> None:
+    """Raise when a conversation has too many items."""
+    if len(record.blocks) > most_items:
+        raise InvalidRequest(
+            f"The conversation would have {len(record.blocks)} items, and at most {most_items} are "
+            "kept (TRT_RESPONSES_CONVERSATION_ITEMS): delete some, or begin another.",
+            param="items",
+            code="conversation_too_large",
+        )
+
+
+def no_item(item_id: str) -> NotFound:
+    """The error of an item that is not in the conversation."""
+    return NotFound(
+        f"Item with id '{item_id:.100}' not found in this conversation.",
+        param="item_id",
+        code="not_found",
+    )
+
+
+def listed(block: Block) -> Json:
+    """An item as a conversation gives it back."""
+    return whole(orjson.loads(block.item))
+
+
+def _object(record: Record) -> Json:
+    told: Json = orjson.loads(record.body)
+    return told
+
+
+def _id(block: Block) -> str:
+    item_id: str = orjson.loads(block.item).get("id", "")
+    return item_id

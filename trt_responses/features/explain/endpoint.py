@@ -1,0 +1,68 @@
+"""`GET /v1/responses/{id}/explain`: what a response was made of, token by token."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response  # noqa: TC002  # likewise
+
+from trt_responses.errors import Forbidden, NotFound
+from trt_responses.features.explain.transcript import written
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import ColdRoute, Owner, replies
+
+if TYPE_CHECKING:
+    from trt_responses.features.explain.explain import Explainer
+    from trt_responses.features.explain.explanations import Explanations
+    from trt_responses.web.headers import ReplyHeaders
+
+Name = Annotated[str | None, Query(pattern="^[a-z0-9_]{1,64}$")]
+
+
+class Explain:
+    """The endpoint; without an explainer it is off."""
+
+    def __init__(
+        self, kept: Explanations, explainer: Explainer | None, *, headers: ReplyHeaders
+    ) -> None:
+        self._kept = kept
+        self._explainer = explainer
+        self._headers = headers
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute)
+        router.get(
+            "/v1/responses/{response_id}/explain",
+            summary="What a response was made of, token by token",
+            responses=replies(400, 401, 403, 404),
+        )(self.explain)
+        return router
+
+    async def explain(
+        self, request: Request, response_id: str, owner: Owner, transcript: Name = None
+    ) -> Response:
+        """With `transcript=name` it is a file for `tests/transcripts/`."""
+        explainer = self._explainer
+        if explainer is None:
+            raise Forbidden(
+                "Responses are not explained here: TRT_RESPONSES_EXPLAIN is off.",
+                code="explain_off",
+            )
+        if (run := self._kept.get(response_id, owner)) is None:
+            raise NotFound(
+                f"There is nothing to explain '{response_id:.100}' with: it is kept for the "
+                "newest stored responses that this server process has made, from their end on "
+                "(TRT_RESPONSES_EXPLAIN_BYTES).",
+                param="response_id",
+                code="explanation_not_kept",
+            )
+        if transcript is None:
+            told = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(run)))
+        else:
+            made = await asyncio.to_thread(explainer.transcript, run, transcript)
+            told = written(made).encode()
+        return json_reply(told, self._headers(request))

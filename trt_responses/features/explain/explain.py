@@ -1,0 +1,157 @@
+"""A run told to a person: its prompt, its segments and its times, with control ids marked.
+
+Knows traces and the dialect; knows no HTTP and no engine.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.errors import Forbidden
+from trt_responses.features.explain.transcript import transcript_of
+from trt_responses.language.fragments import Closed, Opened, Repaired, Text
+from trt_responses.language.reader import ReaderOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from trt_responses.dialect import Dialect
+    from trt_responses.language.fragments import Fragment
+    from trt_responses.run.trace import Outline, SegmentTrace
+
+    Json = dict[str, Any]
+
+
+class Explainer:
+    """Explains runs. `redacts`: with counts of tokens in the place of texts and ordinary ids."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        engine: Callable[[str], Mapping[str, Any]],
+        *,
+        redacts: bool = False,
+    ) -> None:
+        self._dialect = dialect
+        self._lexicon = dialect.lexicon
+        self._engine = engine
+        self._redacts = redacts
+
+    def explanation(self, run: Outline) -> Json:
+        """Takes some 20 ms for 10,000 tokens: call it in a thread."""
+        trace = run.trace
+        return {
+            "object": "response.explanation",
+            "id": run.id,
+            "status": run.status,
+            "error": run.error,
+            "model": run.model,
+            "redacted": self._redacts,
+            "plan": trace.plan.partition(" ")[0] if self._redacts else trace.plan,
+            "prompt": {
+                "tokens": len(trace.prompt_ids),
+                "cached_tokens": trace.cached_tokens,
+                "pieces": self.pieces(trace.prompt_ids),
+            },
+            "segments": [self._segment(s, run.arrival_ns) for s in trace.segments],
+            "fragments": self._fragments(run),
+            "repairs": dict(run.repairs),
+            "timeline": list(_timeline(run)),
+            "engine": self._engine(run.id),
+        }
+
+    def transcript(self, run: Outline, name: str) -> Json:
+        """The run as a file of `tests/transcripts/`. Likewise in a thread."""
+        if self._redacts:
+            raise Forbidden(
+                "A transcript says what the model wrote, and texts are not told here: "
+                "TRT_RESPONSES_EXPLAIN is redacted.",
+                code="explain_redacted",
+            )
+        return transcript_of(run, name, self._dialect)
+
+    def pieces(self, ids: Sequence[int]) -> list[Json]:
+        """Runs of ordinary ids with their text, and between them each control id by its name."""
+        pieces: list[Json] = []
+        for ordinary, run in groupby(ids, key=lambda i: not self._lexicon.is_control(i)):
+            if not ordinary:
+                pieces += [{"control": self._lexicon.control_name(i), "id": i} for i in run]
+            elif self._redacts:
+                pieces.append({"tokens": sum(1 for _ in run)})
+            else:
+                said = list(run)
+                pieces.append({"text": self._lexicon.text(said), "ids": said})
+        return pieces
+
+    def _segment(self, segment: SegmentTrace, arrival_ns: int) -> Json:
+        guide = segment.guide
+        return {
+            "name": segment.name,
+            "outcome": segment.outcome,
+            **({"engine": segment.lost} if segment.lost else {}),
+            "max_tokens": segment.max_tokens,
+            "guide": guide and {"kind": guide.kind, "source": self._source(guide.source)},
+            **({"answer": self.pieces(segment.answer)} if segment.answer else {}),
+            "forced": self.pieces(segment.forced),
+            "kept": self.pieces(segment.kept),
+            "discarded": self.pieces(segment.discarded),
+            "ended_by": segment.ended_by and self._lexicon.control_name(segment.ended_by),
+            "began_ms": _ms(segment.began_ns - arrival_ns),
+            "ended_ms": _ms(segment.ended_ns - arrival_ns),
+        }
+
+    def _source(self, source: str) -> str | None:
+        return None if self._redacts else source
+
+    def _fragments(self, run: Outline) -> list[Json]:
+        """What the reader made of the ids: read again, and so the same."""
+        trace = run.trace
+        options = ReaderOptions(trace.call_ends, (), trace.tools, trace.prompt_ids)
+        reader = self._dialect.reader(options)
+        fragments: list[Fragment] = []
+        for segment in trace.segments:
+            if segment.answer:
+                reader.answer(segment.answer)
+            fragments += reader.feed(segment.forced)
+            fragments += reader.feed(segment.read)
+        fragments += reader.finish(stopped=run.status == "completed")
+        return [self._fragment(fragment) for fragment in fragments]
+
+    def _fragment(self, fragment: Fragment) -> Json:
+        match fragment:
+            case Opened(channel, recipient, content_type):
+                if self._redacts:
+                    return {"opened": {"channel": channel}}
+                told = {"channel": channel, "recipient": recipient, "content_type": content_type}
+                return {"opened": told}
+            case Text(pieces) if self._redacts:
+                return {"tokens": len(pieces)}
+            case Text(pieces):
+                return {"text": orjson.loads(b'"%b"' % b"".join(pieces))}
+            case Closed(whole):
+                return {"closed": "whole" if whole else "cut"}
+            case Repaired(kind):
+                return {"repaired": kind}
+        return {}
+
+
+def _timeline(run: Outline) -> Iterator[Json]:
+    """What happened when, in milliseconds since the request's arrival."""
+    marks = [
+        ("arrived", run.arrival_ns),
+        ("engine asked", run.asked_ns),
+        *((f"{s.name} segment", s.began_ns) for s in run.trace.segments[1:]),
+        ("first token", run.first_token_ns),
+        ("last token", run.last_token_ns),
+        ("ended", run.end_ns),
+    ]
+    times = [(mark, at_ns) for mark, at_ns in marks if at_ns is not None]
+    for mark, at_ns in sorted(times, key=lambda pair: pair[1]):
+        yield {"at_ms": _ms(at_ns - run.arrival_ns), "mark": mark}
+
+
+def _ms(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e6, 3)

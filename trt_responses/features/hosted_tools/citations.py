@@ -1,0 +1,87 @@
+"""Citations: the model's marks, `【3†L5-L7】`, become links to where the cited lines stand.
+
+Text is held back exactly as long as it may be the beginning of a mark. A mark of what was never
+shown stays text. Offsets count code points of the text that the client gets. Knows no item and no
+token.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+import orjson
+
+from trt_responses.tokens.pieces import escaped
+from trt_responses.wire.output import UrlCitation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from trt_responses.tool import Source
+
+    FindSource = Callable[[int, int], Source | None]
+    """Where a line of the display with a cursor stands; None for what was never shown."""
+
+MARK = re.compile("【([0-9]{1,4})†L([0-9]{1,7})(?:[-–—]L?([0-9]{1,7}))?】")
+BEGUN = re.compile("【(?:[0-9]{1,4}(?:†(?:L(?:[0-9]{1,7}(?:[-–—](?:L?[0-9]{0,7})?)?)?)?)?)?$")
+"""The end of a text with which a mark may begin."""
+
+
+class CitationText:
+    """Makes citations of the marks in one message's text."""
+
+    def __init__(self, source: FindSource) -> None:
+        self._source = source
+        self._waiting = ""
+        self._length = 0
+        """The length of what was told, in code points."""
+        self._last = ""
+        """The last letter that was told."""
+
+    def feed(self, pieces: Sequence[bytes]) -> list[bytes | UrlCitation]:
+        """What can be told now: texts, and citations of the text before them. Pieces are bodies of
+        JSON strings, here and there."""
+        text = self._waiting + "".join(orjson.loads(b'"%b"' % piece) for piece in pieces)
+        begun = BEGUN.search(text)
+        end = begun.start() if begun is not None else len(text)
+        self._waiting = text[end:]
+        return list(self._told(text[:end]))
+
+    def finish(self) -> list[bytes | UrlCitation]:
+        """The text that was held back, which was no mark, since the text has ended."""
+        waiting, self._waiting = self._waiting, ""
+        return list(self._plain(waiting))
+
+    def _told(self, text: str) -> Iterator[bytes | UrlCitation]:
+        at = 0
+        for mark in MARK.finditer(text):
+            cursor, first, last = int(mark[1]), int(mark[2]), int(mark[3] or mark[2])
+            source = self._source(cursor, first)
+            if source is None or last < first or self._source(cursor, last) is None:
+                continue
+            yield from self._plain(text[at : mark.start()])
+            at = mark.end()
+            if self._last and not self._last.isspace():
+                yield from self._plain(" ")
+            link, begin = link_to(source.url), self._length
+            yield from self._plain(link)
+            yield UrlCitation(begin, begin + len(link), source.url, source.title)
+        yield from self._plain(text[at:])
+
+    def _plain(self, text: str) -> Iterator[bytes]:
+        if text:
+            self._length += len(text)
+            self._last = text[-1]
+            yield escaped(text)
+
+
+def link_to(url: str) -> str:
+    """A link in Markdown, in parentheses, whose text is the domain."""
+    host = (urlsplit(url).hostname or url).removeprefix("www.")
+    return f"([{host}]({quote(url, safe=SAFE)}))"
+
+
+SAFE = "%/:?#[]@!$&'*+,;=~-._"
+"""The characters that stand in a link as they are: parentheses would end it."""

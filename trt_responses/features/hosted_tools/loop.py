@@ -1,0 +1,258 @@
+"""Runs the tools that a response calls, and lets the model go on with their answers.
+
+A turn that ends with a call to an offered tool is followed by the tool's answer, as a message with
+the author, the recipient and the channel of the call, and by another turn in the same log. Knows
+the seam of tools, the reader and the renderer; knows no HTTP, no store and no concrete tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.frozen import dataclass
+from trt_responses.language.messages import Message
+from trt_responses.language.reader import Span
+from trt_responses.language.steering import Free
+from trt_responses.log.hosted_calls import ROWS, Outcome, Runner
+from trt_responses.tool import ToolAnswer, ToolCall
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+
+    from trt_responses.dialect import Answered, Continuation
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import SteeringPlan
+    from trt_responses.log.machine import Machine
+    from trt_responses.run.second_chance import Turns
+    from trt_responses.tool import Listing, Session, Tool
+    from trt_responses.wire.output import HostedStatus
+
+logger = logging.getLogger(__name__)
+
+RESERVE = 256
+"""Tokens of the context that a tool's answer leaves for the model to go on, or half of what is
+left, if that is less."""
+MAX_ANSWER_BYTES = 1024 * 1024
+"""The most bytes of any tool's answer, before its tokens are counted."""
+CALLS = ROWS["mcp"].channel
+"""The types of items that are calls waiting for an approval."""
+GRACE_S = 5.0
+"""Seconds after its deadline in which a tool may still answer by itself."""
+CUT = "\n[… {} characters are left out here: print less, or a part at a time. …]\n"
+
+
+class UsedTool(NamedTuple):
+    """A tool of the request, its session in this response, and how its calls are told."""
+
+    tool: Tool
+    session: Session
+    runner: Runner
+    name: str
+    """The session's own name for the recipient; the model may write another."""
+    shown_as: str
+    """The name by which the model is told of it."""
+
+
+class Approved(NamedTuple):
+    """A call that is run before anything is generated."""
+
+    request_id: str
+    label: str
+    name: str
+    arguments: str
+    place: str
+    """The place of the approval in the request, for faults."""
+
+    def tool(self, tools: Mapping[str, UsedTool]) -> UsedTool | None:
+        """The tool that is called, found by its server's name for it: the model's may be
+        another."""
+        told = {"server_label": self.label, "name": self.name}
+        return next(
+            (used for used in tools.values() if told.items() <= used.runner.facts.items()), None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """What is told of one call, without its text."""
+
+    tool: str
+    failed: bool
+    duration_ns: int
+    answer_bytes: int
+    began_ns: int = 0
+
+
+class ToolLoop:
+    """The tools of one response. `turn` is called when the model has ended one."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, UsedTool],
+        turns: Turns,
+        continuation: Continuation,
+        clock_ns: Callable[[], int],
+        close: Callable[[], Coroutine[Any, Any, None]],
+        listings: Sequence[Listing] = (),
+        approved: Sequence[Approved] = (),
+    ) -> None:
+        """`listings` are told first, and the `approved` calls are run before anything is generated.
+        `tools` by the recipients of their calls."""
+        self.close = close
+        """End the sessions, each once; called by whoever comes first."""
+        self.runs: list[ToolRun] = []
+        self.latency_ms: list[int] = []
+        """Milliseconds that each answer took, in their order."""
+        self._tools = tools
+        self._turns = turns
+        self.continuation: Continuation | None = continuation
+        self._anew: array[int] | None = None
+        self._context_tokens = turns.bounds.context_tokens
+        self._clock_ns = clock_ns
+        self._listings = listings
+        self._approved = approved
+        self.earlier = 0
+        """The number of approved calls that were answered: their answers stand before the first
+        turn."""
+
+    @property
+    def recipients(self) -> Collection[str]:
+        """The recipients of calls that are run here: such a call ends a turn."""
+        return self._tools.keys()
+
+    @property
+    def used(self) -> Collection[UsedTool]:
+        return self._tools.values()
+
+    @property
+    def runners(self) -> dict[str, Runner]:
+        """The tools in the form in which their calls are told to the client."""
+        return {recipient: used.runner for recipient, used in self._tools.items()}
+
+    def take_prompt(self) -> array[int] | None:
+        """The whole prompt of the next turn, where it does not go on from the ids before."""
+        anew, self._anew = self._anew, None
+        return anew
+
+    async def turn(self, prompt: int, reader: Reader, machine: Machine) -> SteeringPlan | None:
+        """Answer the call that ended the last turn. The plan of the next turn, or None when there
+        is nothing to answer. `prompt` are the tokens before those that the reader has kept."""
+        span = reader.messages[-1] if reader.messages else None
+        if span is None or span.recipient is None or not (reader.ended and machine.unanswered):
+            return None
+        began_ns, used = self._clock_ns(), self._tools[span.recipient]
+        call = ToolCall(machine.call_text, span.content_type, used.name)
+        answer = await self._run(used, call)
+        room = self._context_tokens - prompt - len(reader.kept)
+        told = await self._message(answer, span.recipient, span.channel, reader, room)
+        if told is None:
+            machine.answer(Outcome("incomplete", answer.text, answer.details))
+            return Free(0)
+        text, behind = told
+        room = self._go_on(behind, reader, room)
+        self._tell(answer, text, machine, began_ns)
+        return self._plan(room, reader)
+
+    def begin(self, machine: Machine) -> None:
+        """Tell of what the tools' servers offer, before anything else."""
+        for listing in self._listings:
+            machine.listed(*listing)
+
+    async def run_approved(
+        self, prompt: int, reader: Reader, machine: Machine
+    ) -> SteeringPlan | None:
+        """Run the calls of an earlier response that the client has approved. The plan of the turn
+        behind their answers; None when there are none."""
+        room = self._context_tokens - prompt
+        for one in self._approved:
+            began_ns, used = self._clock_ns(), one.tool(self._tools)
+            assert used is not None, "looked for when the request was accepted"
+            facts = {**used.runner.facts, "approval_request_id": one.request_id}
+            machine.call(Runner("mcp", facts), one.arguments)
+            answer = await self._run(used, ToolCall(one.arguments, "json", used.name))
+            told = await self._message(answer, used.name, CALLS, reader, room)
+            if told is None:
+                machine.answer(Outcome("incomplete", answer.text, answer.details))
+                return Free(0)
+            at, (text, behind) = len(reader.kept), told
+            reader.messages.append(Span(at, at, at, CALLS, used.name, None, False, None))
+            room = self._go_on(behind, reader, room)
+            self.earlier += 1
+            self._tell(answer, text, machine, began_ns)
+        return self._plan(room, reader) if self._approved else None
+
+    def _go_on(self, behind: Answered, reader: Reader, room: int) -> int:
+        """Have the reader go on behind an answer. The room that is left then."""
+        reader.answer(behind.ids, behind.held)
+        if behind.prompt is None:
+            if self._anew is not None:
+                self._anew += behind.ids
+            return room - len(behind.ids)
+        logger.info("A prompt is rendered anew: it does not go on from the one before.")
+        self._anew = behind.prompt
+        return self._context_tokens - len(behind.prompt)
+
+    def _tell(self, answer: ToolAnswer, text: str, machine: Machine, began_ns: int) -> None:
+        self.latency_ms.append((self._clock_ns() - began_ns) // 1_000_000)
+        status: HostedStatus = "failed" if answer.failed else "completed"
+        machine.answer(Outcome(status, text, answer.details))
+
+    def forget(self) -> None:
+        """Drop the conversation, which a run that is over holds for nobody."""
+        self.continuation = self._anew = None
+
+    async def _run(self, used: UsedTool, call: ToolCall) -> ToolAnswer:
+        began_ns = self._clock_ns()
+        try:
+            async with asyncio.timeout(used.tool.deadline_s + GRACE_S):
+                answer = await used.session.call(call)
+        except TimeoutError:
+            answer = ToolAnswer("The tool gave no answer in time, and was ended.", failed=True)
+        except Exception as fault:  # a tool of ours that breaks is told to the model, and logged
+            logger.exception("the tool %s broke", used.tool.name)
+            answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
+        duration_ns = self._clock_ns() - began_ns
+        size = len(answer.text.encode("utf-8", "replace"))
+        self.runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size, began_ns))
+        return answer
+
+    async def _message(
+        self,
+        answer: ToolAnswer,
+        recipient: str | None,
+        channel: str | None,
+        reader: Reader,
+        room: int,
+    ) -> tuple[str, Answered] | None:
+        """The answer as a message that leaves room for the model to go on; None without room."""
+        most = max(1, room - min(RESERVE, room // 2))
+        text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
+        used = self._tools.get(recipient or "")
+        channel = channel or (ROWS[used.runner.kind].channel if used else "analysis")
+        assert self.continuation is not None, "forgotten once the run is over"
+        while True:
+            message = Message("tool", text, name=recipient, recipient="assistant", channel=channel)
+            try:
+                behind = await self.continuation.answer(message, reader, at_most=most)
+            except InvalidRequest:
+                if len(text) <= len(CUT):
+                    return None
+                text = shortened(answer.text, len(text) // 2)
+            else:
+                return text, behind
+
+    def _plan(self, room: int, reader: Reader) -> SteeringPlan:
+        return self._turns.plan(room, reader, len(self.runs))
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning and the end of a text, with a note of what is left out between them."""
+    if len(text) <= most:
+        return text
+    half = max(0, most - len(CUT)) // 2
+    cut = CUT.format(len(text) - 2 * half)
+    return text[:half] + cut + text[len(text) - half :]

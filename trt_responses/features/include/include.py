@@ -1,0 +1,103 @@
+"""What `include` adds to the last snapshot of a response: its metrics, and its messages with ids.
+
+Both are ours. Knows a run that is over, and the dialect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from trt_responses.errors import Forbidden
+from trt_responses.wire.response import InspectedResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from trt_responses.dialect import Dialect
+    from trt_responses.run.run import Run, RunFacts
+    from trt_responses.wire.response import Response
+
+    Json = dict[str, Any]
+
+Included = Literal["metrics", "messages"]
+INCLUDED: tuple[Included, ...] = get_args(Included)
+
+
+class Inclusion:
+    """Adds what `include` asks for to last snapshots. Without `tells_messages` nobody may see texts
+    with their ids."""
+
+    def __init__(self, dialect: Dialect, *, tells_messages: bool = True) -> None:
+        self._dialect = dialect
+        self._tells_messages = tells_messages
+
+    def check(self, included: Collection[Included]) -> None:
+        """Refuse what a setting does not allow, before any work."""
+        if "messages" in included and not self._tells_messages:
+            raise Forbidden(
+                "'include' asks for 'messages', which are not told here: TRT_RESPONSES_EXPLAIN is "
+                "not `full`.",
+                param="include",
+                code="messages_not_told",
+            )
+
+    async def added(self, last: Response, run: Run, included: Collection[Included]) -> Response:
+        """The snapshot with what was asked for."""
+        facts = run.facts(last)
+        told: Json = {"metrics": metrics_of(facts)} if "metrics" in included else {}
+        if "messages" in included:
+            told |= await asyncio.to_thread(self._messages, facts)
+        return InspectedResponse(**vars(last), **told)
+
+    def _messages(self, facts: RunFacts) -> Json:
+        trace = facts.trace
+        written = [i for s in trace.segments for i in (*s.forced, *s.kept)]
+        return {
+            "input_messages": [
+                self._message(ids) for ids in self._dialect.messages(trace.prompt_ids)
+            ],
+            "output_messages": [self._message(ids) for ids in self._dialect.messages(written)],
+        }
+
+    def _message(self, ids: Sequence[int]) -> Json:
+        """A message in the shape that vLLM's `enable_response_messages` gives."""
+        text = self._dialect.lexicon.text(list(ids))
+        return {"type": "raw_message_tokens", "message": text, "tokens": list(ids)}
+
+
+def metrics_of(facts: RunFacts) -> Json:
+    """The times of a run in milliseconds. `queue` ends when the engine is asked; what the engine
+    itself lets a request wait is in `first_token`, and among its own metrics, if it has any."""
+    arrived, first, last = facts.arrival_ns, facts.first_token_ns, facts.last_token_ns
+    usage, gap_ms = facts.response.usage, None
+    tokens = usage.output_tokens if usage else 0
+    if first is not None and last is not None and tokens > 1:
+        gap_ms = (last - first) / 1e6 / (tokens - 1)
+    return {
+        "queue_ms": _ms(arrived, facts.asked_ns),
+        "first_token_ms": _ms(arrived, first),
+        "per_token_ms": gap_ms and round(gap_ms, 3),
+        "tokens_per_second": round(1000 / gap_ms, 1) if gap_ms else None,
+        "total_ms": _ms(arrived, facts.end_ns),
+        "input_tokens": len(facts.trace.prompt_ids),
+        "cached_tokens": facts.trace.cached_tokens,
+        "output_tokens": tokens,
+        "segments": [
+            {
+                "name": segment.name,
+                "outcome": segment.outcome,
+                "forced": len(segment.forced),
+                "kept": len(segment.kept),
+                "discarded": len(segment.discarded),
+                "ms": _ms(segment.began_ns, segment.ended_ns),
+                "engine": segment.metrics,
+            }
+            for segment in facts.trace.segments
+        ],
+        "repairs": dict(facts.repairs),
+    }
+
+
+def _ms(since_ns: int, until_ns: int | None) -> float | None:
+    return None if until_ns is None else round((until_ns - since_ns) / 1e6, 3)

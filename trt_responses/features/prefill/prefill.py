@@ -1,0 +1,31 @@
+"""Reads a prompt into the engine's prefix cache, for clients that know the beginning of a
+conversation before its first question. Knows the engine's seam; knows no request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.run.ending import End, end_of
+from trt_responses.run.generation import Generation
+
+if TYPE_CHECKING:
+    from trt_responses.engine import Chunk
+
+TOKENS = 1
+"""The tokens that are asked for: an engine reads a prompt in order to write, so the least is asked,
+and nobody gets it."""
+
+
+class Prefill(Generation):
+    """A generation that reads its prompt and writes nothing."""
+
+    def _look(self, chunk: Chunk) -> None:
+        if self._verdict is not None:
+            return
+        self._first_chunk(chunk)
+        if chunk.finish is not None:
+            end = end_of(chunk)
+            self._finish_segment(end if end.status == "failed" else End("completed"))
+
+    def close(self, *, stopped: bool) -> None:
+        """Do nothing: no item is open."""

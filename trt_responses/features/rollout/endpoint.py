@@ -1,0 +1,69 @@
+"""`/admin/engines/{name}`: which versions of an engine are loaded, and how that is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response  # noqa: TC002  # likewise
+
+from trt_responses.errors import error_body
+from trt_responses.features.rollout.bodies import load_request
+from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.web.admin import note
+from trt_responses.web.body import read_body
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import Admin, ColdRoute, replies
+
+if TYPE_CHECKING:
+    from trt_responses.features.limits.audit import Audit
+    from trt_responses.features.rollout.exchange import Exchange
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.wire.limits import RequestLimits
+
+
+class EngineActs:
+    """Each act is noted in the audit file first; one that cannot be noted is not done."""
+
+    def __init__(
+        self, exchange: Exchange, audit: Audit, headers: ReplyHeaders, limits: RequestLimits
+    ) -> None:
+        self._exchange = exchange
+        self._audit = audit
+        self._headers = headers
+        self._limits = limits
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute, prefix="/admin/engines")
+        refused = replies(400, 401, 403, 404, 409, 500)
+        router.get("/{name}", summary="Which versions are loaded", responses=refused)(self.show)
+        router.post(
+            "/{name}/load", summary="Load a version, compare it, serve it", responses=refused
+        )(self.load)
+        router.post("/{name}/unload", summary="End a canary", responses=refused)(self.unload)
+        return router
+
+    async def show(self, request: Request, name: str, admin: Admin) -> Response:
+        return self._reply(request, self._exchange.told(name))
+
+    async def load(self, request: Request, name: str, admin: Admin) -> Response:
+        """The reply comes when it is served or refused; it goes on if nobody waits."""
+        asked = load_request(await read_body(request, self._limits))
+        await note(self._audit, "engine.load", admin, engine=name, version=asked.version)
+        try:
+            outcome = await self._exchange.load(name, asked)
+        except LoadRefused as refused:
+            report = refused.report.told() if refused.report is not None else None
+            body = {"error": error_body(refused), "gate": report}
+            return json_reply(orjson.dumps(body), self._headers(request), refused.status)
+        return self._reply(request, outcome.told())
+
+    async def unload(self, request: Request, name: str, admin: Admin) -> Response:
+        await note(self._audit, "engine.unload", admin, engine=name)
+        version = await self._exchange.unload(name)
+        return self._reply(request, {"state": "unloaded", "version": version.label})
+
+    def _reply(self, request: Request, body: object) -> Response:
+        return json_reply(orjson.dumps(body), self._headers(request))

@@ -1,0 +1,363 @@
+"""Loads a version beside the one that is served, lets it through the gate, and changes over.
+
+    find ──> look at its files and the room for it ──> load ──> gate ──> point ──> change over
+
+Whatever fails before the pointer moves leaves everything as it was, with the reason in the journal
+and in the reply. The pointer moves before the first run does, so that a server that is killed in
+between starts with the version that it was about to serve. Where memory does not hold both, the one
+is stopped before the other is loaded (`in_place.py`). Knows builds by a seam; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from weakref import WeakSet
+
+from trt_responses.errors import ApiError, InvalidRequest, NotFound, ServerDraining, StartupError
+from trt_responses.features.rollout.in_place import InPlace
+from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+
+    from trt_responses.features.rollout.bodies import LoadRequest
+    from trt_responses.features.rollout.builds import Act, Build, Builds
+    from trt_responses.features.rollout.gate import Gate
+    from trt_responses.features.rollout.loaded import Loaded, Version
+    from trt_responses.features.rollout.measures import GateReport
+    from trt_responses.features.rollout.versions import Versions
+    from trt_responses.run.lifecycle import Lifecycle
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a load came to."""
+
+    state: Literal["promoted", "canary", "unchanged"]
+    version: Version
+    before: Version
+    report: GateReport | None = None
+    paused: int | None = None
+    """The responses that waited while one was stopped and the other loaded; None where both were
+    loaded at once."""
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "version": self.version.label,
+            "digest": self.version.digest,
+            "before": self.before.label,
+            "gate": None if self.report is None else self.report.told(),
+            "paused": self.paused,
+        }
+
+
+class Exchange:
+    """The one who changes which versions a server has loaded; one change at a time."""
+
+    def __init__(
+        self,
+        versions: Versions,
+        builds: Builds | str,
+        new_gate: Callable[[], Gate],
+        lifecycle: Lifecycle,
+        pause: Callable[[Loaded], int] | None = None,
+    ) -> None:
+        """In the place of `builds` may stand the reason why there is nothing to load. `pause` takes
+        a version's runs from its engine, until another is in its place; None where runs cannot
+        wait."""
+        self._versions = versions
+        self._builds = builds
+        self._new_gate = new_gate
+        self._lifecycle = lifecycle
+        self._pause = pause
+        self._passed: WeakSet[Loaded] = WeakSet()
+        """Those that the gate has let through."""
+        self._task: asyncio.Task[Any] | None = None
+        """The change that is going on."""
+        self.phase: str | None = None
+        """What a change is at."""
+        self.last: dict[str, Any] | None = None
+        """What the last load came to."""
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """While it lasts versions may be loaded. A load that is going on at its end is given up; if
+        its pointer is being written just then, the next start serves that version."""
+        try:
+            yield
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """The versions that are loaded, and what becomes of another."""
+        self._of(name)
+        versions = self._versions
+        canary = versions.canary
+        return {
+            "name": name,
+            "promoted": _told(versions.promoted),
+            "canary": None if canary is None else _told(canary) | {"share": versions.share},
+            "finishing": [_told(loaded) for loaded in versions.finishing],
+            "loading": self.phase,
+            "last_load": self.last,
+        }
+
+    async def prepared(self) -> Sequence[Version]:
+        """The versions that could be loaded, the newest first."""
+        builds = self._builds
+        return () if isinstance(builds, str) else await asyncio.to_thread(builds.versions)
+
+    async def load(self, name: str, asked: LoadRequest) -> Outcome:
+        """Load a version; it goes on to its end though nobody waits for it any more."""
+        builds = self._of(name)
+        if self._lifecycle.draining:
+            raise ServerDraining("The server is being stopped and loads nothing more.")
+        return await self._alone(self._load(builds, asked))
+
+    async def _alone(self, change: Coroutine[Any, Any, T]) -> T:
+        """Make a change to its end, while there is no other."""
+        if self._task is not None and not self._task.done():
+            change.close()
+            raise LoadRefused(
+                f"Another change is going on ({self.phase}): wait until it has ended."
+            )
+        self._task = task = asyncio.get_running_loop().create_task(change)
+        return await asyncio.shield(task)
+
+    async def unload(self, name: str, number: str | None = None) -> Version:
+        """End a canary; the promoted version is served to the end."""
+        builds, canary = self._of(name), self._versions.canary
+        named = canary is not None and number in (
+            None,
+            str(canary.version.number),
+            canary.version.digest,
+        )
+        if canary is None or not named:
+            raise LoadRefused(
+                f"'{self._versions.promoted.version.label}' is the promoted version and is served "
+                "to the server's end: only a canary can be unloaded, and "
+                + ("none is loaded." if canary is None else f"'{canary.version.label}' is one.")
+            )
+        return await self._alone(self._unload(builds, canary))
+
+    async def _unload(self, builds: Builds, canary: Loaded) -> Version:
+        self.phase = f"unloading {canary.version.label}"
+        try:
+            await self._note(builds, "unloaded", canary.version, "it was asked for")
+            if self._versions.canary is canary:
+                self._versions.end_canary()
+            return canary.version
+        finally:
+            self.phase = None
+
+    def _of(self, name: str) -> Builds:
+        builds, served = self._builds, self._versions.promoted.version
+        if isinstance(builds, str):
+            raise InvalidRequest(builds, code="versions_not_here")
+        if name not in (builds.name, served.name):
+            raise NotFound(
+                f"The engine '{name:.100}' is not served here: this server serves '{builds.name}'.",
+                code="engine_not_found",
+            )
+        return builds
+
+    async def _load(self, builds: Builds, asked: LoadRequest) -> Outcome:
+        try:
+            outcome = await self._loaded(builds, asked)
+            self.last = outcome.told()
+            return outcome
+        except LoadRefused as refused:
+            report = refused.report.told() if refused.report is not None else None
+            self.last = {"state": "refused", "reason": refused.message, "gate": report}
+            raise
+        except Exception as fault:
+            self.last = {"state": "failed", "reason": f"{type(fault).__name__}: {fault}"}
+            raise
+        finally:
+            self.phase = None
+
+    async def _loaded(self, builds: Builds, asked: LoadRequest) -> Outcome:
+        served = self._versions.promoted.version
+        self.phase = "looking for the version"
+        try:
+            build = await asyncio.to_thread(builds.find, asked.version, served)
+        except StartupError as error:
+            raise LoadRefused(str(error)) from None
+        version = build.version
+        if version == served:
+            return await self._unchanged(builds, version, asked)
+        try:
+            return await self._exchanged(builds, build, asked)
+        except (ApiError, StartupError, OSError) as fault:
+            refused = fault if isinstance(fault, LoadRefused) else LoadRefused(str(fault))
+            said = refused.message.removesuffix(".")
+            refused.message = f"{version.label} is not served: {said}."
+            logger.warning("%s", refused.message)
+            await self._note(builds, "refused", version, refused.message)
+            raise refused from None
+
+    async def _unchanged(self, builds: Builds, served: Version, asked: LoadRequest) -> Outcome:
+        """Nothing but that the pointer, which a command may have moved, says what is served."""
+        if asked.canary is not None:
+            raise LoadRefused(f"{served.label} is the promoted version: it cannot be a canary too.")
+        try:
+            await asyncio.to_thread(builds.promote, served, asked.reason)
+        except StartupError as error:
+            raise LoadRefused(
+                f"{served.label} is served, but not from the next start on: {error}"
+            ) from None
+        return Outcome("unchanged", served, served)
+
+    async def _exchanged(self, builds: Builds, build: Build, asked: LoadRequest) -> Outcome:
+        if (canary := self._canary_of(build.version)) is not None:
+            report = await self._judged_canary(canary, asked)
+            return await self._served(builds, canary, asked, report)
+        narrow = await self._looked_at(build)
+        if narrow is not None:
+            return await self._in_place(builds, build, asked, narrow)
+        loaded, report = await self._through_the_gate(build, asked)
+        try:
+            return await self._served(builds, loaded, asked, report)
+        except BaseException:
+            if loaded not in self._versions:
+                await loaded.stop()
+            raise
+
+    async def _judged_canary(self, canary: Loaded, asked: LoadRequest) -> GateReport | None:
+        """What the gate says of a canary that is to be promoted, unless it has passed before."""
+        if not canary.able:
+            raise LoadRefused("as a canary it serves no more: unload it, and load it again")
+        passed = canary in self._passed and not asked.exact
+        if asked.canary is not None or not asked.gate or passed:
+            return None
+        return await self._compared(canary, asked)
+
+    async def _compared(self, loaded: Loaded, asked: LoadRequest) -> GateReport:
+        """What the gate says of a version that it lets through."""
+        promoted = self._versions.promoted
+        self.phase = f"comparing {loaded.version.label} with {promoted.version.label}"
+        report = await self._new_gate().compare(promoted, loaded, exact=asked.exact)
+        if report.refused is not None:
+            raise LoadRefused(report.refused, report)
+        self._passed.add(loaded)
+        return report
+
+    def _canary_of(self, version: Version) -> Loaded | None:
+        canary = self._versions.canary
+        return canary if canary is not None and canary.version == version else None
+
+    async def _through_the_gate(
+        self, build: Build, asked: LoadRequest
+    ) -> tuple[Loaded, GateReport | None]:
+        """The version, loaded and found good; else nothing of it is left."""
+        self.phase = f"loading {build.version.label}"
+        loaded = await _started(build)
+        try:
+            return loaded, await self._compared(loaded, asked) if asked.gate else None
+        except BaseException:
+            await loaded.stop()
+            raise
+
+    async def _looked_at(self, build: Build) -> str | None:
+        """The reason why memory does not hold it beside what is served, if it does not."""
+        promoted, label = self._versions.promoted, build.version.label
+        self.phase = f"looking at the files of {label}"
+        if fault := await asyncio.to_thread(build.fault, promoted.version):
+            raise LoadRefused(fault.removesuffix("."))
+        return await asyncio.to_thread(build.no_room, promoted.version, beside=True)
+
+    async def _in_place(
+        self, builds: Builds, build: Build, asked: LoadRequest, narrow: str
+    ) -> Outcome:
+        """Exchange the engine under its runs. `narrow` says why there is no other way."""
+        before, version = self._versions.promoted.version, build.version
+        if asked.canary is not None:
+            raise LoadRefused(f"{narrow}, and a canary is served beside the promoted version")
+        if not asked.pause:
+            raise LoadRefused(f"{narrow}, and what is running was not to be paused")
+        if self._pause is None:
+            raise LoadRefused(f"{narrow}, and this server lets no response wait for an engine")
+        if alone := await asyncio.to_thread(build.no_room, before, beside=False):
+            raise LoadRefused(alone)
+        back = await asyncio.to_thread(builds.find, before.digest, before)
+        gate, promoted = self._new_gate() if asked.gate else None, self._versions.promoted
+        self.phase = f"asking {before.label}, to compare {version.label} with it"
+        recorded = await gate.recorded(promoted) if gate is not None else []
+        self.phase = f"exchanging {before.label} for {version.label}"
+
+        async def compared(loaded: Loaded) -> GateReport | None:
+            if gate is None:
+                return None
+            return await gate.compare_recorded(recorded, loaded, exact=asked.exact)
+
+        swap = InPlace(
+            self._versions, version.label, partial(_started, build), partial(_started, back)
+        )
+        report, paused = await swap.exchange(
+            self._pause,
+            compared,
+            lambda: asyncio.to_thread(builds.promote, version, asked.reason),
+        )
+        logger.info("%s is served in place of %s", version.label, before.label)
+        await self._note(builds, "loaded", version, asked.reason)
+        return Outcome("promoted", version, before, report, paused)
+
+    async def _served(
+        self, builds: Builds, loaded: Loaded, asked: LoadRequest, report: GateReport | None
+    ) -> Outcome:
+        before, version = self._versions.promoted.version, loaded.version
+        if asked.canary is not None:
+            share = f"{asked.canary:.0%} of the conversations"
+            other = self._versions.canary
+            await self._note(builds, "canary", version, asked.reason or share)
+            self._versions.try_out(loaded, asked.canary)
+            if other is not None and other is not loaded:
+                why = f"{version.label} is the canary in its place"
+                await self._note(builds, "unloaded", other.version, why)
+            return Outcome("canary", version, before, report)
+        self.phase = f"changing over to {version.label}"
+        await asyncio.to_thread(builds.promote, version, asked.reason)
+        self._versions.promote(loaded)
+        logger.info("%s is served in place of %s", version.label, before.label)
+        await self._note(builds, "loaded", version, asked.reason)
+        return Outcome("promoted", version, before, report)
+
+    async def _note(self, builds: Builds, act: Act, version: Version, reason: str) -> None:
+        """Note it in the journal; one that cannot be written is no reason to break what is
+        served."""
+        try:
+            await asyncio.to_thread(builds.note, act, version, reason)
+        except StartupError as error:
+            logger.error("the journal misses that %s was %s: %s", version.label, act, error)
+
+
+async def _started(build: Build) -> Loaded:
+    """The version with its engine, which is started."""
+    loaded = await asyncio.to_thread(build.load)
+    try:
+        await loaded.start()
+    except asyncio.CancelledError:  # the server ends
+        await loaded.stop(0)
+        raise
+    return loaded
+
+
+def _told(loaded: Loaded) -> dict[str, Any]:
+    version, health = loaded.version, loaded.health()
+    return {
+        "version": version.label,
+        "digest": version.digest,
+        "runs": loaded.runs,
+        "ready": health.alive and health.ready,
+    }

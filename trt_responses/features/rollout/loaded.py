@@ -1,0 +1,205 @@
+"""One version of an engine as long as it is loaded, and the leases of the runs that it makes.
+
+A place may stand empty for a while: where memory holds one version, another one takes it under the
+runs, which are told that their engine was exchanged. Knows the engine's seam; knows of no other
+version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.engine import Chunk, Health
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from trt_responses.engine import Engine, GenerateOptions, Handle, Limits, Sink
+
+logger = logging.getLogger(__name__)
+
+STOP_S = 5.0
+"""What a version gets for its end, when it has no runs left."""
+MARKED_ID = re.compile(r"resp_([0-9a-f]{6})[0-9a-f]{48}")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of an engine, as clients and metrics name it."""
+
+    name: str
+    kind: str
+    number: int | None = None
+    """From 1 on; None for an engine that was not prepared here, or before there were numbers."""
+    digest: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What asks for this very version: `name@3` and `name@<digest>`."""
+        parts = (self.number, self.digest)
+        return tuple(f"{self.name}@{part}" for part in parts if part)
+
+    @property
+    def label(self) -> str:
+        return next(iter(self.names), self.name)
+
+    def marked(self, response_id: str) -> str:
+        """The id of a response that this version makes, from a fresh id."""
+        if self.number is None:
+            return response_id
+        prefix, _, rest = response_id.partition("_")
+        return f"{prefix}_{self.number:06x}{rest}"
+
+
+def number_in(response_id: str) -> int | None:
+    """The number of the version that has made a response, if its id says one."""
+    found = MARKED_ID.fullmatch(response_id)
+    return int(found[1], 16) if found else None
+
+
+class Loaded:
+    """A version that is loaded, behind the engine's seam, and how many runs are its own."""
+
+    def __init__(
+        self,
+        version: Version,
+        engine: Engine,
+        hold: Callable[[], AbstractContextManager[object]] | None = None,
+        card: Mapping[str, Any] | None = None,
+    ) -> None:
+        """What is held by `hold` is held while the engine lives; `card` is what is told of it."""
+        self.version = version
+        self.card = {"kind": version.kind} if card is None else card
+        self.engine = engine
+        self.runs = 0
+        self._hold = hold
+        self._held = ExitStack()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._away: _Away | None = None
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of its adapters."""
+        return self.limits().adapters
+
+    def has(self, adapter: str | None) -> bool:
+        return adapter is None or adapter in self.adapters
+
+    async def start(self) -> None:
+        if self._hold is not None:
+            self._held.enter_context(self._hold())
+        try:
+            await self.engine.start()
+        except BaseException:
+            self._held.close()
+            raise
+
+    async def stop(self, deadline_s: float = STOP_S) -> None:
+        if self._away is not None and self._away.stopped:
+            return
+        try:
+            await self.engine.stop(deadline_s)
+        finally:
+            self._held.close()
+        if self._away is not None:
+            self._away.stopped = True
+
+    # --- how another version takes its place ----------------------------------------------------
+
+    def leave(self, reason: str) -> None:
+        """Take nothing more, since another version is to be in this place. Runs that ask wait."""
+        self._away = _Away(reason, self.engine.health(), self.engine.limits())
+
+    def become(self, other: Loaded) -> None:
+        """Be the other version from now on, with the runs that are here."""
+        self.version, self.card, self.engine = other.version, other.card, other.engine
+        self._hold, self._held = other._hold, other._held
+        self._away = None
+
+    def lose(self, reason: str) -> None:
+        """Say that no version comes into this place any more."""
+        if self._away is not None:
+            self._away.reason, self._away.lost = reason, True
+
+    # --- the engine's seam ----------------------------------------------------------------------
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
+        if self._away is not None:
+            return _Lost(sink, self._away.reason)
+        return self.engine.generate(prompt_ids, options, sink)
+
+    def health(self) -> Health:
+        return self.engine.health() if self._away is None else self._away.health()
+
+    @property
+    def able(self) -> bool:
+        """Whether its engine takes requests now."""
+        health = self.health()
+        return health.alive and health.ready
+
+    def limits(self) -> Limits:
+        return self.engine.limits() if self._away is None else self._away.limits
+
+    # --- its runs -------------------------------------------------------------------------------
+
+    async def idle(self) -> None:
+        """When no run is its own."""
+        await self._idle.wait()
+
+    def lease(self, gone: str | None = None) -> Lease:
+        self.runs += 1
+        self._idle.clear()
+        return Lease(self, gone)
+
+    def released(self) -> None:
+        self.runs -= 1
+        if not self.runs:
+            self._idle.set()
+
+
+class _Away:
+    """What is told of a place while no version is in it."""
+
+    def __init__(self, reason: str, last: Health, limits: Limits) -> None:
+        self.reason = reason
+        self.limits = limits
+        self.stopped = False
+        """Whether the engine that was there is stopped."""
+        self.lost = False
+        self._last = last
+
+    def health(self) -> Health:
+        return Health(not self.lost, False, self._last.last_progress_ns, self.reason)
+
+
+class _Lost:
+    """A request to a place that no version is in: it may go on when there is one."""
+
+    def __init__(self, sink: Sink, reason: str) -> None:
+        chunk = Chunk(finish="error", error=reason, lost="exchanged")
+        self._call = asyncio.get_running_loop().call_soon(sink.push, chunk)
+
+    def abort(self) -> None:
+        self._call.cancel()
+
+
+class Lease:
+    """One run's hold on its version, until it is released."""
+
+    def __init__(self, loaded: Loaded, gone: str | None) -> None:
+        self.loaded = loaded
+        self.gone = gone
+        """The version that made what it continues, if that is not loaded any more."""
+        self._held = True
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            self.loaded.released()

@@ -1,0 +1,258 @@
+"""Several front ends on one port over one engine: started, watched, started again, drained.
+
+Each front end is a server of its own that listens on the same address (SO_REUSEPORT). One that dies
+costs its own connections. Knows processes; knows no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections import Counter
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_responses.backends.engines import chosen_engine
+from trt_responses.engines.remote.process import LOOKS
+from trt_responses.errors import StartupError
+from trt_responses.files import close_folder_to_others
+from trt_responses.fleet.counts import COUNTS, SharedCounts, make_counts
+from trt_responses.fleet.engine_process import process_of
+from trt_responses.fleet.front_end import ENGINE_LOST
+from trt_responses.serve.server import bound, lasting, log_to_stderr
+from trt_responses.serve.systemd import Notifier
+from trt_responses.settings import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from trt_responses.engines.remote.process import EngineProcess
+    from trt_responses.settings import Settings
+
+    WithEngine = Callable[[Settings], tuple[Settings, EngineProcess | None]]
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = "trt_responses.fleet.front_end"
+CLOSING_S = 15.0
+"""Seconds that front ends get to end, after their linger and their drain."""
+FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.2, 30.0
+
+
+def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> int:
+    """Serve until told to stop, and return the exit status. `with_engine` finds the engine's
+    process, and the settings by which all front ends serve it; else the settings name it."""
+    settings = lasting(settings)
+    if settings.store_place().kind == "memory":
+        raise StartupError(
+            f"{PREFIX}STORE: several front ends need a history that they share: expected "
+            "sqlite:///path or redis://host:port/number, got memory://."
+        )
+    log_to_stderr(settings)
+    close_folder_to_others(settings.data_dir)
+    with kept_address(settings) as address:
+        asyncio.run(Fleet(*(with_engine or _with_engine)(address)).run())
+    return 0
+
+
+@contextmanager
+def kept_address(settings: Settings) -> Iterator[Settings]:
+    """Keep the address for this fleet's front ends, whether one listens or not. Gives the settings
+    with its port; somebody else's address is a `StartupError`."""
+    with bound(settings) as free:
+        host, port = free.getsockname()[:2]
+    settings = settings.model_copy(update={"host": host, "port": port})
+    with bound(settings, shared=True) as kept:
+        # Then Linux lets a socket be bound beside it that shares the port, and no other.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        yield settings
+
+
+class Fleet:
+    """The processes of `frontends` front ends, and the engine's where it is of this machine."""
+
+    def __init__(self, settings: Settings, engine: EngineProcess | None) -> None:
+        """`engine` is the engine's process; none where another server serves the engine."""
+        self._settings = settings
+        self._engine = engine
+        self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
+        self._counts = self._folder / COUNTS
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._ready: set[int] = set()
+        """Those that have been up."""
+        self._failures: Counter[int] = Counter()
+        """The ends of each since it was up."""
+        self._stopping = asyncio.Event()
+        self._signal = signal.SIGTERM
+        self._fault: str | None = None
+        self._notifier = Notifier()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        count = self._settings.frontends
+        make_counts(self._counts, count)
+        watching = asyncio.create_task(self._watch_engine())
+        await asyncio.sleep(0)  # so that the socket's path is known
+        keepers = [asyncio.create_task(self._keep(number)) for number in range(count)]
+        try:
+            for task in (watching, *keepers):
+                task.add_done_callback(self._broke)
+            await self._stopping.wait()
+            self._notifier.tell("STOPPING=1", "stopping")
+            patience_s = self._settings.linger_s + self._settings.drain_s + CLOSING_S
+            await asyncio.wait(keepers, timeout=patience_s)
+        finally:
+            for process in self._running.values():
+                process.kill()
+            await asyncio.gather(*keepers, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            if self._engine is not None:
+                await self._engine.stop(CLOSING_S)
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._fault is not None:
+            raise StartupError(self._fault)
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Drain each front end; a second signal hurries them."""
+        self._signal = number
+        self._stopping.set()
+        for process in self._running.values():
+            with suppress(ProcessLookupError):  # it has just ended
+                process.send_signal(number)
+
+    def _fail(self, fault: str) -> None:
+        if self._fault is None:
+            self._fault = fault
+        self._stop(signal.SIGTERM)
+
+    async def _watch_engine(self) -> None:
+        if self._engine is None:
+            return
+        try:
+            await self._engine.start()
+        except StartupError as error:
+            self._fail(str(error))
+            return
+        lost = await self._engine.lost()
+        self._fail(f"The engine is lost and the server has ended: {lost}")
+
+    def _broke(self, task: asyncio.Task[None]) -> None:
+        """End the fleet when a task that keeps a part of it has raised, for nobody else would."""
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            logger.error("a part of the fleet is not kept any more", exc_info=fault)
+            self._fail(f"The fleet broke ({type(fault).__name__}: {fault}).")
+
+    async def _keep(self, number: int) -> None:
+        """Keep a front end in this place: start another when one dies."""
+        while not self._stopping.is_set():
+            try:
+                ended = await self._one(number)
+            except OSError as error:  # no descriptor, no memory: it may come back
+                if number not in self._ready:
+                    raise
+                ended = f"could not be started ({error})"
+            if self._stopping.is_set():
+                return
+            logger.warning("Front end %d %s and is started again.", number + 1, ended)
+            self._failures[number] += 1
+            doubled = FIRST_BACKOFF_S * 2.0 ** min(self._failures[number], 20)
+            await asyncio.sleep(min(MOST_BACKOFF_S, doubled))
+
+    async def _one(self, number: int) -> str:
+        """Start a front end and watch it to its end. Returns how it ended."""
+        process = await self._begin(number)
+        engine_pid = self._engine.pid if self._engine is not None else None
+        if self._stopping.is_set():  # it was told so while this one began
+            process.send_signal(self._signal)
+        status = await self._watched(number, process)
+        del self._running[number]
+        with closing(SharedCounts(self._counts, number)) as counts:
+            counts.clear()  # what it made has ended with it
+        if not self._stopping.is_set():
+            self._look_at_end(number, status, engine_pid)
+        return f"ended with status {status}"
+
+    def _look_at_end(self, number: int, status: int, engine_pid: int | None) -> None:
+        """Do what an end asks for besides another start. `engine_pid` was the engine's process when
+        the front end began."""
+        if status == 0:
+            logger.warning("Front end %d was told to stop: so do all.", number + 1)
+            self._stop(signal.SIGTERM)
+        elif number not in self._ready:
+            self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
+        elif status == ENGINE_LOST and self._engine is not None and self._engine.pid == engine_pid:
+            self._engine.restart("it makes nothing any more")
+
+    async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
+        """Wait for a front end's end, and return its status. One that is up and gives no sign of
+        life any more is killed: it holds its clients and its places."""
+        assert process.stdout is not None
+        missed: float = -math.inf
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.engine_silence_s / LOOKS):
+                    line = await process.stdout.readline()
+            except TimeoutError:
+                missed += 1
+                if missed == LOOKS:
+                    logger.warning("Front end %d gives no sign of life.", number + 1)
+                    process.kill()
+                continue
+            if not line:
+                return await process.wait()
+            missed = min(missed, 0)
+            if line.strip():
+                self._up(number, line.decode())
+                missed = 0
+
+    async def _begin(self, number: int) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", PROGRAM),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the fleet, which tells each
+        )
+        self._running[number] = process
+        first = {
+            "parent": os.getpid(),
+            "number": number,
+            "engine": "" if self._engine is None else self._engine.path,
+            "folder": str(self._folder),
+            "settings": self._settings.model_dump(mode="json"),
+        }
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(first).encode() + b"\n")
+        return process
+
+    def _up(self, number: int, hello: str) -> None:
+        """Print once that all are up, in the words of the last."""
+        was_up = len(self._ready) == self._settings.frontends
+        self._ready.add(number)
+        self._failures[number] = 0
+        if not was_up and len(self._ready) == self._settings.frontends:
+            self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
+            print(hello, end="", flush=True)
+
+
+def _with_engine(settings: Settings) -> tuple[Settings, EngineProcess | None]:
+    """The engine's process, where it is of this machine, and settings by which all serve this very
+    version, whatever is prepared meanwhile."""
+    if settings.engine_elsewhere() is not None:
+        return settings, None
+    selection = chosen_engine(settings)
+    logger.info("%s", selection.reason)
+    card = selection.card
+    chosen = {"engine": f"{card.name}@{card.version}", "model": settings.model or card.name}
+    return settings.model_copy(update=chosen), process_of(selection, settings)

@@ -1,0 +1,342 @@
+"""Turns fragments into events: which item a message of the model becomes, and which events say so.
+
+Two rules for the file: every legal move is in the table `OPENS` or in one shape of
+`item_events.py`, and no text is kept here but that of a call which is told when it is whole; any
+other text as a whole is read back from the log's fold. It knows no token and no HTTP.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import orjson
+
+from trt_responses.frozen import replace
+from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
+from trt_responses.log.action_calls import PREFIXES, ActionCall
+from trt_responses.log.entries import ScoredDeltas
+from trt_responses.log.hosted_calls import ROWS, HostedCall, Outcome
+from trt_responses.log.item_events import (
+    Call,
+    CustomCall,
+    Message,
+    Reasoning,
+    Summary,
+)
+from trt_responses.log.item_events import Callee as Callee
+from trt_responses.wire.events import AnnotationAdded, HostedStep, OutputItemAdded, OutputItemDone
+from trt_responses.wire.output import (
+    OutputHostedCall,
+    OutputMcpListTools,
+    OutputReasoning,
+    UrlCitation,
+    written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trt_responses.language.fragments import Fragment
+    from trt_responses.log.entries import Deltas
+    from trt_responses.log.hosted_calls import Runner
+    from trt_responses.log.item_events import Seal, Shape
+    from trt_responses.log.log import Log
+    from trt_responses.wire.events import StepName
+    from trt_responses.wire.output import OutputItem, TokenLogprob
+
+    Mint = Callable[[str], str]
+
+
+def json_text(raw: bytes) -> bytes:
+    """A text in the form in which JSON has it within quotes."""
+    return orjson.dumps(raw.decode("utf-8", "replace"))[1:-1]
+
+
+class TextFilter(Protocol):
+    """Gives the client's part of a text that the model writes, piece by piece."""
+
+    found: str | None
+    """Set when one of the client's texts was found: nothing that follows is told, and the model
+    need not go on."""
+
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
+
+    def finish(self, *, whole: bool) -> Sequence[bytes]: ...
+
+
+class CitedText(Protocol):
+    """Gives a text with the model's marks as texts and citations."""
+
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | UrlCitation]: ...
+
+    def finish(self) -> Sequence[bytes | UrlCitation]: ...
+
+
+Opens = Literal["reasoning", "commentary", "final_answer"]
+
+OPENS: Mapping[str | None, Opens] = {
+    "analysis": "reasoning",
+    "commentary": "commentary",  # a preamble: text before or between calls, for the user to read
+    "final": "final_answer",
+    None: "final_answer",
+}
+"""The item that a message to the user becomes, by its channel. A message to an offered tool is a
+call."""
+
+
+PEOPLE = frozenset({"user", "assistant", "all"})
+"""Recipients to whom a message is no call."""
+
+
+class Machine:
+    """Makes the events of one response. One item is open at a time, or none."""
+
+    def __init__(
+        self,
+        log: Log,
+        callees: Mapping[str, Callee],
+        mint: Mint,
+        input_text: Callable[..., TextFilter],
+        seal: Seal | None = None,
+        *,
+        answer_text: Callable[[], TextFilter] | None = None,
+        scored: bool = False,
+        runners: Mapping[str, Runner] | None = None,
+        summarised: bool = False,
+        cited_text: Callable[[], CitedText] | None = None,
+        sign: Callable[[Sequence[str]], str] | None = None,
+    ) -> None:
+        """`runners` are the tools that are run here, by the recipients of their calls; with
+        `summarised`, thoughts are told as their summaries; with `cited_text`, marks in messages
+        to the user become citations. `sign` vouches for what the client is to bring back: calls
+        that wait for its approval."""
+        self._new_thought = Summary if summarised else Reasoning
+        self._log = log
+        self._runners = runners or {}
+        self._scored = scored
+        self._seal = seal
+        self._sign = sign
+        self.callees = callees
+        self._mint = mint
+        self._open: Shape | ActionCall | None = None
+        self._deltas: Deltas | None = None
+        self._new_input_text = input_text
+        self._new_answer_text = answer_text
+        self._filter: TextFilter | None = None
+        self._new_cited_text = cited_text
+        self._cited: CitedText | None = None
+        self._citations = 0
+        self._untold: tuple[TokenLogprob, ...] = ()
+        """Likelihoods of tokens whose text is held back."""
+        self._unanswered: HostedCall | None = None
+        self._held: list[bytes] | None = None
+        """The text of a call that is told as a whole."""
+        self.pieces: list[bytes] | None = None
+        """The last entry of the log, to which text of the open message is added as it is read. None
+        when nothing is open, or the model's text is not yet the client's."""
+        self.repairs: Counter[RepairKind] = Counter()
+        self.stopped: str | None = None
+        """The client's own text at which the answer stopped."""
+
+    def take(self, fragment: Fragment) -> None:
+        if type(fragment) is Text:
+            self._say(fragment.pieces)
+        elif type(fragment) is Opened:
+            self._begin(self._shape(fragment))
+        elif type(fragment) is Closed:
+            self._end("completed" if fragment.whole else "incomplete")
+        elif type(fragment) is Repaired:
+            self.repairs[fragment.kind] += 1
+        elif type(fragment) is Scored:
+            self._say_scored(fragment)
+
+    def _say(self, pieces: Sequence[bytes]) -> None:
+        if self.pieces is not None:
+            self.pieces += pieces
+        elif self._deltas is not None and self._filter is not None:
+            self._deltas.pieces += self._filter.feed(pieces)
+            self.stopped = self._filter.found
+        elif self._cited is not None:
+            self._say_cited(self._cited.feed(pieces))
+        elif self._held is not None:
+            self._held += pieces
+
+    def _say_cited(self, parts: Sequence[bytes | UrlCitation]) -> None:
+        """Tell texts and citations. A citation comes behind its text, and more text behind it is
+        another run of deltas."""
+        shape = self._open
+        assert isinstance(shape, Message)
+        for part in parts:
+            if isinstance(part, bytes):
+                assert self._deltas is not None, "an open message has deltas"
+                self._deltas.pieces.append(part)
+                if isinstance(self._deltas, ScoredDeltas):
+                    self._deltas.logprobs.append(self._untold)
+                    self._untold = ()
+                continue
+            self._log.append(AnnotationAdded(shape.id, shape.index, 0, self._citations, part))
+            self._citations += 1
+            self._deltas = self._log.grow(shape.delta(), scored=self._scored)
+
+    def _say_scored(self, said: Scored) -> None:
+        if self._cited is not None:
+            self._untold += tuple(entry for entries in said.logprobs for entry in entries)
+        elif isinstance(self._deltas, ScoredDeltas):
+            self._deltas.logprobs += said.logprobs
+        self._say(said.pieces)
+
+    def _shape(self, opened: Opened) -> Shape | ActionCall:
+        index = len(self._log.output)
+        runner = self._runners.get(opened.recipient) if opened.recipient else None
+        if runner is not None:
+            return HostedCall(self._mint(ROWS[runner.kind].prefix), index, runner)
+        callee = self.callees.get(opened.recipient) if opened.recipient else None
+        if callee is not None and callee.action is not None:
+            item_id = self._mint(PREFIXES[callee.action])
+            return ActionCall(item_id, index, callee.action, self._mint("call"))
+        if callee is not None and callee.custom:
+            return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))
+        if callee is not None:
+            return Call(self._mint("fc"), index, callee, self._mint("call"))
+        opens = OPENS.get(opened.channel, "final_answer")
+        if opened.recipient:
+            self.repairs["unknown_recipient"] += 1
+            if self.is_unknown(opened.recipient, opened.channel):
+                opens = "reasoning"  # arguments are nothing for the user
+        if opens == "reasoning":
+            message = len(written(self._log.output))
+            return self._new_thought(self._mint("rs"), index, self._seal, message)
+        return Message(self._mint("msg"), index, opens)
+
+    def is_unknown(self, recipient: str, channel: str | None) -> bool:
+        """Whether a message to this recipient is a call of what was not offered."""
+        known = recipient in self._runners or recipient in self.callees
+        return not known and channel != "final" and recipient not in PEOPLE
+
+    def _begin(self, shape: Shape | ActionCall) -> None:
+        if type(shape) is HostedCall and shape.row.delta is None:
+            self._open, self._held = shape, []
+            return
+        for event in shape.begin():
+            self._log.append(event)
+        self._open = shape
+        if isinstance(shape, ActionCall):
+            self._held = []
+            return
+        self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
+        if self._new_cited_text is not None and type(shape) is Message:
+            self._cited, self._citations = self._new_cited_text(), 0
+        elif type(shape) is CustomCall:
+            self._filter = self._new_input_text()
+        elif type(shape) is HostedCall and shape.runner.unwraps:
+            self._filter = self._new_input_text(shape.runner.unwraps)
+        elif (
+            self._new_answer_text is not None
+            and type(shape) is Message
+            and shape.phase == "final_answer"
+        ):
+            self._filter = self._new_answer_text()
+        else:
+            self.pieces = self._deltas.pieces
+
+    def answer(self, outcome: Outcome) -> None:
+        """End a call that was run here, with this outcome for the client."""
+        call, self._unanswered = self._unanswered, None
+        if call is not None:
+            for event in call.answer(self._log.settled()[call.index], outcome):
+                self._log.append(event)
+            if call.row.result is not None and outcome.text is not None:
+                index = len(self._log.output)
+                for event in call.row.result(call, self._mint("sho"), index, outcome):
+                    self._log.append(event)
+
+    def call(self, runner: Runner, text: str) -> None:
+        """Tell of a call that an earlier response has written, and that is run now."""
+        item_id = self._mint(ROWS[runner.kind].prefix)
+        self._begin(HostedCall(item_id, len(self._log.output), runner))
+        self._say((json_text(text.encode("utf-8", "surrogatepass")),))
+        self._end("completed")
+
+    def listed(self, label: str, tools: tuple[Mapping[str, Any], ...], error: str | None) -> None:
+        """Tell what an MCP server offers, or why that is not known."""
+        empty = OutputMcpListTools(self._mint("mcpl"), label)
+        end: StepName = "response.mcp_list_tools.completed"
+        if error is not None:
+            end = "response.mcp_list_tools.failed"
+        begun: StepName = "response.mcp_list_tools.in_progress"
+        self.tell(empty, (begun, end), replace(empty, tools=tools, error=error))
+
+    def tell(self, added: OutputItem, steps: Sequence[StepName], done: OutputItem) -> None:
+        """Tell an item that no message of the model becomes, from its beginning to its end."""
+        index = len(self._log.output)
+        self._log.append(OutputItemAdded(index, added))
+        for name in steps:
+            self._log.append(HostedStep(added.id, index, name))
+        self._log.append(OutputItemDone(index, done))
+
+    def add_carrier(self) -> None:
+        """Tell a thought without text, where no other can carry what a tool has answered: the
+        client brings it back with the seal that the last snapshot gives it."""
+        output = self._log.output
+        called = any(isinstance(item, OutputHostedCall) for item in output)
+        if self._seal is None or not called or any(item.type == "reasoning" for item in output):
+            return
+        item = OutputReasoning(self._mint("rs"))
+        self.tell(item, (), replace(item, status="completed"))
+
+    @property
+    def call_text(self) -> str:
+        """The text of the call that is to be run here."""
+        call = self._unanswered
+        return call.text_of(self._log.output[call.index]) if call is not None else ""
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a call is whole and has yet to be run here."""
+        return self._unanswered is not None
+
+    def _end(self, status: Literal["completed", "incomplete"]) -> None:
+        if isinstance(self._open, ActionCall):
+            self._end_action(self._open, status)
+            return
+        if self._held is not None:
+            self._begin_late(self._held, status)
+        shape, deltas = self._open, self._deltas
+        if shape is None:
+            self.answer(Outcome("incomplete"))
+            return
+        if self._cited is not None:
+            self._say_cited(self._cited.finish() or ([b""] if self._untold else []))
+        elif deltas is not None:
+            self._end_text(shape, deltas, whole=status == "completed")
+        self._open = self._deltas = self._filter = self.pieces = self._cited = None
+        for event in shape.end(self._log.settled()[shape.index], status):
+            self._log.append(event)
+        if type(shape) is HostedCall and status == "completed" and shape.row.run_here:
+            self._unanswered = shape
+
+    def _end_action(self, call: ActionCall, status: Literal["completed", "incomplete"]) -> None:
+        written: str = orjson.loads(b'"%b"' % b"".join(self._held or ()))
+        self._open = self._held = None
+        for event in call.end(written, status):
+            self._log.append(event)
+
+    def _end_text(self, shape: Shape, deltas: Deltas, *, whole: bool) -> None:
+        if self._filter is not None:
+            deltas.pieces += self._filter.finish(whole=whole)
+        elif whole and not deltas.pieces and shape.empty:
+            deltas.pieces.append(shape.empty)
+
+    def _begin_late(self, held: Sequence[bytes], status: str) -> None:
+        """Tell of a call whose whole text was waited for."""
+        shape, self._held = self._open, None
+        assert isinstance(shape, HostedCall)
+        if status != "completed" and (kind := shape.row.if_cut):
+            item_id = self._mint(ROWS[kind].prefix)
+            self._open = shape = HostedCall(item_id, shape.index, shape.runner._replace(kind=kind))
+        text: str = orjson.loads(b'"%b"' % (b"".join(held) or json_text(shape.empty)))
+        if shape.row.signed and self._sign is not None:
+            shape.sign(text, self._sign)
+        for event in shape.begin(text):
+            self._log.append(event)

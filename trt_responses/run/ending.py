@@ -1,0 +1,161 @@
+"""The four ways in which a run ends, each with its last snapshot and its events.
+
+Values only: which end it is, and when it is told, is the run's affair.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal
+
+from trt_responses.errors import ApiError
+from trt_responses.frozen import dataclass, replace
+from trt_responses.wire import events as e
+from trt_responses.wire import response as r
+from trt_responses.wire.output import written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.engine import Chunk, Loss
+    from trt_responses.language.reader import Reader
+    from trt_responses.log.fold import Output
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run, or one segment of it, ended."""
+
+    status: Literal["completed", "incomplete", "failed", "cancelled"]
+    error: ApiError | None = None
+    stop: str | None = None
+    """The client's text at which it stopped."""
+    lost: Loss | None = None
+    """The way in which the engine went away under a segment."""
+
+
+def last_snapshot(
+    begun: r.Response, output: Output, end: End, now_s: int, used: r.Usage
+) -> r.Response:
+    """The last snapshot of a response that ended so."""
+    return replace(
+        begun,
+        output=output,
+        status=end.status,
+        completed_at=now_s if end.status == "completed" else None,
+        error=r.ResponseFault("server_error", end.error.message) if end.error else None,
+        incomplete_details=(
+            r.IncompleteDetails("max_output_tokens") if end.status == "incomplete" else None
+        ),
+        usage=used,
+    )
+
+
+def usage(
+    read: int,
+    reader: Reader,
+    output: Output,
+    cached: Sequence[int | None],
+    latency_ms: Sequence[int] = (),
+) -> r.Usage:
+    """The tokens of a prompt of so many, of what was written, and of tools' answers between.
+
+    Each id counts once, however many engine requests read it. `cached` is what the engine said at
+    the beginning of each turn, `latency_ms` how long each tool took.
+    """
+    told = zip(written(output), reader.messages, strict=False)
+    reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
+    answered = [span for span in reader.messages if span.answer_end]
+    if not answered:
+        into = r.InputTokensDetails(min((cached[0] if cached else 0) or 0, read))
+        wrote = len(reader.kept)
+        return r.Usage(read, wrote, read + wrote, into, r.OutputTokensDetails(reasoning))
+    answers = [span.answer_tokens for span in answered]
+    begins = [0, *(span.answer_end for span in answered)]
+    ends = [*(span.end for span in answered), len(reader.kept)]
+    outputs = [end - begin for begin, end in zip(begins, ends, strict=True)]
+    inputs = [read, *answers]
+    before = [0, *(read + span.end for span in answered)]
+    hits = [
+        min(max((told or 0) - start, 0), size)
+        for told, start, size in zip_longest(cached, before, inputs, fillvalue=0)
+    ]
+    into = r.InputTokensByTurn(
+        sum(hits),
+        input_tokens_per_turn=tuple(inputs),
+        cached_tokens_per_turn=tuple(hits),
+    )
+    out = r.OutputTokensByTurn(
+        reasoning,
+        tool_output_tokens=sum(answers),
+        output_tokens_per_turn=tuple(outputs),
+        tool_output_tokens_per_turn=(0, *answers),
+        tool_latency_ms_per_turn=(0, *latency_ms, *[0] * (len(answers) - len(latency_ms))),
+    )
+    return r.Usage(sum(inputs), sum(outputs), sum(inputs) + sum(outputs), into, out)
+
+
+def usage_of_both(before: r.Usage, then: r.Usage) -> r.Usage:
+    """The usage of a preparation and of the answer behind it, turn by turn."""
+    read, wrote = then.input_tokens_details, then.output_tokens_details
+    inputs: Sequence[int] = (then.input_tokens,)
+    hits: Sequence[int] = (read.cached_tokens,)
+    outputs: Sequence[int] = (then.output_tokens,)
+    answers: Sequence[int] = (0,)
+    latencies: Sequence[int] = (0,)
+    answered = 0
+    if isinstance(read, r.InputTokensByTurn) and isinstance(wrote, r.OutputTokensByTurn):
+        inputs, hits = read.input_tokens_per_turn, read.cached_tokens_per_turn
+        outputs, answers = wrote.output_tokens_per_turn, wrote.tool_output_tokens_per_turn
+        latencies, answered = wrote.tool_latency_ms_per_turn, wrote.tool_output_tokens
+    cached = before.input_tokens_details.cached_tokens
+    into = r.InputTokensByTurn(
+        cached + read.cached_tokens,
+        input_tokens_per_turn=(before.input_tokens, *inputs),
+        cached_tokens_per_turn=(cached, *hits),
+    )
+    out = r.OutputTokensByTurn(
+        wrote.reasoning_tokens,
+        tool_output_tokens=answered,
+        output_tokens_per_turn=(before.output_tokens, *outputs),
+        tool_output_tokens_per_turn=(0, *answers),
+        tool_latency_ms_per_turn=(0, *latencies),
+    )
+    return r.Usage(
+        before.input_tokens + then.input_tokens,
+        before.output_tokens + then.output_tokens,
+        before.total_tokens + then.total_tokens,
+        into,
+        out,
+    )
+
+
+def ending(
+    last: r.Response, error: ApiError | None, stop: str | None = None
+) -> tuple[e.Event, ...]:
+    """The events that end a log."""
+    match last.status:
+        case "completed":
+            return (e.Completed(last, stop=stop),)
+        case "incomplete":
+            return (e.Incomplete(last),)
+        case "failed":
+            message, param = (error.message, error.param) if error else ("", None)
+            return (e.Error(error.code if error else None, message, param), e.Failed(last))
+        case _:
+            return ()
+
+
+def end_of(chunk: Chunk) -> End:
+    """The end that a segment's last chunk stands for."""
+    match chunk.finish:
+        case "length":
+            return End("incomplete")
+        case "error" if chunk.refusal is not None:
+            return End("failed", chunk.refusal)
+        case "error":
+            reason = chunk.error or "the engine gave no reason"
+            error = ApiError(f"The engine failed: {reason.removesuffix('.')}.")
+            return End("failed", error, lost=chunk.lost)
+        case _:
+            return End("completed")

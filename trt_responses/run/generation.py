@@ -1,0 +1,509 @@
+"""A generation asks the engine for one segment after another, and is the sink of each.
+
+A step's ids are read, told to the machine and shown to the log's readers before `push` returns.
+Knows the plan and the engine's seam; knows no store, and not how a response ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace as replace_slots
+from typing import TYPE_CHECKING, Any, Protocol
+
+from trt_responses.engine import CONTINUATION_PRIORITY, Chunk
+from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
+from trt_responses.frozen import replace
+from trt_responses.language.fragments import Closed
+from trt_responses.log.hosted_calls import Outcome
+from trt_responses.run.ending import End, end_of, usage, usage_of_both
+from trt_responses.run.recovery import PausedRun
+from trt_responses.run.trace import SegmentNotes, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from trt_responses.engine import Engine, GenerateOptions, Handle, Loss
+    from trt_responses.features.hosted_tools.loop import ToolLoop
+    from trt_responses.language.gate import Gate
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import Segment, SteeringPlan
+    from trt_responses.log.fold import Output
+    from trt_responses.log.log import Log
+    from trt_responses.log.machine import Machine
+    from trt_responses.run.admission import Place
+    from trt_responses.run.recovery import Recovery
+    from trt_responses.run.second_chance import SecondChance
+    from trt_responses.run.trace import SegmentTrace
+    from trt_responses.wire.response import Usage
+
+logger = logging.getLogger(__name__)
+
+NO_TEXT: Mapping[int, bytes] = {}
+LOSSES: Mapping[Loss, str] = {
+    "died": "The engine died",
+    "exchanged": "The engine was exchanged",
+    "moved": "The server stopped",
+}
+
+
+class Preparation(Protocol):
+    """Work of the engine's that comes before an answer, in the same run."""
+
+    async def prompt_and_plan(self) -> tuple[Sequence[int], SteeringPlan] | End:
+        """The prompt and the plan of the answer; an end, when there will be no answer."""
+        ...
+
+    def decide(self, end: End) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def pause(self) -> bool: ...
+
+    def usage(self) -> Usage: ...
+
+
+class Generation:
+    """A row of engine requests, and the sink of each. Its run awaits `end`.
+
+    It has 30 attributes at most: with one more CPython gives it a dict, and `push` takes longer.
+    """
+
+    _closing: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        *,
+        prompt_ids: Sequence[int],
+        plan: SteeringPlan,
+        options: GenerateOptions,
+        engine: Engine,
+        reader: Reader,
+        machine: Machine,
+        log: Log,
+        clock_ns: Callable[[], int],
+        tools: ToolLoop | None = None,
+        place: Place | None = None,
+        recovery: Recovery | None = None,
+        second: SecondChance | None = None,
+        preparation: Preparation | None = None,
+    ) -> None:
+        """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
+        goes on when the engine went away and is back. A `second` chance continues a turn without
+        an answer or a call. A `preparation` gives another prompt and plan."""
+        self._second = second
+        self._preparation = preparation
+        self.tools = tools
+        self.reader = reader
+        self.machine = machine
+        self.log = log
+        self.options = options
+        self.prompt_tokens = len(prompt_ids)
+        self.asked_ns: int | None = None
+        self.first_token_ns: int | None = None
+        self.last_token_ns: int | None = None
+        self.cached_tokens: list[int | None] = []
+        """The cached tokens of each turn's prompt, as the engine said."""
+        self._turn_begins = True
+        self.prompt_ids = prompt_ids
+        self._base = prompt_ids
+        """The prompt of the present turn, and how many of the ids that count stand in it."""
+        self._within = 0
+        self.plan = plan
+        self._engine = engine
+        self._clock_ns = clock_ns
+        self._place = place
+        self._recovery = recovery
+        self._pauses = PausedRun()
+        self._guided_from: int | None = None
+        """Where the text of the present segment begins, if it is under a guide."""
+        self._handle: Handle | None = None
+        self._segment_end: asyncio.Future[End] | None = None
+        self._gate: Gate | None = None
+        self.segments: list[SegmentTrace] = []
+        self._metrics: Mapping[str, float] | None = None
+        """The engine's own, of the segment that ended last."""
+        self._verdict: End | None = None
+        self._flow(None)
+
+    # --- the engine's side --------------------------------------------------------------------
+
+    def push(self, chunk: Chunk) -> None:
+        """One engine step: read, decide, append, wake. The hot path of the whole server."""
+        token_ids, reader = chunk.token_ids, self.reader
+        if len(token_ids) != 1 or chunk.finish or not reader.clear:
+            self._push(chunk)
+        elif piece := self._plain.get(token_ids[0]):
+            reader.kept.append(token_ids[0])
+            self.log.add_text(piece)
+        else:
+            self._push(chunk)
+
+    def _flow(self, said: list[bytes] | None) -> None:
+        """Set where text can only go, which is where the machine's goes; None while a gate, a
+        verdict or the first chunk stands before it. Then `_plain` has the text of each id that is
+        all text, and else nothing."""
+        self._plain = NO_TEXT if said is None else self.reader.plain
+
+    def _push(self, chunk: Chunk) -> None:
+        """Take a step that may be more than text, or is several ids of it."""
+        said = self.machine.pieces if self._plain else None
+        if said is None or chunk.finish or not self.reader.text(chunk.token_ids, said):
+            self._look(chunk)
+        else:
+            self.log.wake()
+
+    def _look(self, chunk: Chunk) -> None:
+        """Take a step of any kind."""
+        if self._verdict is not None:
+            return  # it was on its way when the run was stopped
+        try:
+            token_ids, gate = chunk.token_ids, self._gate
+            self._metrics = chunk.metrics
+            if gate is not None:
+                token_ids = gate.admit(token_ids)
+                if chunk.finish is not None:
+                    token_ids = (*token_ids, *gate.finish(chunk.finish))
+            self._read(token_ids)
+            if self._pauses.unheard:
+                self._hear()
+            if self._turn_begins:
+                self._first_chunk(chunk)
+            elif gate is None:
+                self._flow(self.machine.pieces)
+            if gate is not None and gate.fault is not None:
+                self.decide(End("failed", gate.fault))
+            elif (stop := self.machine.stopped) is not None:
+                self.machine.take(Closed(whole=True))
+                self.decide(End("completed", stop=stop))
+            elif self.reader.ended or (gate is not None and gate.over):
+                if chunk.finish is None:
+                    self.abort()
+                self._finish_segment(End("completed"))
+            elif chunk.finish is not None:
+                self._finish_segment(end_of(chunk))
+        except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
+            self.decide(self._broken(fault))
+        self.log.wake()
+
+    def _read(self, token_ids: Sequence[int]) -> None:
+        for fragment in self.reader.feed(token_ids):
+            self.machine.take(fragment)
+
+    def _first_chunk(self, chunk: Chunk) -> None:
+        if chunk.token_ids:
+            self._turn_begins = False
+            if self.first_token_ns is None:
+                self.first_token_ns = self._clock_ns()
+        if self.cached_tokens[-1] is None:
+            self.cached_tokens[-1] = chunk.cached_tokens
+
+    # --- the run's side -----------------------------------------------------------------------
+
+    async def end(self) -> End:
+        """Generate to the end, and close what is open."""
+        try:
+            end = await self._all()
+        finally:
+            self.last_token_ns = self._clock_ns()
+            if self.tools is not None:
+                await self.tools.close()
+            self.leave()  # while its end is stored, the engine may be at the next one
+        self.close(stopped=end.status == "completed" and end.stop is None)
+        return end
+
+    def close(self, *, stopped: bool) -> None:
+        """End the open item, which the model has ended itself if `stopped`, and which is cut
+        otherwise."""
+        for fragment in self.reader.finish(stopped=stopped):
+            self.machine.take(fragment)
+        self.machine.answer(Outcome("incomplete"))
+
+    def give_up(self, fault: Exception) -> End:
+        """End what is open as cut, since something broke, and return the end."""
+        self.machine.take(Closed(whole=False))
+        return self._broken(fault)
+
+    def decide(self, end: End) -> None:
+        """Stop now, if nothing has been decided yet."""
+        if self._verdict is None:
+            self._verdict = end
+            self._flow(None)
+            if self._preparation is not None:
+                self._preparation.decide(end)
+            self.abort()
+            self.leave()
+            self._finish_segment(end)
+
+    def pause(self) -> bool:
+        """Take the present request from the engine, which is exchanged: the segment goes on with
+        the next one. Returns whether there was a request. One whose last token has just come waits
+        for nothing."""
+        if self._preparation is not None and self._preparation.pause():
+            return True
+        ended = self._segment_end is None or self._segment_end.done()
+        if ended or self._handle is None or self._verdict is not None:
+            return False
+        self._handle.abort()
+        self._handle = None
+        self._look(Chunk(finish="error", error="another version is loaded", lost="exchanged"))
+        return True
+
+    def abort(self) -> None:
+        if self._preparation is not None:
+            self._preparation.abort()
+        if self._handle is not None:
+            self._handle.abort()
+            self._handle = None
+
+    def trace(self, owner: str) -> Trace:
+        """What the generation did, once it is over."""
+        return Trace(
+            owner,
+            str(self.plan),
+            self.prompt_ids,
+            self.cached_tokens[0] if self.cached_tokens else None,
+            tuple(self.segments),
+            self.reader.call_ends,
+            self.machine.callees,
+            self._second.offered if self._second is not None else (),
+        )
+
+    def usage(self, output: Output) -> Usage:
+        """The tokens of all engine requests."""
+        latency_ms = self.tools.latency_ms if self.tools is not None else ()
+        cached = self.cached_tokens
+        if self.tools is not None:  # the first turn that is generated reads the prompt too
+            cached = cached[:1] * self.tools.earlier + cached
+        if self._preparation is None:
+            return usage(self.prompt_tokens, self.reader, output, cached, latency_ms)
+        before = self._preparation.usage()
+        if not self.cached_tokens:  # there was no answer
+            return before
+        return usage_of_both(
+            before, usage(self.prompt_tokens, self.reader, output, cached, latency_ms)
+        )
+
+    def leave(self) -> None:
+        """Give up the place in the engine, since no more requests come."""
+        if self._place is not None:
+            self._place.leave(len(self.reader.kept))
+            self._place = None
+
+    def abandon(self) -> None:
+        """Close the tools of a generation that will not be made, without waiting for them."""
+        if self.tools is not None and self._closing is None:
+            self._closing = asyncio.create_task(self.tools.close())
+
+    def explain(self) -> None:
+        """Write each segment to the log, without its text, where the log's level asks for that."""
+        if self.segments and logger.isEnabledFor(logging.DEBUG):
+            notes = "; ".join(segment.summary() for segment in self.segments)
+            logger.debug("%s %s: %s", self.options.request_id, self.plan, notes)
+
+    def forget(self) -> None:
+        """Drop the prompt: whoever still holds the run wants its log, and not the conversation
+        before it."""
+        self.prompt_ids = self._base = ()
+        if self.tools is not None:
+            self.tools.forget()
+        if self._second is not None:
+            self._second.continuation = None
+        self.segments.clear()
+
+    async def _all(self) -> End:
+        if self._place is not None and (turn := self._place.turn()) is not None:
+            await turn
+        if self._preparation is not None and self._verdict is None:
+            self.asked_ns = self._clock_ns()
+            made = await self._preparation.prompt_and_plan()
+            if isinstance(made, End):
+                return self._verdict or made
+            self.prompt_ids, self.plan = made
+            self._base, self.prompt_tokens = self.prompt_ids, len(self.prompt_ids)
+        if self.tools is not None:
+            self.tools.begin(self.machine)
+            self.log.wake()
+            approved = self.tools.run_approved(self.prompt_tokens, self.reader, self.machine)
+            self.plan = await self._answered(self.tools, approved) or self.plan
+        end = await self._turn()
+        while end.status == "completed" and self._verdict is None:
+            plan = await self._next_plan()
+            if plan is None:
+                break
+            self.plan = plan
+            end = await self._turn()
+        return self._verdict or end
+
+    async def _next_plan(self) -> SteeringPlan | None:
+        """The plan of one more turn, which answers the last one; None when the run is over."""
+        tools, second, reader, machine = self.tools, self._second, self.reader, self.machine
+        if tools is not None and machine.unanswered:
+            before = len(self._base) - self._within
+            return await self._answered(tools, tools.turn(before, reader, machine))
+        if second is None:
+            return None
+        for fragment in reader.finish(stopped=True):
+            machine.take(fragment)
+        if not second.wanted(reader, machine):
+            return None
+        calls = len(tools.runs) if tools is not None else 0
+        turn = second.turn(self._base, self._within, reader, machine, calls)
+        return await self._answered(second, turn)
+
+    async def _answered(
+        self, tools: ToolLoop | SecondChance, answer: Coroutine[Any, Any, SteeringPlan | None]
+    ) -> SteeringPlan | None:
+        """Let a tool answer, and give the plan of the next turn; a verdict breaks it off."""
+        self._segment_end = asyncio.get_running_loop().create_future()
+        answering = asyncio.create_task(answer)
+        try:
+            await asyncio.wait((answering, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
+            if self._verdict is not None:
+                return None
+            plan = await answering
+            if (prompt := tools.take_prompt()) is not None:
+                self._base, self._within = prompt, len(self.reader.kept)
+            return plan
+        finally:
+            answering.cancel()
+            await asyncio.wait((answering,))
+            self.log.wake()
+
+    async def _turn(self) -> End:
+        self._turn_begins = True
+        self.cached_tokens.append(None)
+        end = End("completed")
+        while self._verdict is None and (segment := self.plan.next(self.reader)) is not None:
+            end = await self._segment(segment)
+            if end.status != "completed":
+                break
+        return end
+
+    async def _segment(self, segment: Segment) -> End:
+        """Generate one segment, in one engine request, and one more for each time the engine goes
+        away."""
+        begin = before = len(self.reader.kept) + len(segment.forced)
+        self._guided_from = begin if segment.guide is not None else None
+        end = await self._noted(segment)
+        while (loss := end.lost) is not None and self._verdict is None:
+            now = len(self.reader.kept)
+            if loss != "moved" and self._recovery is None:
+                break
+            if self.half_way:
+                return End("failed", _half_way(loss))
+            if loss != "moved" and self._recovery is not None:
+                no_way = await self._back(self._recovery, loss, silent=now == before)
+                if no_way is not None:
+                    return no_way
+            before, left = now, segment.max_tokens - (now - begin)
+            if left < 1:
+                return await self._full()
+            end = await self._noted(replace_slots(segment, forced=(), max_tokens=left))
+        return end
+
+    @property
+    def half_way(self) -> bool:
+        """Whether a text under a guide has been begun, which no other engine can go on with."""
+        return self._guided_from is not None and len(self.reader.kept) > self._guided_from
+
+    async def _full(self) -> End:
+        """The end of a segment whose engine went away when there was no room left."""
+        self._segment_end = asyncio.get_running_loop().create_future()
+        self._look(Chunk(finish="length"))
+        return await self._segment_end
+
+    async def _noted(self, segment: Segment) -> End:
+        notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
+        try:
+            end = await self._generate(segment)
+        finally:
+            self.segments.append(notes.ended(end, self._clock_ns(), self._metrics))
+            self._hear()
+        return end
+
+    async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
+        """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
+        off."""
+        tokens, run = len(self.reader.kept), self._pauses
+        logger.info("%s, and %s waits for it.", LOSSES[loss], self.options.request_id)
+        self._segment_end = asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
+        try:
+            await asyncio.wait((waiting, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
+            if self._verdict is not None:
+                return self._verdict
+            await waiting
+        except EngineLost as error:
+            return End("failed", error)
+        finally:
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+        self._pauses.unheard = True
+        return None
+
+    def _hear(self) -> None:
+        if self._pauses.unheard and self._recovery is not None:
+            self._pauses.unheard = False
+            self._recovery.heard(self._pauses)
+
+    async def _generate(self, segment: Segment) -> End:
+        if segment.max_tokens < 1:
+            return End("incomplete")
+        first = self.asked_ns is None
+        if first:
+            self.asked_ns = self._clock_ns()
+        self._read(segment.forced)
+        self._gate = segment.gate
+        self._flow(None)
+        self._segment_end = asyncio.get_running_loop().create_future()
+        options = replace(
+            self.options,
+            max_tokens=segment.max_tokens,
+            stop_ids=segment.stop_ids,
+            guide=segment.guide,
+            banned_ids=segment.banned_ids,
+            priority=self.options.priority if first else CONTINUATION_PRIORITY,
+        )
+        kept = self.reader.kept[self._within :]
+        prompt = [*self._base, *kept] if kept else self._base
+        try:
+            self._handle = self._engine.generate(prompt, options, self)
+        except EngineUnavailable as error:  # between two segments it may have gone away
+            return End("failed", error, lost=None if first else "exchanged")
+        except ApiError as error:
+            return End("failed", error)
+        end = await self._segment_end
+        self._handle = None  # the engine has ended the request
+        if segment.gate is not None and segment.gate.unjudged and self._verdict is None:
+            return await self._judged(segment.gate)
+        return end
+
+    async def _judged(self, gate: Gate) -> End:
+        """Judge a long text in a thread, since that may hold the loop."""
+        closing = await asyncio.to_thread(gate.judge)
+        if self._verdict is None and gate.fault is not None:
+            return End("failed", gate.fault)
+        if self._verdict is None:
+            self._read(closing)
+            self.log.wake()
+        return End("completed")
+
+    def _finish_segment(self, end: End) -> None:
+        if self._segment_end is not None and not self._segment_end.done():
+            self._segment_end.set_result(end)
+
+    def _broken(self, fault: Exception) -> End:
+        if isinstance(fault, ApiError):
+            return End("failed", fault)
+        logger.exception("response %s broke while it was made", self.options.request_id)
+        name = type(fault).__name__
+        return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
+
+
+def _half_way(loss: Loss) -> EngineLost:
+    return EngineLost(
+        f"{LOSSES[loss]} while a text was written under a schema, which cannot be entered "
+        "half-way: send the request again.",
+        retry_after_s=1,
+    )

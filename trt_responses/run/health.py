@@ -1,0 +1,85 @@
+"""How a server is: the one function behind every health route.
+
+Knows the server's way, its engine and the line before it; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.engine import Engine
+    from trt_responses.run.admission import Admission
+    from trt_responses.run.lifecycle import Lifecycle, State
+    from trt_responses.run.stall import StallWatch
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of a server. While `live`, leave the process alone; while `ready`, send it work."""
+
+    state: State
+    live: bool
+    ready: bool
+    reason: str | None
+    """The reason why it is not ready."""
+    since_s: float
+    """Seconds since it came into this state, or to this step of its start."""
+    engine_alive: bool
+    engine_ready: bool
+    last_progress_s: float
+    """Seconds since the engine made its last step, or answered at all."""
+    cache_use: float | None
+    """The share of the engine's KV cache that running responses hold, where it tells."""
+    engine_queued: int | None
+    """The requests that wait in the engine's own queue, where it tells."""
+    running: int
+    waiting: int
+
+
+class Health:
+    """Makes a `Report` of a server's parts. Neither load nor a drain makes a server less alive."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        engine: Engine,
+        admission: Admission,
+        watch: StallWatch,
+        *,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._engine = engine
+        self._admission = admission
+        self._watch = watch
+        self._clock_ns = clock_ns
+
+    def __call__(self) -> Report:
+        life, engine = self._lifecycle, self._engine.health()
+        lost = life.state != "starting" and not engine.alive
+        state: State = "failed" if lost else life.state
+        reason = life.reason or engine.reason
+        still_s = self._watch.still_s(engine.last_progress_ns)
+        stalled = self._watch.is_stall(still_s)
+        if state == "ready" and stalled:
+            reason = f"the engine has work and has made no step for {still_s:.0f} s"
+        ready = state == "ready" and engine.ready and not stalled
+        return Report(
+            state=state,
+            live=state != "failed",
+            ready=ready,
+            reason=None if ready else reason or "the engine is not ready",
+            since_s=life.since_s,
+            engine_alive=engine.alive,
+            engine_ready=engine.ready,
+            cache_use=engine.cache_use,
+            engine_queued=engine.queued,
+            last_progress_s=max(0, self._clock_ns() - engine.last_progress_ns) / 1e9,
+            running=self._admission.running,
+            waiting=self._admission.waiting,
+        )

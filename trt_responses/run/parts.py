@@ -1,0 +1,70 @@
+"""The parts that every run is made of, put together once by the app.
+
+Names only: what is done with them is the business of `assembly.py` and of the prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trt_responses.accept.model_names import ModelNames
+    from trt_responses.dialect import Dialect, Renderer
+    from trt_responses.engine import Engine
+    from trt_responses.features.include.include import Inclusion
+    from trt_responses.features.rollout.versions import Versions
+    from trt_responses.features.seal.sealer import Sealer
+    from trt_responses.log.machine import Mint
+    from trt_responses.run.admission import Admission
+    from trt_responses.run.recovery import Recovery
+    from trt_responses.run.run import Listener
+    from trt_responses.steering.steering import Steering
+    from trt_responses.store import Store
+    from trt_responses.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every run is made of."""
+
+    engine: Engine
+    store: Store
+    dialect: Dialect
+    steering: Steering
+    model: str
+    identity: str
+    knowledge_cutoff: str
+    admission: Admission
+    sealer: Sealer
+    inclusion: Inclusion
+    mint: Mint
+    today: Callable[[], str]
+    clock_s: Callable[[], float]
+    clock_ns: Callable[[], int]
+    listeners: Sequence[Listener] = ()
+    recovery: Recovery | None = None
+    """Lets runs go on when the engine is back; None: a run fails when its engine goes away."""
+    max_calls: int = 1
+    """The most calls in one turn, for requests that do not ask for one alone."""
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    """The tools that the operator has switched on, by kind."""
+    max_tool_calls: int = 32
+    thought_summaries: bool = False
+    """Whether a thought is told as its summary to those who ask for one."""
+    """Calls of such tools in one response, of those who do not ask for fewer."""
+    versions: Versions | None = None
+    """The loaded versions of the engine, where each run has one of its own."""
+    names: ModelNames | None = None
+    """The names by which clients ask; None: whatever they say is the one model."""
+    note_media: bool = False
+    """Whether a line stands for what a text model cannot read; else it is refused."""
+
+    @property
+    def renderer(self) -> Renderer:
+        """The dialect's renderer."""
+        return self.dialect.renderer

@@ -1,0 +1,294 @@
+"""A run is a response being made: it owns the generation, the log, and the end.
+
+Stream, plain and background are readers of the log; nothing here knows which of them there is. A
+run ends once, in one of four ways, and `make` is the only place that writes the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from trt_responses.errors import ServerShutdown
+from trt_responses.frozen import dataclass, replace
+from trt_responses.run.ending import End, ending, last_snapshot
+from trt_responses.run.origin import NOWHERE, ORIGIN, Origin
+from trt_responses.run.trace import Outline
+from trt_responses.wire import events as e
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.errors import ApiError
+    from trt_responses.features.conversations.locks import HeldLock
+    from trt_responses.features.hosted_tools.loop import ToolRun
+    from trt_responses.language.fragments import RepairKind
+    from trt_responses.run.generation import Generation
+    from trt_responses.run.trace import Trace
+    from trt_responses.wire import response as r
+
+    Addition = Callable[["r.Response", "Run"], Awaitable["r.Response"]]
+    """What only the end of a run can add to its last snapshot, before that is stored."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What listeners hear of a run when it is over."""
+
+    response: r.Response
+    repairs: Mapping[RepairKind, int]
+    arrival_ns: int
+    asked_ns: int | None
+    """The time at which the engine was asked first."""
+    first_token_ns: int | None
+    last_token_ns: int | None
+    """The time of the engine's last token."""
+    end_ns: int
+    trace: Trace
+    origin: Origin = NOWHERE
+    tool_runs: Sequence[ToolRun] = ()
+    """The calls that the server ran."""
+
+    def outline(self) -> Outline:
+        """What is kept of it to explain it."""
+        told = self.response
+        return Outline(
+            id=told.id,
+            model=told.model,
+            status=told.status,
+            error=told.error.message if told.error is not None else None,
+            calls=sum(item.type.endswith("_call") for item in told.output),
+            repairs=self.repairs,
+            arrival_ns=self.arrival_ns,
+            asked_ns=self.asked_ns,
+            first_token_ns=self.first_token_ns,
+            last_token_ns=self.last_token_ns,
+            end_ns=self.end_ns,
+            trace=self.trace,
+        )
+
+
+class Progress(NamedTuple):
+    """How far a run has come."""
+
+    id: str
+    first_token_ns: int | None
+    tokens: int
+
+
+class Listener(Protocol):
+    """Hears of each run at its end."""
+
+    def run_ended(self, facts: RunFacts) -> None: ...
+
+
+class Compacted(Protocol):
+    """A conversation that a run makes short."""
+
+    def user_messages(self) -> list[dict[str, Any]]: ...
+
+
+class Run:
+    """One response, from its first event to its last. The owner awaits `make`."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        *,
+        commit: Callable[[r.Response, Run], Awaitable[None]],
+        clock_s: Callable[[], float],
+        clock_ns: Callable[[], int],
+        listeners: Sequence[Listener] = (),
+        additions: Sequence[Addition] = (),
+        owner: str = "",
+        truncated: Sequence[str] = (),
+        unfollowed: Sequence[str] = (),
+        compaction: Compacted | None = None,
+        compacts_first: bool = False,
+        date: str = "",
+    ) -> None:
+        self.date = date
+        """The date in its prompt."""
+        self.leave_to_others: Callable[[], bool] | None = None
+        """Called when the server ends; returns whether another server goes on with the run."""
+        self.log = generation.log
+        self.reader = generation.reader
+        self.owner = owner
+        self._origin = ORIGIN.get()
+        self.truncated = truncated
+        self.unfollowed = unfollowed
+        """The places of schemas that the output may not follow."""
+        self.compaction = compaction
+        """The compaction, of a run that does nothing else."""
+        self.compacts_first = compacts_first
+        """Whether it makes its conversation short before it answers."""
+        self.error: ApiError | None = None
+        self.stop: str | None = None
+        """The client's text at which it stopped."""
+        self.version = ""
+        """The version of the engine that makes it."""
+        self.version_gone: str | None = None
+        """The version that made what it continues, if that is not loaded any more."""
+        self.limit_headers: Mapping[str, str] = {}
+        """Headers about its owner's limits."""
+        self.lock: HeldLock | None = None
+        """Of the conversation in which it is made, if it is made in one."""
+        self._generation = generation
+        self._commit = commit
+        self._clock_s = clock_s
+        self._clock_ns = clock_ns
+        self._listeners = listeners
+        self._additions = additions
+
+    @property
+    def id(self) -> str:
+        return self.log.response.id
+
+    @property
+    def progress(self) -> Progress:
+        made = self._generation
+        return Progress(made.options.request_id, made.first_token_ns, len(self.reader.kept))
+
+    @property
+    def begun(self) -> bool:
+        """Whether the engine has been asked."""
+        return self._generation.asked_ns is not None
+
+    @property
+    def ending(self) -> bool:
+        """Whether no more ids come, so that all that is not kept yet is kept with the end."""
+        return self.log.closed or self._generation.last_token_ns is not None
+
+    async def ended(self) -> None:
+        """Wait until the end is stored and told, for those who do not own the run."""
+        while not self.log.closed:
+            await self.log.changed()
+
+    async def make(self) -> r.Response:
+        """Generate to the end, store the record, then tell. Returns the last snapshot."""
+        self._open()
+        try:
+            end = await self._generation.end()
+            if end.status in ("completed", "incomplete"):
+                self._generation.machine.add_carrier()
+            last = self._last(end)
+            for added in self._additions:
+                last = await added(last, self)
+            self.error = end.error
+            await self._commit(last, self)
+        except asyncio.CancelledError:  # the owner was stopped; others may still be reading
+            self._generation.close(stopped=False)
+            self._conclude(end := End("cancelled"), self._last(end))
+            raise
+        except Exception as fault:  # likewise the edge of a run
+            end = self._generation.give_up(fault)
+            last = self._last(end)
+        finally:
+            self._generation.abort()
+            self._generation.leave()
+        self._conclude(end, last)
+        return last
+
+    def _open(self) -> None:
+        """Append the first events. The log of a response that is queued has them already."""
+        first = self.log.response
+        if not self.log.entries:
+            self.log.append(e.Created(first))
+        if first.status != "in_progress":
+            first = replace(first, status="in_progress")
+        self.log.append(e.InProgress(first))
+        self.log.wake()
+
+    def cancel(self) -> None:
+        """Stop now: the owner has left, or the client has asked. Synchronous and idempotent."""
+        self._generation.decide(End("cancelled"))
+
+    def abandon(self) -> None:
+        """Give the run up, since nobody will make it: those who wait for its end hear that it was
+        cancelled."""
+        self._generation.leave()
+        self._generation.abandon()
+        if not self.log.closed:
+            self.log.settle(replace(self.log.response, status="cancelled"))
+            self.log.close()
+
+    @property
+    def options(self) -> GenerateOptions:
+        """What its engine is asked with, but for what each segment asks itself."""
+        return self._generation.options
+
+    @property
+    def prompt_ids(self) -> Sequence[int]:
+        return self._generation.prompt_ids
+
+    @property
+    def half_way(self) -> bool:
+        """Whether it writes what no other engine could go on with."""
+        return self._generation.half_way
+
+    def pause(self) -> bool:
+        """Wait, if the engine is at work on it, until another engine is there. Returns whether it
+        is."""
+        return self._generation.pause()
+
+    def shut_down(self) -> None:
+        """Leave the run to another server, or fail it, since this server ends."""
+        if self.leave_to_others is None or not self.leave_to_others():
+            self.fail(ServerShutdown())
+
+    def fail(self, error: ApiError) -> None:
+        """Stop now, with a reason: a drain's deadline, or a reader that is too slow."""
+        self._generation.decide(End("failed", error))
+
+    def _conclude(self, end: End, last: r.Response) -> None:
+        """Append the terminal event, close the log and tell the listeners, once the record is
+        stored."""
+        self.error, self.stop = end.error, end.stop
+        self._tell(last, end)
+        self.log.close()
+        self._generation.explain()
+        self._report(last)
+        self._generation.forget()
+        self._commit, self._additions = _committed, ()
+
+    def _report(self, last: r.Response) -> None:
+        """Tell each listener; a fault of one is logged and hurts nobody else."""
+        facts = self.facts(last)
+        for listener in self._listeners:
+            try:
+                listener.run_ended(facts)
+            except Exception:
+                logger.exception("a listener of %s broke", last.id)
+
+    def _tell(self, last: r.Response, end: End) -> None:
+        for event in ending(last, end.error, end.stop):
+            self.log.append(event)
+        if last.status == "cancelled":  # it has no event in the API; the snapshot says it
+            self.log.settle(last)
+
+    def _last(self, end: End) -> r.Response:
+        output, used = self.log.output, self._generation.usage(self.log.output)
+        return last_snapshot(self.log.begun, output, end, int(self._clock_s()), used)
+
+    def facts(self, last: r.Response) -> RunFacts:
+        """What listeners hear of the run, taken before it forgets its prompt."""
+        return RunFacts(
+            response=last,
+            repairs=dict(self._generation.machine.repairs),
+            arrival_ns=self._generation.options.arrival_ns,
+            asked_ns=self._generation.asked_ns,
+            first_token_ns=self._generation.first_token_ns,
+            last_token_ns=self._generation.last_token_ns,
+            end_ns=self._clock_ns(),
+            trace=self._generation.trace(self.owner),
+            origin=self._origin,
+            tool_runs=self._generation.tools.runs if self._generation.tools is not None else (),
+        )
+
+
+async def _committed(last: r.Response, run: Run) -> None:
+    """Do nothing: it takes the place of a commit that is done."""

@@ -1,0 +1,100 @@
+"""Tools as the model is shown them, and the schema of what it writes to call one.
+
+Knows accepted tools; knows no API's words, and no token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest
+from trt_responses.language.messages import Functions, FunctionTool
+from trt_responses.wire.known_tools import once
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.accept.accepted import Grammar, Tool
+    from trt_responses.log.item_events import Callee
+
+GRAMMARS = {"lark": "a Lark grammar", "regex": "a regular expression"}
+
+
+def wrapped(pattern: str | None = None) -> Mapping[str, object]:
+    """A pattern for a custom tool's text as the model writes it: as a function with one string."""
+    return {
+        "type": "object",
+        "properties": {"input": {"type": "string"} | ({"pattern": pattern} if pattern else {})},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+
+
+def shown(tools: Sequence[Tool]) -> Functions:
+    """The tools as the prompt tells of them."""
+    return once(tools, "shown", lambda: Functions(map(_shown, tools)))
+
+
+def _shown(tool: Tool) -> FunctionTool:
+    told = "\n".join(filter(None, (tool.description, _language(tool.grammar))))
+    return FunctionTool(tool.name, told, _arguments(tool))
+
+
+def _arguments(tool: Tool) -> Mapping[str, object] | None:
+    """The schema of a tool's arguments. A text of a grammar is written as it is; another custom
+    tool's as the member of an object."""
+    if not tool.callee.custom:
+        return tool.parameters
+    return None if is_raw(tool) else wrapped()
+
+
+def is_raw(tool: Tool) -> bool:
+    """Whether the model writes a tool's text as it is: no grammar can be followed inside a JSON
+    string."""
+    return tool.grammar is not None and tool.grammar.syntax == "lark"
+
+
+def _language(grammar: Grammar | None) -> str:
+    if grammar is None:
+        return ""
+    raw = "Write the input as it is, not as JSON. " if grammar.syntax == "lark" else ""
+    return f"{raw}The input follows {GRAMMARS[grammar.syntax]}:\n{grammar.definition}"
+
+
+def clients_callees(tools: Sequence[Tool]) -> dict[str, Callee]:
+    """The callees of those that the client runs; the caller may add to them."""
+
+    def found() -> dict[str, Callee]:
+        return callees([tool for tool in tools if tool.server is None])
+
+    return dict(once(tools, "callees", found))
+
+
+def callees(tools: Sequence[Tool]) -> dict[str, Callee]:
+    """The tools by their recipients as models write them: with Harmony's namespace, and without it
+    by mistake."""
+    return {recipient: tool.callee for tool in tools for recipient in (tool.name, tool.recipient)}
+
+
+def schema_of(tool: Tool) -> tuple[Mapping[str, object], str]:
+    """The schema of a tool's calls, and where in the request it stands. Raises `InvalidRequest`
+    for a function whose arguments are no object."""
+    place = f"{tool.place}.parameters"
+    if tool.callee.custom:
+        return wrapped(anchored(tool.grammar.definition) if tool.grammar else None), place
+    if tool.parameters and tool.parameters.get("type") != "object":
+        raise InvalidRequest(
+            f"Invalid schema: '{place}.type' must be 'object', as arguments are one.",
+            param=f"{place}.type",
+            code="invalid_json_schema",
+        )
+    return tool.parameters or {"type": "object"}, place
+
+
+def anchored(expression: str) -> str:
+    """A pattern for the whole of a text, from an expression that may be anchored or not."""
+    inner = expression.removeprefix("^")
+    bare = inner.removesuffix("$")
+    if (len(bare) - len(bare.rstrip("\\"))) % 2:
+        bare = inner
+    return f"^(?:{bare})$" if "|" in bare else f"^{bare}$"

@@ -1,0 +1,211 @@
+"""Blocks at rest: named by their content, and packed with pauses; and what of a body they hold.
+
+A block is kept without its text where its ids say it, unless it is large. Knows blocks, and how a
+record's body is ordered; knows no store. Whoever waits here never holds the event loop for long:
+small blocks are packed in slices with a pause between, a large one in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from functools import lru_cache
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+from trt_responses.store import Block, Kind, says_nothing
+from trt_responses.stores.at_rest.compress import (
+    LARGE_BYTES,
+    NOWHERE,
+    is_whole,
+    leave_out,
+    put_back,
+    squeeze,
+    stretch,
+)
+from trt_responses.stores.at_rest.id_rows import narrow_bytes, narrowed, rows, together, widened
+from trt_responses.stores.at_rest.phrases import ITEMS
+from trt_responses.tasks import give_way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from trt_responses.store import Spell
+
+    Has = Callable[[bytes], bool]
+    """Whether a store holds the block of a digest."""
+
+BLOCK_BYTES = 512
+"""Bytes of a large block that take as long as one small block."""
+DIGEST_BYTES = 20
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NUMBERS: Mapping[Kind, int] = {kind: number for number, kind in enumerate(KINDS)}
+HEAD = Struct("<Biii")
+"""The head of a block: its kind, then the lengths of call id, callee and item. The ids are what is
+left."""
+ABSENT = -1
+"""The length of a name that is None; "" is 0 long."""
+
+LOW = Struct("<i")
+"""The head before a block with ids beyond two bytes and two bits: the length of its ids' low
+rows."""
+NARROW = Struct("<ii")
+"""The head before any other block: the same, told from it by `~`, and the length of what is left of
+its item."""
+
+ASKED_FROM = b',"background":'
+"""The place where a body begins to repeat what was asked: instructions, tools, and all that is
+echoed."""
+
+
+class Packed(NamedTuple):
+    """A block at rest; without data, when the store has it."""
+
+    digest: bytes
+    data: bytes
+
+
+def has_none(digest: bytes) -> bool:
+    """False for every digest: a store that has no block yet."""
+    return False
+
+
+def pack(block: Block, has: Has = has_none, spell: Spell = says_nothing) -> Packed:
+    """Pack a block; without its data when the store has it."""
+    head, item = _head(block), block.item
+    low, high = rows(block.ids)
+    digest = block.digest or _digest(b"".join((head, item, high, low)))
+    if has(digest):
+        return Packed(digest, b"")
+    if (narrow := narrowed(high, len(low) // 2)) is None:
+        rest = squeeze(b"".join((head, item, high)))
+        return Packed(digest, b"".join((LOW.pack(len(low)), low, rest)))
+    text = b"" if _is_large(block) else spell(block.ids)  # zlib lets go of the lock, spelling not
+    left = leave_out(item, text, ITEMS.get(block.kind, ()))
+    sizes = NARROW.pack(~len(low), len(left))
+    return Packed(digest, b"".join((sizes, low, narrow, left, head)))
+
+
+def unpack(packed: Packed, spell: Spell = says_nothing, *, check: bool = False) -> Block:
+    """The block; with a check, a `ValueError` when its content is not what its digest names."""
+    raw, low = _stretched(packed.data, spell)
+    if check and _digest(raw + low) != packed.digest:
+        raise ValueError("the content has another digest")
+    kind, *lengths = HEAD.unpack_from(raw)
+    at, parts = HEAD.size, list[bytes | None]()
+    for length in lengths:
+        parts.append(None if length < 0 else raw[at : at + length])
+        at += max(0, length)
+    call_id, callee, item = parts
+    return Block(
+        KINDS[kind],
+        item or b"",
+        together(low, raw[at:]),
+        _text(call_id),
+        _text(callee),
+        digest=packed.digest,
+    )
+
+
+def _stretched(data: bytes, spell: Spell) -> tuple[bytes, bytes]:
+    """A block's bytes but for its ids' low rows, and those."""
+    if len(data) < NARROW.size:
+        raise ValueError("it is cut short")
+    size, left = NARROW.unpack_from(data)
+    if size >= 0:
+        at = LOW.size + size
+        return stretch(data[at:]), data[LOW.size : at]
+    count = ~size // 2
+    high_at = NARROW.size + ~size
+    item_at = high_at + narrow_bytes(count)
+    head_at = item_at + left
+    if not item_at <= head_at <= len(data):
+        raise ValueError("it is cut short")
+    low, high = data[NARROW.size : high_at], widened(data[high_at:item_at], count)
+    rest = data[item_at:head_at]
+    item = put_back(rest, b"" if is_whole(rest) else spell(together(low, high)))
+    return b"".join((data[head_at:], item, high)), low
+
+
+def own_items(blocks: Sequence[Block], before: int) -> bytes:
+    """What a response's body repeats: its own output, which its record's last blocks hold too."""
+    return b",".join([block.item for block in blocks[before:]])
+
+
+def apart(body: bytes) -> tuple[bytes, Block]:
+    """A body's own part, and what was asked. The responses of one client repeat that, with all its
+    tools: as a block it is kept once."""
+    at = body.find(ASKED_FROM)
+    at = len(body) if at == NOWHERE else at
+    own, asked = body[:at], body[at:]
+    return own, _asked(asked) if len(asked) < LARGE_BYTES else Block("asked", asked, b"")
+
+
+@lru_cache(maxsize=16)
+def _asked(item: bytes) -> Block:
+    block = Block("asked", item, b"")
+    return replace(block, digest=_digest(_head(block) + item))
+
+
+async def all_packed(
+    blocks: Iterable[Block], has: Has, spell: Spell, *, named: Has | None = None
+) -> list[Packed]:
+    """Each block packed; one that the store has becomes its digest alone. `named` is asked instead
+    for blocks that have a digest already."""
+    named = named or has
+    packed, since = list[Packed](), 0
+    for block in blocks:
+        if block.digest and named(block.digest):
+            packed.append(Packed(block.digest, b""))
+            since += 64
+        elif _is_large(block):
+            packed.append(await asyncio.to_thread(pack, block, has, spell))
+        else:
+            packed.append(pack(block, has, spell))
+            since += len(block.item) + len(block.ids) + BLOCK_BYTES
+        if since > LARGE_BYTES:
+            await give_way()
+            since = 0
+    return packed
+
+
+def _is_large(block: Block) -> bool:
+    return len(block.item) + len(block.ids) > LARGE_BYTES
+
+
+async def all_unpacked(
+    packed: Iterable[Packed], unpacked: Callable[[Packed], Block]
+) -> list[Block]:
+    """The blocks of packed ones, in their order."""
+    blocks, since = list[Block](), 0
+    for each in packed:
+        if (size := len(each.data)) > LARGE_BYTES:
+            blocks.append(await asyncio.to_thread(unpacked, each))
+        else:
+            blocks.append(unpacked(each))
+            since += size + BLOCK_BYTES
+        if since > LARGE_BYTES:
+            await give_way()
+            since = 0
+    return blocks
+
+
+def _head(block: Block) -> bytes:
+    """The bytes of a block before its item and its ids."""
+    call_id, callee, length = block.call_id, block.callee, len(block.item)
+    kind = NUMBERS[block.kind]
+    if call_id is None and callee is None:
+        return HEAD.pack(kind, ABSENT, ABSENT, length)
+    names = [None if n is None else n.encode("utf-8", "surrogatepass") for n in (call_id, callee)]
+    lengths = (ABSENT if name is None else len(name) for name in names)
+    return HEAD.pack(kind, *lengths, length) + b"".join(name or b"" for name in names)
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode("utf-8", "surrogatepass")
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,140 @@
+"""Background jobs in memory: who runs them still, and whether they are wanted. Knows leases; knows
+no record and no frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.store import Frames, Job, Standing
+    from trt_responses.stores.limits import Bounds
+
+
+@dataclass(slots=True)
+class _Running:
+    job: Job
+    lease_until: float
+    cancel_asked: bool = False
+    deaths: int = 0
+    ids: bytes = b""
+    frames: int = 0
+
+
+class MemoryJobs:
+    """Jobs by their ids. One whose lease is over can be taken for a while; then it is lost: it can
+    be read, and nothing else."""
+
+    def __init__(self, bounds: Bounds, clock_s: Callable[[], float]) -> None:
+        self.lease_s = bounds.lease_s
+        self._bounds = bounds
+        self._clock_s = clock_s
+        self._jobs: dict[str, _Running] = {}
+
+    def put(self, job: Job) -> None:
+        self._jobs[job.id] = _Running(job, self._lease())
+
+    def get(self, job_id: str) -> Job | None:
+        running = self._jobs.get(job_id)
+        if running is None:
+            return None
+        return replace(running.job, cancel_asked=running.cancel_asked, lost=self._lost(running))
+
+    def owner_of(self, job_id: str) -> str | None:
+        running = self._jobs.get(job_id)
+        return None if running is None else running.job.owner
+
+    def renew(self, job_id: str, body: bytes | None, term: int) -> Standing:
+        running = self._held(job_id, term)
+        if running is None:
+            return "gone"
+        running.lease_until = self._lease()
+        if body is not None:
+            running.job = replace(running.job, body=body)
+        return "cancel" if running.cancel_asked else "held"
+
+    def cancel(self, job_id: str, owner: str) -> bool:
+        running = self._jobs.get(job_id)
+        if running is None or running.job.owner != owner or self._lost(running):
+            return False
+        running.cancel_asked = True
+        return True
+
+    def take(self, model: str) -> Job | None:
+        for running in self._jobs.values():
+            if self._is_free(running) and running.job.model == model:
+                running.lease_until = self._lease()
+                running.deaths += 1
+                running.job = replace(running.job, term=running.job.term + 1)
+                return replace(
+                    running.job,
+                    cancel_asked=running.cancel_asked,
+                    ids=running.ids,
+                    frames=running.frames,
+                )
+        return None
+
+    def leave(self, job_id: str, term: int, *, to_others: bool) -> None:
+        if (running := self._held(job_id, term)) is not None:
+            running.lease_until = self._clock_s()
+            running.deaths -= 1
+            if not to_others:
+                running.job = replace(running.job, source=b"")
+
+    def note(self, job_id: str, term: int, frames: Frames) -> bool:
+        """Whether frames of this term may be kept; what they tell is noted."""
+        running = self._jobs.get(job_id)
+        if running is None or running.job.term != term or self._lost(running):
+            return False
+        if frames.first == running.frames:
+            running.frames += frames.count
+            running.ids += frames.ids
+        return True
+
+    def finish(self, job_id: str, term: int) -> bool:
+        """Whether it was still held. It is gone then."""
+        if self._held(job_id, term) is None:
+            return False
+        del self._jobs[job_id]
+        return True
+
+    def drop(self, job_id: str) -> None:
+        self._jobs.pop(job_id, None)
+
+    def drop_lost(self, is_old: Callable[[Job], bool]) -> list[Job]:
+        """Those that nobody will end any more."""
+        lost = [each.job for each in self._jobs.values() if is_old(each.job) and self._lost(each)]
+        for job in lost:
+            del self._jobs[job.id]
+        return lost
+
+    def clear(self) -> None:
+        self._jobs.clear()
+
+    def _held(self, job_id: str, term: int) -> _Running | None:
+        running = self._jobs.get(job_id)
+        if running is None or running.job.term != term or self._is_over(running):
+            return None
+        return running
+
+    def _is_over(self, running: _Running) -> bool:
+        return self._clock_s() >= running.lease_until
+
+    def _is_free(self, running: _Running) -> bool:
+        """Whether another server may take it."""
+        return (
+            self._is_over(running)
+            and not self._lost(running)
+            and running.deaths < self._bounds.max_deaths
+        )
+
+    def _lost(self, running: _Running) -> bool:
+        waits_s = self._bounds.takeover_s if running.job.source else 0.0
+        if running.deaths >= self._bounds.max_deaths:
+            waits_s = 0.0
+        return self._clock_s() >= running.lease_until + waits_s
+
+    def _lease(self) -> float:
+        return self._clock_s() + self.lease_s

@@ -1,0 +1,391 @@
+"""Records on a Redis server, which replicas on many machines share.
+
+The server itself lets what is old expire; how much it holds at once is its own `maxmemory`, for no
+replica knows what the others have stored. Blocks that were read lately stay in memory here;
+whether a record is still there is asked of the server each time, so that what another replica
+deletes is gone here too. While the server is away every method says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from struct import Struct
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from redis import asyncio as aioredis
+from redis import exceptions as faults
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from trt_responses.errors import ApiError, StartupError, StoreUnavailable
+from trt_responses.store import Expired, Frames, Job, Lock, Usage, says_nothing
+from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
+from trt_responses.stores.at_rest.frames import squeezed, stretched
+from trt_responses.stores.at_rest.record import Row, at_rest, checked, whole
+from trt_responses.stores.cache import BlockCache
+from trt_responses.stores.limits import MIB, Bounds
+from trt_responses.stores.redis import scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trt_responses.store import Block, Found, Record, Spell, Standing
+    from trt_responses.stores.at_rest.record import AtRest
+
+CACHE_BYTES = 32 * MIB
+CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5
+CONNECTIONS = 1024
+"""The most connections: more than there are runs and readers at once, so that nobody waits here
+behind somebody else."""
+MEASURE_EVERY_S = 10.0
+"""Seconds between two questions how much the server holds, each in the place of a ping."""
+SLOW_BYTES = 8 * 1024
+"""Bytes of a compressed body that may be so large in full that a thread reads it."""
+FORMAT_KEY, FORMAT = "trt:format", 3
+
+PIECE = Struct("<QI?")
+"""The head of a piece of frames: first number, count and end; the frames follow."""
+
+
+class RedisStore:
+    """Records that expire by age, on a server that replicas share. What was stored with a `spell`
+    reads as damaged without it."""
+
+    def __init__(
+        self,
+        url: str,
+        bounds: Bounds | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+        spell: Spell = says_nothing,
+    ) -> None:
+        self._url = url
+        self._answer_s = answer_s
+        self._spell = spell
+        self._bounds = bounds or Bounds()
+        self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
+        self._ttl_ms = int((self._bounds.max_age_s or 0) * 1000)
+        self.usage = Usage(shared=True)
+        self._measured_s = -MEASURE_EVERY_S
+        self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self.usage)
+        self._redis: aioredis.Redis | None = None
+        self._scripts: dict[str, Any] = {}
+
+    @property
+    def _waits(self) -> tuple[int, int]:
+        """What says whether a job is lost."""
+        return int(self.takeover_s * 1000), self._bounds.max_deaths
+
+    async def start(self) -> None:
+        try:
+            self._redis = aioredis.Redis.from_url(
+                self._url,
+                max_connections=CONNECTIONS,
+                socket_connect_timeout=CONNECT_S,
+                socket_timeout=self._answer_s,
+                retry=Retry(NoBackoff(), 1),  # once, for a connection that went stale
+            )
+            await self._redis.set(FORMAT_KEY, FORMAT, nx=True)
+            found = int(await self._redis.get(FORMAT_KEY) or FORMAT)
+        except (faults.RedisError, ValueError, OSError) as error:
+            await self.stop()
+            raise StartupError(f"The history on {self._where()} is not there: {error}.") from None
+        if found != FORMAT:
+            await self.stop()
+            raise StartupError(
+                f"The history on {self._where()} is of version {found}, and this server knows "
+                f"{FORMAT}: take the server that wrote it, or name another database."
+            )
+
+    async def stop(self) -> None:
+        if self._redis is not None:
+            await self._redis.aclose()
+            self._redis = None
+        self._scripts.clear()
+        self._cache.clear()
+
+    async def check(self) -> None:
+        if (now_s := time.monotonic()) < self._measured_s + MEASURE_EVERY_S:
+            with self._faults():
+                await self._server.ping()
+            return
+        self._measured_s = now_s
+        with self._faults():
+            try:
+                told = await self._server.info()
+            except faults.ResponseError:  # a server need not let everybody ask
+                return
+        self.usage.holds(told["used_memory"])
+        self.usage.dropped["room"] = told["evicted_keys"]
+
+    def _where(self) -> str:
+        """The address, without what may be a password."""
+        url = urlsplit(self._url)
+        return f"{url.scheme}://{url.hostname or url.path}:{url.port or 6379}"
+
+    @property
+    def _server(self) -> aioredis.Redis:
+        assert self._redis is not None, "the store was not started"
+        return self._redis
+
+    async def _do(self, script: str, *arguments: bytes | str | float) -> Any:
+        if script not in self._scripts:
+            self._scripts[script] = self._server.register_script(script)
+        with self._faults():
+            return await self._scripts[script](args=arguments)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except faults.OutOfMemoryError:
+            raise StoreUnavailable(
+                "The history's server is full.", retry_after_s=RETRY_AFTER_S
+            ) from None
+        except (faults.ConnectionError, faults.TimeoutError, faults.BusyLoadingError, OSError):
+            raise StoreUnavailable(
+                "The history's server is away; requests with `store: false` need none.",
+                retry_after_s=RETRY_AFTER_S,
+            ) from None
+        except faults.RedisError as error:
+            raise ApiError(f"The history failed: {error}.") from None
+
+    # --- records ------------------------------------------------------------------------------
+
+    async def put(self, record: Record) -> None:
+        await self._put((await at_rest(record, self._spell),), None)
+
+    async def change(
+        self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
+    ) -> bool:
+        records = (response, conversation) if response else (conversation,)
+        rests = [await at_rest(record, self._spell) for record in records]
+        return await self._put(rests, None, lock=lock)
+
+    async def lock(self, lock: Lock, lease_s: float) -> bool:
+        held = (lock.term, lock.writer)
+        return bool(await self._do(scripts.LOCK, _lock_key(lock), *held, _ms(lease_s)))
+
+    async def renew_lock(self, lock: Lock, lease_s: float) -> bool:
+        held = (_lock_key(lock), _lock_value(lock))
+        return bool(await self._do(scripts.RENEW_LOCK, *held, _ms(lease_s)))
+
+    async def unlock(self, lock: Lock) -> None:
+        await self._do(scripts.UNLOCK, _lock_key(lock), _lock_value(lock))
+
+    async def get(self, response_id: str, owner: str) -> Found:
+        return self.usage.looked(await self._find(response_id, owner))
+
+    async def _find(self, response_id: str, owner: str) -> Found:
+        kind, found = await self._do(scripts.FIND, response_id, *self._waits)
+        if kind == b"gone":
+            return Expired(response_id) if found == owner.encode() else None
+        if kind == b"job":
+            return _job(response_id, found, owner)
+        fields = dict(zip(found[::2], found[1::2], strict=True))
+        if fields[b"owner"] != owner.encode():
+            return None
+        return await self._loaded(response_id, fields)
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        return bool(await self._do(scripts.DELETE, response_id, owner))
+
+    async def _put(
+        self,
+        rests: Sequence[AtRest],
+        frames: Frames | None,
+        *,
+        term: int | None = None,
+        lock: Lock | None = None,
+    ) -> bool:
+        """Send what the server is thought not to have; then, if need be, what it has not. A
+        conversation is the last of the records. Returns whether they were kept."""
+        places = [(rest, place) for rest in rests for place in range(len(rest.packed))]
+        data = [rest.packed[place].data for rest, place in places]
+        said = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
+        changed = rests[-1].row
+        held = (_lock_key(lock or Lock(changed.id, changed.owner, "")), _lock_value(lock))
+        while True:
+            left = iter(data)
+            records = [part for rest in rests for part in _arguments(rest, left)]
+            told = await self._do(scripts.PUT, term or "", self._ttl_ms, *said, *held, *records)
+            if not isinstance(told, list):
+                break
+            for number in told:
+                rest, place = places[number]
+                data[number] = rest.data(place)
+        if told != b"kept":
+            return False
+        for rest in rests:
+            named = zip(rest.digests, rest.blocks, strict=True)
+            self._cache.keep((digest, replace(block, digest=digest)) for digest, block in named)
+        return True
+
+    async def _loaded(self, response_id: str, fields: dict[bytes, bytes]) -> Found:
+        joined_digests = fields[b"blocks"]
+        digests = [
+            joined_digests[at : at + DIGEST_BYTES]
+            for at in range(0, len(joined_digests), DIGEST_BYTES)
+        ]
+        blocks = await self._blocks(response_id, digests)
+        if blocks is None:  # deleted since, or the server had to make room
+            found, _ = await self._do(scripts.FIND, response_id, *self._waits)
+            return Expired(response_id) if found == b"record" else None
+        row = Row(
+            response_id,
+            fields[b"owner"].decode(),
+            fields[b"body"],
+            int(fields[b"prior"]),
+            int(fields[b"input"]),
+            fields[b"continuable"] == b"1",
+            fields[b"date"].decode(),
+            int(fields[b"created"]),
+            int(fields.get(b"version", 0)),
+            fields.get(b"vocabulary", b"").decode(),
+        )
+        seal = fields[b"seal"]
+        if len(row.body) > SLOW_BYTES:
+            return await asyncio.to_thread(whole, row, blocks, seal)
+        return whole(row, blocks, seal)
+
+    async def _blocks(self, response_id: str, digests: list[bytes]) -> list[Block] | None:
+        known = self._cache.found(digests)
+        missing = [digest for digest in dict.fromkeys(digests) if digest not in known]
+        if missing:
+            with self._faults():
+                pipeline = self._server.pipeline(transaction=False)
+                for digest in missing:
+                    pipeline.hget(scripts.BLOCK + digest, "d")
+                data = await pipeline.execute()
+            if None in data:
+                return None
+            unpacked = partial(checked, response_id=response_id, spell=self._spell)
+            read = await all_unpacked(map(Packed, missing, data), unpacked)
+            self._cache.keep(zip(missing, read, strict=True))
+            known |= zip(missing, read, strict=True)
+        return [known[digest] for digest in digests]
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    async def put_job(self, job: Job) -> None:
+        await self._do(
+            scripts.PUT_JOB,
+            *(job.id, self._lease_ms, self._ttl_ms, job.owner, job.body, job.created_at),
+            *(job.source, job.model),
+        )
+
+    async def renew_job(self, job_id: str, body: bytes | None = None, *, term: int = 1) -> Standing:
+        standing = await self._do(scripts.RENEW, job_id, self._lease_ms, body or b"", term)
+        return cast("Standing", standing.decode())
+
+    async def cancel_job(self, job_id: str, owner: str) -> bool:
+        return bool(await self._do(scripts.CANCEL, job_id, owner, *self._waits))
+
+    async def take_job(self, model: str) -> Job | None:
+        taken = await self._do(scripts.TAKE, model, self._lease_ms, *self._waits)
+        if taken is None:
+            return None
+        job_id, (owner, body, created, cancel, source, term, ids, frames) = taken
+        return Job(
+            job_id.decode(),
+            owner.decode(),
+            body,
+            int(created),
+            cancel == b"1",
+            source=source,
+            model=model,
+            term=int(term),
+            ids=ids,
+            frames=int(frames),
+        )
+
+    async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
+        await self._do(scripts.LEAVE, job_id, term, int(to_others))
+
+    async def finish_job(
+        self,
+        record: Record,
+        frames: Frames | None = None,
+        conversation: Record | None = None,
+        *,
+        term: int = 1,
+    ) -> bool:
+        last = await squeezed(frames) if frames else None
+        records, lock = [record], None
+        if conversation is not None:
+            records.append(conversation)
+            lock = Lock(conversation.id, conversation.owner, record.id, term)
+        rests = [await at_rest(each, self._spell) for each in records]
+        return await self._put(rests, last, term=term, lock=lock)
+
+    @property
+    def _lease_ms(self) -> int:
+        return _ms(self.lease_s)
+
+    # --- frames -------------------------------------------------------------------------------
+
+    async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
+        piece = _piece(await squeezed(frames))
+        said = (frames.first, frames.count, piece, self._ttl_ms, term, frames.ids, *self._waits)
+        return bool(await self._do(scripts.APPEND, response_id, *said))
+
+    async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
+        pieces = await self._do(scripts.BEYOND, response_id, owner, after)
+        if not pieces:
+            return None
+        return await stretched([_frames(piece) for piece in pieces], after)
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _lock_key(lock: Lock) -> str:
+    return f"trt:w:{lock.key}:{lock.owner}"
+
+
+def _lock_value(lock: Lock | None) -> str:
+    return f"{lock.term} {lock.writer}" if lock else ""
+
+
+def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
+    """A record as the script takes it; its blocks' data are the next arguments."""
+    row, digests = rest.row, rest.digests
+    fields: dict[str, bytes | str | int] = {
+        "owner": row.owner,
+        "body": row.body,
+        "blocks": b"".join(digests),
+        "prior": row.prior_count,
+        "input": row.input_count,
+        "continuable": int(row.continuable),
+        "date": row.date,
+        "created": row.created_at,
+        "seal": rest.seal,
+        "version": row.version,
+        "vocabulary": row.vocabulary,
+    }
+    pairs = [part for pair in fields.items() for part in pair]
+    head = (row.id, rest.seal, row.version, len(digests), len(pairs))
+    return [*head, *digests, *islice(data, len(digests)), *pairs]
+
+
+def _job(job_id: str, found: list[bytes], owner: str) -> Job | None:
+    whose, body, created, cancel, lost = found
+    if whose != owner.encode():
+        return None
+    return Job(job_id, owner, body, int(created), cancel == b"1", lost == b"1")
+
+
+def _piece(kept: Frames) -> bytes:
+    return PIECE.pack(kept.first, kept.count, kept.ended) + kept.data
+
+
+def _frames(piece: bytes) -> Frames:
+    first, count, ended = PIECE.unpack_from(piece)
+    return Frames(first, count, piece[PIECE.size :], ended)

@@ -1,0 +1,184 @@
+"""Jobs and frames as rows. Each function is a part of one transaction.
+
+Knows the tables; knows no thread and no event loop. Who has no lease has no job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.store import Frames, Job
+from trt_responses.stores.sqlite import rows
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from trt_responses.store import Standing
+
+
+LOST = (
+    "lease_until + CASE WHEN source <> x'' AND deaths < :deaths THEN :takeover ELSE 0 END <= :now"
+)
+"""Whether nobody may take a job any more."""
+
+
+class Times(NamedTuple):
+    """When it is, and what follows from it."""
+
+    now: float
+    lease: float
+    takeover: float
+    deaths: int
+
+
+def put(db: sqlite3.Connection, job: Job, lease_until: float) -> None:
+    """Insert a job under a fresh lease."""
+    db.execute(
+        "INSERT OR REPLACE INTO jobs (id, owner, body, created_at, lease_until, source, model) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (job.id, job.owner, job.body, job.created_at, lease_until, job.source, job.model),
+    )
+
+
+def load(db: sqlite3.Connection, job_id: str, times: Times) -> Job | None:
+    """A job as of now; None without one."""
+    found = db.execute(
+        f"SELECT id, owner, body, created_at, cancel_asked, {LOST} FROM jobs WHERE id = :id",
+        {"id": job_id, **times._asdict()},
+    ).fetchone()
+    if found is None:
+        return None
+    response_id, owner, body, created_at, cancel_asked, lost = found
+    return Job(response_id, owner, body, created_at, bool(cancel_asked), bool(lost))
+
+
+def renew(
+    db: sqlite3.Connection, job_id: str, body: bytes | None, term: int, times: Times
+) -> Standing:
+    """Renew a job's lease, with a newer snapshot if there is one."""
+    renewed = db.execute(
+        "UPDATE jobs SET lease_until = ?, body = coalesce(?, body) "
+        "WHERE id = ? AND term = ? AND lease_until > ?",
+        (times.lease, body, job_id, term, times.now),
+    )
+    if not renewed.rowcount:
+        return "gone"
+    asked = db.execute("SELECT cancel_asked FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    return "cancel" if asked == (1,) else "held"
+
+
+def cancel(db: sqlite3.Connection, job_id: str, owner: str, times: Times) -> bool:
+    """Ask a job's server to cancel it; whether there was such a job."""
+    asked = db.execute(
+        f"UPDATE jobs SET cancel_asked = 1 WHERE id = :id AND owner = :owner AND NOT ({LOST})",
+        {"id": job_id, "owner": owner, **times._asdict()},
+    )
+    return asked.rowcount > 0
+
+
+def left(db: sqlite3.Connection, model: str, times: Times) -> str | None:
+    """A job that may be taken."""
+    found = db.execute(
+        "SELECT id FROM jobs WHERE lease_until <= :now AND source <> x'' AND model = :model "
+        f"AND NOT ({LOST}) ORDER BY lease_until LIMIT 1",
+        {"model": model, **times._asdict()},
+    ).fetchone()
+    return None if found is None else found[0]
+
+
+def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
+    """Take a job whose server has let its lease run out; None when there is none."""
+    if (job_id := left(db, model, times)) is None:
+        return None
+    db.execute(
+        "UPDATE jobs SET term = term + 1, deaths = deaths + 1, lease_until = ? WHERE id = ?",
+        (times.lease, job_id),
+    )
+    row = db.execute(
+        "SELECT id, owner, body, created_at, cancel_asked, source, model, term FROM jobs "
+        "WHERE id = ?",
+        (job_id,),
+    ).fetchone()
+    response_id, owner, body, created_at, cancel_asked, source, model, term = row
+    pieces = db.execute("SELECT ids FROM frames WHERE id = ? ORDER BY first", (job_id,)).fetchall()
+    ids = b"".join(piece for (piece,) in pieces)
+    return Job(
+        response_id,
+        owner,
+        body,
+        created_at,
+        bool(cancel_asked),
+        source=source,
+        model=model,
+        term=term,
+        ids=ids,
+        frames=_kept(db, job_id),
+    )
+
+
+def leave(db: sqlite3.Connection, job_id: str, term: int, now_s: float, *, to_others: bool) -> None:
+    """Leave a job to other servers, or fail it."""
+    db.execute(
+        "UPDATE jobs SET lease_until = ?, deaths = deaths - 1, source = iif(?, source, x'') "
+        "WHERE id = ? AND term = ? AND lease_until > ?",
+        (now_s, to_others, job_id, term, now_s),
+    )
+
+
+def finish(db: sqlite3.Connection, job_id: str, term: int, now_s: float) -> bool:
+    """Remove a job that is still its server's; whether it was."""
+    taken = db.execute(
+        "DELETE FROM jobs WHERE id = ? AND term = ? AND lease_until > ?", (job_id, term, now_s)
+    )
+    return taken.rowcount > 0
+
+
+def is_of(db: sqlite3.Connection, job_id: str, term: int, times: Times) -> bool:
+    """Whether a job is still of this term, and nobody has read that it is lost."""
+    found = db.execute(
+        f"SELECT 1 FROM jobs WHERE id = :id AND term = :term AND NOT ({LOST})",
+        {"id": job_id, "term": term, **times._asdict()},
+    )
+    return found.fetchone() is not None
+
+
+# --- frames -----------------------------------------------------------------------------------
+
+
+def append(db: sqlite3.Connection, response_id: str, squeezed: Frames, at_most: int) -> None:
+    """What follows a response's frames, if it is there; the oldest leave when there are too many.
+
+    Frames whose beginning has left are of no use to anybody, and are not kept.
+    """
+    if rows.owner_of(db, response_id) is None or squeezed.first != _kept(db, response_id):
+        return
+    db.execute(
+        "INSERT INTO frames (id, first, count, data, ended, ids) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            response_id,
+            *(squeezed.first, squeezed.count, squeezed.data, squeezed.ended, squeezed.ids),
+        ),
+    )
+    db.execute("UPDATE totals SET frame_bytes = frame_bytes + ?", (len(squeezed.data),))
+    while db.execute("SELECT frame_bytes FROM totals").fetchone()[0] > at_most:
+        (oldest,) = db.execute("SELECT id FROM frames ORDER BY n LIMIT 1").fetchone()
+        if db.execute("SELECT 1 FROM frames WHERE id <> ? LIMIT 1", (oldest,)).fetchone() is None:
+            return
+        rows.drop_frames(db, oldest)
+
+
+def _kept(db: sqlite3.Connection, response_id: str) -> int:
+    """How many are kept, which is the number of the next."""
+    count = db.execute("SELECT max(first + count) FROM frames WHERE id = ?", (response_id,))
+    return count.fetchone()[0] or 0
+
+
+def beyond(db: sqlite3.Connection, response_id: str, number: int) -> list[Frames]:
+    """The squeezed pieces that hold greater numbers, and the last in any case."""
+    found = db.execute(
+        "SELECT first, count, data, ended FROM frames WHERE id = ? AND "
+        "(first + count > ? OR first = (SELECT max(first) FROM frames WHERE id = ?)) "
+        "ORDER BY first",
+        (response_id, number + 1, response_id),
+    ).fetchall()
+    return [Frames(first, count, data, bool(ended)) for first, count, data, ended in found]

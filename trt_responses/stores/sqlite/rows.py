@@ -1,0 +1,219 @@
+"""Records, blocks and their counts as rows. Each function is a part of one transaction.
+
+Knows the tables; knows no thread and no event loop.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.stores.at_rest.blocks import Packed
+from trt_responses.stores.at_rest.record import Row, checked, damaged, whole
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from trt_responses.store import Record, Spell
+    from trt_responses.stores.at_rest.record import AtRest
+    from trt_responses.stores.cache import BlockCache
+    from trt_responses.stores.limits import Bounds
+
+SWEPT_AT_ONCE = 500
+READ_AT_ONCE = 200
+
+
+class Now(NamedTuple):
+    """The time by which records age, and the time by which leases end."""
+
+    s: float
+    lease_s: float
+
+
+def put(db: sqlite3.Connection, rest: AtRest, used_at: int) -> list[int]:
+    """Insert a record, and return the numbers of its blocks."""
+    drop(db, rest.row.id)
+    db.execute("DELETE FROM expired WHERE id = ?", (rest.row.id,))
+    numbers = [_block(db, rest, place) for place in range(len(rest.packed))]
+    db.executemany(
+        "INSERT INTO shares VALUES (?, ?) "
+        "ON CONFLICT (block) DO UPDATE SET count = count + excluded.count",
+        Counter(numbers).items(),
+    )
+    row = rest.row
+    db.execute(
+        "INSERT INTO records (id, owner, body, blocks, prior_count, input_count, continuable, "
+        "date, created_at, used_at, seal, version, vocabulary) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(row.id, row.owner, row.body, array("q", numbers).tobytes()),
+            *(row.prior_count, row.input_count, row.continuable, row.date),
+            *(row.created_at, used_at, rest.seal, row.version, row.vocabulary),
+        ),
+    )
+    _count(db, 1, len(row.body))
+    return numbers
+
+
+def _block(db: sqlite3.Connection, rest: AtRest, place: int) -> int:
+    digest = rest.packed[place].digest
+    found = db.execute("SELECT n FROM blocks WHERE digest = ?", (digest,)).fetchone()
+    if found is not None:
+        return int(found[0])
+    data = rest.data(place)
+    number = db.execute("INSERT INTO blocks (digest, data) VALUES (?, ?)", (digest, data)).lastrowid
+    assert number is not None
+    _count(db, 0, len(data))
+    return number
+
+
+def drop(db: sqlite3.Connection, response_id: str) -> None:
+    """Delete the record, if there is one, and each block that nothing else holds."""
+    found = db.execute(
+        "SELECT n, length(body), blocks FROM records WHERE id = ?", (response_id,)
+    ).fetchone()
+    if found is None:
+        return
+    number, size, blocks = found
+    db.execute("DELETE FROM records WHERE n = ?", (number,))
+    counts = Counter(array("q", blocks))
+    db.executemany(
+        "UPDATE shares SET count = count - ? WHERE block = ?",
+        [(count, block) for block, count in counts.items()],
+    )
+    left = json.dumps(
+        [
+            block
+            for block in counts
+            if db.execute("SELECT count FROM shares WHERE block = ?", (block,)).fetchone() == (0,)
+        ]
+    )
+    among = "IN (SELECT value FROM json_each(?))"
+    freed = db.execute(f"SELECT sum(length(data)) FROM blocks WHERE n {among}", (left,)).fetchone()
+    db.execute(f"DELETE FROM blocks WHERE n {among}", (left,))
+    db.execute(f"DELETE FROM shares WHERE block {among}", (left,))
+    _count(db, -1, -size - (freed[0] or 0))
+
+
+def _count(db: sqlite3.Connection, records: int, size: int) -> None:
+    db.execute("UPDATE totals SET records = records + ?, bytes = bytes + ?", (records, size))
+
+
+def touch(db: sqlite3.Connection, used: Iterable[tuple[int, str]]) -> None:
+    """Note when records were used."""
+    db.executemany("UPDATE records SET used_at = max(used_at, ?) WHERE id = ?", used)
+
+
+# --- what leaves ------------------------------------------------------------------------------
+
+
+def evict(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
+    """Drop what is too old, then the least recently used, until the rest fits; `dropped` counts."""
+    sweep(db, bounds, now, dropped)
+    while True:
+        size, records = totals(db)
+        if records <= 1 or (size <= bounds.max_bytes and records <= bounds.max_records):
+            return
+        least = db.execute("SELECT id, owner FROM records ORDER BY used_at LIMIT 1").fetchone()
+        expire(db, bounds, *least)
+        dropped["room"] += 1
+
+
+def totals(db: sqlite3.Connection) -> tuple[int, int]:
+    """The bytes at rest, and the number of records."""
+    size, records = db.execute("SELECT bytes, records FROM totals").fetchone()
+    return size, records
+
+
+def sweep(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
+    """Drop what is too old."""
+    if bounds.max_age_s is None:
+        return
+    oldest = now.s - bounds.max_age_s
+    for response_id, owner in db.execute(
+        "SELECT id, owner FROM records WHERE created_at <= ? LIMIT ?", (oldest, SWEPT_AT_ONCE)
+    ).fetchall():
+        expire(db, bounds, response_id, owner)
+        dropped["age"] += 1
+    for job_id, owner in db.execute(
+        "SELECT id, owner FROM jobs WHERE created_at <= ? AND lease_until <= ? LIMIT ?",
+        (oldest, now.lease_s, SWEPT_AT_ONCE),
+    ).fetchall():
+        db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
+        expire(db, bounds, job_id, owner)
+
+
+def expire(db: sqlite3.Connection, bounds: Bounds, response_id: str, owner: str) -> None:
+    """Drop a record if it is too old."""
+    drop(db, response_id)
+    drop_frames(db, response_id)
+    db.execute("INSERT OR REPLACE INTO expired (id, owner) VALUES (?, ?)", (response_id, owner))
+    db.execute(
+        "DELETE FROM expired WHERE n <= (SELECT max(n) FROM expired) - ?", (bounds.max_expired,)
+    )
+
+
+def drop_frames(db: sqlite3.Connection, response_id: str) -> None:
+    """Delete the frames of a response."""
+    size = db.execute("SELECT sum(length(data)) FROM frames WHERE id = ?", (response_id,))
+    (freed,) = size.fetchone()
+    if freed is not None:
+        db.execute("DELETE FROM frames WHERE id = ?", (response_id,))
+        db.execute("UPDATE totals SET frame_bytes = frame_bytes - ?", (freed,))
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def owner_of(db: sqlite3.Connection, response_id: str) -> str | None:
+    """The owner of the record, or of the job."""
+    found = db.execute(
+        "SELECT owner FROM records WHERE id = ?1 UNION ALL SELECT owner FROM jobs WHERE id = ?1",
+        (response_id,),
+    ).fetchone()
+    return None if found is None else str(found[0])
+
+
+def follows(db: sqlite3.Connection, row: Row) -> bool:
+    """Whether a conversation is the next version of what is there."""
+    found = db.execute(
+        "SELECT version FROM records WHERE id = ? AND owner = ?", (row.id, row.owner)
+    ).fetchone()
+    return row.version == (found[0] if found else 0) + 1
+
+
+def load(
+    db: sqlite3.Connection, response_id: str, cache: BlockCache[int], spell: Spell
+) -> Record | None:
+    """The record with its blocks; None without one."""
+    found = db.execute(
+        "SELECT id, owner, body, prior_count, input_count, continuable, date, created_at, version, "
+        "vocabulary, blocks, seal FROM records WHERE id = ?",
+        (response_id,),
+    ).fetchone()
+    if found is None:
+        return None
+    *fields, blocks, seal = found
+    row = Row(*fields)
+    numbers = array("q", blocks)
+    known = cache.found(numbers)
+    missing = sorted({number for number in numbers if number not in known})
+    read = {number: checked(packed, response_id, spell) for number, packed in _read(db, missing)}
+    cache.keep(read.items())
+    try:
+        return whole(row, [known.get(n) or read[n] for n in numbers], seal)
+    except KeyError:
+        raise damaged(response_id) from None
+
+
+def _read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterable[tuple[int, Packed]]:
+    for at in range(0, len(numbers), READ_AT_ONCE):
+        wanted = json.dumps(numbers[at : at + READ_AT_ONCE])
+        for number, digest, data in db.execute(
+            "SELECT n, digest, data FROM blocks WHERE n IN (SELECT value FROM json_each(?))",
+            (wanted,),
+        ):
+            yield number, Packed(digest, data)

@@ -1,0 +1,155 @@
+"""`code_interpreter`: the model's Python in a box, in containers that keep its state.
+
+Knows containers; knows no Harmony, no item of the API and no HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.tool import Function, Recipient, ToolAnswer
+from trt_responses.tools.python.process import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trt_responses.tool import Opening, ToolCall
+    from trt_responses.tools.python.container import Container
+    from trt_responses.tools.python.containers import Containers
+
+logger = logging.getLogger(__name__)
+
+DESCRIPTION = """\
+Use this tool to execute Python code in your chain of thought. The code will not be shown to the \
+user. This tool should be used for internal reasoning, but not for code that is intended to be \
+visible to the user (e.g. when creating plots, tables, or files).
+
+When you send a message containing Python code to python, it will be executed in a stateful Python \
+process. python will respond with the output of the execution, the value of the last expression, \
+or the traceback; or time out after {deadline_s:g} seconds, after which variables are lost. The \
+working directory can be used to save files; no other can be written. There is no internet access, \
+and no other program can be started."""
+
+FUNCTION = """\
+Runs Python code in a stateful process, and gives what it prints, the value of its last \
+expression, or the traceback. It is ended after {deadline_s:g} seconds, after which variables are \
+lost. The working directory can be used to save files; no other can be written. There is no \
+internet access, and no other program can be started."""
+CODE = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "The code."}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+
+
+class PythonTool:
+    """The tool, as the operator has configured it."""
+
+    kind = "code_interpreter"
+    name = "python"
+    recipients = ("python",)
+
+    def __init__(self, containers: Containers) -> None:
+        self.containers = containers
+
+    @property
+    def deadline_s(self) -> float:
+        return self.containers.bounds.deadline_s
+
+    @property
+    def processes(self) -> int:
+        return sum(held.process is not None for held in self.containers.held)
+
+    @property
+    def description(self) -> str:
+        return DESCRIPTION.format(deadline_s=self.deadline_s)
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        told = FUNCTION.format(deadline_s=self.deadline_s)
+        return {self.name: Function(told, CODE, text="code")}
+
+    async def start(self) -> None:
+        """Begin one interpreter and end it: a machine that cannot shut code in says so now."""
+        await self.containers.start()
+        try:
+            box = await self.containers.try_out()
+        except Ended as fault:
+            await self.containers.stop()
+            raise StartupError(
+                f"TRT_RESPONSES_PYTHON: code cannot be shut in on this machine: {fault}. Set it to "
+                "'off', or to 'unboxed' to run code without a box, with all rights of the server."
+            ) from None
+        logger.info("python runs %s", f"in a box, Landlock {box}" if box else "WITHOUT A BOX")
+
+    async def stop(self) -> None:
+        await self.containers.stop()
+
+    async def open(self, opening: Opening) -> PythonSession:
+        """A session in the container that is asked for, or in the living one that comes last among
+        those that the conversation has used, or in a new one."""
+        asked = opening.options.get("container")
+        container = self.containers.of_conversation(
+            opening.owner,
+            asked if isinstance(asked, str) else None,
+            [item.get("container_id") for item in opening.items],
+            f"{opening.place}.container",
+        )
+        return PythonSession(container, self.containers)
+
+
+class PythonSession:
+    """One response's use of a container."""
+
+    def __init__(self, container: Container, containers: Containers) -> None:
+        self._container = container
+        self._containers = containers
+
+    @property
+    def container_id(self) -> str:
+        return self._container.id
+
+    @property
+    def recipients(self) -> Mapping[str, Recipient]:
+        facts = {"container_id": self._container.id}
+        return {PythonTool.name: Recipient(PythonTool.kind, facts)}
+
+    async def call(self, call: ToolCall) -> ToolAnswer:
+        code = code_of(call)
+        if isinstance(code, ToolAnswer):
+            return code
+        containers, container = self._containers, self._container
+        async with container.busy:
+            try:
+                await containers.keep(container)
+            except InvalidRequest as full:
+                return ToolAnswer(full.message, failed=True)
+            try:
+                return await container.run(code, containers.how, containers.bounds)
+            finally:
+                containers.used(container)
+
+    async def close(self) -> None:
+        """Do nothing: the container stays until it has been idle for long."""
+
+
+def code_of(call: ToolCall) -> str | ToolAnswer:
+    """The code of a call: its text, or what JSON holds that the model has wrapped it in."""
+    if call.content_type != "json":
+        return call.text
+    try:
+        wrapped = json.loads(call.text)
+    except (ValueError, RecursionError) as error:
+        return ToolAnswer(
+            f"Error parsing tool arguments as JSON: {error}. Please send the code itself, or an "
+            'object {"code": …}, and try again.',
+            failed=True,
+        )
+    code = wrapped.get("code") if isinstance(wrapped, dict) else None
+    if not isinstance(code, str):
+        return ToolAnswer('The arguments have no "code": send the code itself.', failed=True)
+    return code
