@@ -8,10 +8,10 @@ replay and for the fold; frames are made when somebody reads them.
 A token's whole path, within one engine step and one turn of the event loop:
 
 1. `engine/<kind>/engine.py` pushes a `Chunk` of ids into its sink, the `Generation`.
-2. `response/run/generation.py` asks the gate of a steered segment (`language/gate.py`) which of
+2. `run/generation.py` asks the gate of a steered segment (`language/gate.py`) which of
    the ids count, and hands them to the reader.
 3. `harmony/read/reader.py` makes the ids text of the open message: a piece of JSON for each.
-4. `response/log/machine.py` has said where such pieces go: into the log's last entry, `Deltas`
+4. `log/machine.py` has said where such pieces go: into the log's last entry, `Deltas`
    (`entries.py`). Whatever is more than text goes through it as fragments, and becomes events
    (`item_events.py`) that are appended here and folded (`fold.py`).
 5. `Log.add_text` or `Log.wake` here makes the step's frames once, and hands the bytes to each

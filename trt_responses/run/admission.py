@@ -1,6 +1,6 @@
 """The seam of admission: who may begin a response, and when the engine has a place for it.
 
-Runs know this much of it; who is let in, and in which order, is decided in `access/admission.py`.
+Runs know this much of it; `features/limits/` decides who is let in, and in which order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The body of `POST /v1/chat/completions`, straight from JSON.
 
 Types and ranges live here; what a field means for this server is in `fields.py`, and what a request
-asks for is read out of it in `response/accept/chat.py`.
+asks for is read out of it in `apis/chat/accept.py`.
 """
 
 from __future__ import annotations

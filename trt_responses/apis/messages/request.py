@@ -1,7 +1,7 @@
 """The body of Anthropic's `POST /v1/messages`, and of `POST /v1/messages/count_tokens`.
 
 Types and ranges live here; what a field means for this server is in `fields.py`, and what a request
-asks for is read out of it in `response/accept/messages.py`.
+asks for is read out of it in `apis/messages/accept.py`.
 """
 
 from __future__ import annotations

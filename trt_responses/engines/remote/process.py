@@ -49,7 +49,7 @@ class Patience:
 
 
 class EngineProcess:
-    """`command` runs a program that hosts an engine (`engine/remote/child.py`); `given` is what
+    """`command` runs a program that hosts an engine (`engines/remote/child.py`); `given` is what
     that program makes it from."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """`/v1/conversations`: conversations and their items made, read, changed and deleted.
 
-Knows no store: what a conversation is, `response/conversations.py` says.
+Knows no store: what a conversation is, `features/conversations/conversations.py` says.
 """
 
 from __future__ import annotations

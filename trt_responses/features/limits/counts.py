@@ -1,7 +1,7 @@
 """What admission counts: the responses of each owner, and what it has left of its minute.
 
 One server counts in its own memory; several front ends of one engine count together, by the same
-seam (`serve/counts.py`). Knows numbers; decides nothing.
+seam (`fleet/counts.py`). Knows numbers; decides nothing.
 """
 
 from __future__ import annotations
