@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,9 @@ from tests.support.served import SETTINGS, script
 from tests.support.versions import TestBuilds, version
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.features.rollout.gate import Gate, accepted_prompts
+from trt_responses.features.rollout.leases import made_by
 from trt_responses.features.rollout.loaded import Loaded
+from trt_responses.run.request import RunRequest
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
 from trt_responses.setup.parts import server_parts
@@ -87,7 +90,7 @@ class Clock:
 async def client(server: ServerParts) -> None:
     (asked,) = accepted_prompts([CONVERSATION])
     while True:
-        run = await server.runs.start(asked, owner="ann", arrival_ns=0)
+        run = await server.runs.start(RunRequest(asked, "ann", 0))
         await server.runs.make(run)
 
 
@@ -119,7 +122,7 @@ async def compared(factor: float, clients: int) -> GateReport:
     clock = Clock(old, new)
     async with saturated(old.engine, clock, clients) as server:
         parts = replace(server.parts, clock_ns=clock.now_ns)
-        gate = Gate(parts, accepted_prompts(PROMPTS), server.runs.made_by, clock.sleep)
+        gate = Gate(parts, accepted_prompts(PROMPTS), partial(made_by, server.runs), clock.sleep)
         other = Loaded(version(2), new.engine)
         await other.start()
         report = await gate.compare(server.versions.promoted, other)

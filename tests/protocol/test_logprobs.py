@@ -21,6 +21,7 @@ from trt_responses.engines.scripted.engine import Scored, Script
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.logprobs import LEAST
+from trt_responses.run.request import RunRequest
 from trt_responses.store import Record
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
@@ -111,12 +112,12 @@ def test_who_does_not_ask_gets_none_and_runs_as_ever() -> None:
         async with served(scored(WRITTEN, 1)) as s:
             asks: list[dict[str, Any]] = [{}, {"include": []}, {"top_logprobs": 5}]
             for fields in asks:
-                run = await s.runs.start(accepted(asked(**fields)), owner="", arrival_ns=0)
+                run = await s.runs.start(RunRequest(accepted(asked(**fields)), "", 0))
                 assert type(run.reader) is Reader
                 last = await s.runs.make(run)
                 assert last.output[1].content[0].logprobs == ()
                 assert s.last.options.logprobs is None
-            run = await s.runs.start(accepted(asked(include=INCLUDE)), owner="", arrival_ns=0)
+            run = await s.runs.start(RunRequest(accepted(asked(include=INCLUDE)), "", 0))
             assert type(run.reader) is ScoredReader
             await s.runs.make(run)
             call = await s.client.create(top_logprobs=5)

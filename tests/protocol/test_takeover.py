@@ -19,7 +19,7 @@ from tests.support.steering import GUIDES
 from tests.support.template_served import template_served
 from tests.support.ticks import Ticks, settled
 from trt_responses.errors import StoreUnavailable
-from trt_responses.run.commit import Commit
+from trt_responses.features.background.step import BackgroundStep
 from trt_responses.store import Job
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from tests.support.asgi import Call
     from trt_responses.engine import GenerateOptions
     from trt_responses.engines.scripted.engine import Script
-    from trt_responses.run.run import Run
+    from trt_responses.run.commit import Write
+    from trt_responses.run.draft import Draft
     from trt_responses.wire.response import Response
 
 Json = dict[str, Any]
@@ -349,19 +350,19 @@ def test_what_closes_an_answer_is_told_once_when_its_server_dies_before_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No id says that a budget has ended: the next server would close the answer once more."""
-    commit = Commit.__call__
+    store = BackgroundStep.store
     dying = True
 
     async def story(pair: Pair) -> None:
-        async def killed(self: Commit, last: Response, run: Run) -> None:
+        async def killed(self: BackgroundStep, write: Write, draft: Draft, last: Response) -> None:
             nonlocal dying
             if not dying:
-                return await commit(self, last, run)
+                return await store(self, write, draft, last)
             dying = False
             await pair.pass_(2.0, 0)  # in which its frames are saved
             raise StoreUnavailable("It is killed here.")
 
-        monkeypatch.setattr(Commit, "__call__", killed)
+        monkeypatch.setattr(BackgroundStep, "store", killed)
         one, other = pair.servers
         name = (await started(one, max_output_tokens=len(WHOLE) - 4))["id"]
         reading = replay(other, name)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from tests.support.drafts import bare_draft
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
 from trt_responses.features.explain.transcript import Mint, callees_of
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.steering import Segment
-from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.run.generation import Generation
@@ -27,16 +27,15 @@ from trt_responses.tokens.control import CONTROL
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from trt_responses.engine import Engine
     from trt_responses.harmony.read.reader import Tables
-    from trt_responses.run.run import Listener
-    from trt_responses.tokens.vocabulary import Vocabulary
-
-    Commit = Callable[[Response, Run], Awaitable[None]]
     from trt_responses.language.reader import Reader as AnyReader
     from trt_responses.language.reader import Span
+    from trt_responses.run.facts import Listener
+    from trt_responses.run.run import Commit
+    from trt_responses.tokens.vocabulary import Vocabulary
 
 Json = dict[str, Any]
 Ending = Literal["stop", "length", "error", "abort"]
@@ -155,7 +154,7 @@ class Stage:
         self.clock = StepClock.manual(settle_turns=3)
         self.scripted = ScriptedEngine([part.script() for part in parts], clock=self.clock)
         self.log = Log(response or Response("resp_0", 1_700_000_000, "gpt-oss"))
-        self.machine = Machine(self.log, callees_of(tools), Mint(), Unwrapper)
+        self.machine = Machine(self.log, callees_of(tools), Mint())
         if reader is None:
             assert tables is not None
             reader = Reader(tables)
@@ -172,13 +171,7 @@ class Stage:
             log=self.log,
             clock_ns=lambda: 5,
         )
-        self.run = Run(
-            self.generation,
-            commit=commit,
-            clock_s=lambda: 1_700_000_009.5,
-            clock_ns=lambda: 5,
-            listeners=() if listener is None else (listener,),
-        )
+        self.run = Run(self.generation, bare_draft(listener), commit)
 
     async def begin(self) -> asyncio.Task[Response]:
         """The run is being made, and has asked the engine; no step has been taken."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.double.llm import Double, RequestError, nothing_ignored
 from tests.support.double.results import Fail
 from tests.support.double.results import Script as Said
+from tests.support.drafts import bare_draft
 from tests.support.replay import PROMPT, ids_of, parsed, plain
 from tests.support.requests import accepted
 from trt_responses.engine import GenerateOptions
@@ -27,7 +28,6 @@ from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.features.explain.transcript import Mint, compact, summary, written
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader, Tables
-from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.run.generation import Generation
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tests.support.replay import Ending, Json
     from trt_responses.engine import Chunk, Engine, GuideKind, Handle, Limits, Sink
     from trt_responses.language.steering import SteeringPlan
-    from trt_responses.run.run import Listener
+    from trt_responses.run.facts import Listener
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 
@@ -185,7 +185,7 @@ class Play:
         tokens: int = BUDGET,
         listener: Listener | None = None,
     ) -> None:
-        self._listeners = () if listener is None else (listener,)
+        self._listener = listener
         self._accepted = accepted(asked)
         self.vocabulary = vocabulary
         self.engine = Noting(engine)
@@ -194,7 +194,7 @@ class Play:
         self.tools = self._accepted.tools
         first = replace(self._accepted.echo, id="resp_0", created_at=1_700_000_000, model="gpt-oss")
         self.log = Log(first)
-        self.machine = Machine(self.log, callees(self.tools), Mint(), Unwrapper)
+        self.machine = Machine(self.log, callees(self.tools), Mint())
         self.reader = Reader(tables)
 
     async def play(self) -> Response:
@@ -222,13 +222,7 @@ class Play:
             log=self.log,
             clock_ns=lambda: 5,
         )
-        return Run(
-            generation,
-            commit=_nowhere,
-            clock_s=lambda: 1_700_000_009.5,
-            clock_ns=lambda: 5,
-            listeners=self._listeners,
-        )
+        return Run(generation, bare_draft(self._listener), _nowhere)
 
     def events(self) -> list[Json]:
         return parsed(Cursor(self.log, after=-1).take())

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.engine import GenerateOptions
-    from trt_responses.features.include.include import Included
     from trt_responses.log.item_events import Callee
     from trt_responses.wire.items import ItemPlace, SentItem
     from trt_responses.wire.response import Response
@@ -155,8 +154,8 @@ class Accepted:
     as many as the server finds right; None: it is not."""
     generates: bool = True
     """Something is to be written; else the prompt is read, for a request that goes on from it."""
-    included: Collection[Included] = ()
-    """What the last snapshot is to say besides the API's own."""
+    included: Collection[str] = ()
+    """What the last snapshot is to say besides, by the values of `include`."""
     built_in: Sequence[BuiltInTool] = ()
     max_tool_calls: int | None = None
     """Calls of the server's tools."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import NotFound
 from trt_responses.frozen import dataclass
@@ -13,7 +13,22 @@ from trt_responses.frozen import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.features.rollout.loaded import Loaded
+
+class Named(Protocol):
+    """What a version's names are."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+
+class Loaded(Protocol):
+    """A version of the model that is loaded."""
+
+    @property
+    def version(self) -> Named: ...
+
+    @property
+    def adapters(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from trt_responses.accept.sampling import sampling_of, thought_of
 from trt_responses.accept.tool_choice import choice_among
 from trt_responses.accept.tools import OUTPUTS, client_tools, tools_run_here
 from trt_responses.errors import InvalidRequest, Unsupported, invalid_value, unsupported_value
-from trt_responses.features.include.include import INCLUDED
 from trt_responses.frozen import replace as replace_frozen
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import JsonObject, JsonSchema
@@ -83,7 +82,7 @@ def accept(
         truncates=request.truncation == "auto",
         seals=SEALED in (request.include or ()),
         summarised=reasoning.summary is not None,
-        included=[value for value in INCLUDED if value in (request.include or ())],
+        included=request.include or (),
         store=echo.store,
         echo=echo,
         ignored=ignored,

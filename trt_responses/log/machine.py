@@ -8,13 +8,14 @@ other text as a whole is read back from the log's fold. It knows no token and no
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 import orjson
 
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
 from trt_responses.log.action_calls import PREFIXES, ActionCall
+from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.entries import ScoredDeltas
 from trt_responses.log.hosted_calls import ROWS, HostedCall, Outcome
 from trt_responses.log.item_events import (
@@ -89,6 +90,22 @@ PEOPLE = frozenset({"user", "assistant", "all"})
 """Recipients to whom a message is no call."""
 
 
+class MachineOptions(TypedDict, total=False):
+    """What features change in how a response is told."""
+
+    seal: Seal | None
+    answer_text: Callable[[], TextFilter] | None
+    scored: bool
+    runners: Mapping[str, Runner]
+    """The tools that are run here, by the recipients of their calls."""
+    summarised: bool
+    """Thoughts are told as their summaries."""
+    cited_text: Callable[[], CitedText] | None
+    """Makes citations of the marks in messages to the user."""
+    sign: Callable[[Sequence[str]], str]
+    """Vouches for what the client is to bring back: calls that wait for its approval."""
+
+
 class Machine:
     """Makes the events of one response. One item is open at a time, or none."""
 
@@ -97,34 +114,21 @@ class Machine:
         log: Log,
         callees: Mapping[str, Callee],
         mint: Mint,
-        input_text: Callable[..., TextFilter],
-        seal: Seal | None = None,
-        *,
-        answer_text: Callable[[], TextFilter] | None = None,
-        scored: bool = False,
-        runners: Mapping[str, Runner] | None = None,
-        summarised: bool = False,
-        cited_text: Callable[[], CitedText] | None = None,
-        sign: Callable[[Sequence[str]], str] | None = None,
+        **options: Unpack[MachineOptions],
     ) -> None:
-        """`runners` are the tools that are run here, by the recipients of their calls; with
-        `summarised`, thoughts are told as their summaries; with `cited_text`, marks in messages
-        to the user become citations. `sign` vouches for what the client is to bring back: calls
-        that wait for its approval."""
-        self._new_thought = Summary if summarised else Reasoning
+        self._new_thought = Summary if options.get("summarised") else Reasoning
         self._log = log
-        self._runners = runners or {}
-        self._scored = scored
-        self._seal = seal
-        self._sign = sign
+        self._runners = options.get("runners") or {}
+        self._scored = options.get("scored", False)
+        self._seal = options.get("seal")
+        self._sign = options.get("sign")
         self.callees = callees
         self._mint = mint
         self._open: Shape | ActionCall | None = None
         self._deltas: Deltas | None = None
-        self._new_input_text = input_text
-        self._new_answer_text = answer_text
+        self._new_answer_text = options.get("answer_text")
         self._filter: TextFilter | None = None
-        self._new_cited_text = cited_text
+        self._new_cited_text = options.get("cited_text")
         self._cited: CitedText | None = None
         self._citations = 0
         self._untold: tuple[TokenLogprob, ...] = ()
@@ -228,9 +232,9 @@ class Machine:
         if self._new_cited_text is not None and type(shape) is Message:
             self._cited, self._citations = self._new_cited_text(), 0
         elif type(shape) is CustomCall:
-            self._filter = self._new_input_text()
+            self._filter = Unwrapper()
         elif type(shape) is HostedCall and shape.runner.unwraps:
-            self._filter = self._new_input_text(shape.runner.unwraps)
+            self._filter = Unwrapper(shape.runner.unwraps)
         elif (
             self._new_answer_text is not None
             and type(shape) is Message

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound
+from trt_responses.errors import IN_PROGRESS_S, InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.store import Block, Expired, Job, Record
 
@@ -23,19 +23,11 @@ class Prior:
     blocks: tuple[Block, ...] = ()
     date: str | None = None
     record: Record | None = None
-    """Where that stands: of the response that is continued, or of the conversation."""
-
-    @property
-    def conversation(self) -> Record | None:
-        """The conversation that a response becomes a part of."""
-        return self.record if self.record is not None and self.record.version else None
+    """Where that stands."""
 
 
 async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
     """The conversation that a request continues, looked up in the records."""
-    if accepted.conversation is not None:
-        record = await conversation_of(accepted.conversation, records, owner)
-        return Prior(record.blocks, record.date or None, record)
     previous_id = accepted.previous_response_id
     if previous_id is None:
         return Prior()
@@ -54,20 +46,6 @@ async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
             raise _not_continuable(previous_id)
         case found:
             raise _not_found(previous_id, expired=isinstance(found, Expired))
-
-
-async def conversation_of(conversation_id: str, records: Records, owner: str) -> Record:
-    """The conversation of this id. Raises `NotFound` without one."""
-    record = await records.get(conversation_id, owner)
-    if isinstance(record, Record) and record.version:
-        return record
-    expired = isinstance(record, Expired)
-    why = "has expired, for its age or for want of room" if expired else "not found"
-    raise NotFound(
-        f"Conversation with id '{conversation_id:.100}' {why}.",
-        param="conversation",
-        code="conversation_expired" if expired else "not_found",
-    )
 
 
 def _continued(record: Record) -> Prior:

@@ -18,6 +18,8 @@ from trt_responses.wire import hosted_items as p
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trt_responses.wire.items import SentItem
+
 JSON_CONSTRAINT = "<|constrain|>json"
 
 NOT_KEPT = "[The output of this call was not kept.]"
@@ -138,3 +140,15 @@ def _text(value: object) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def settled_places(items: Sequence[SentItem]) -> list[int]:
+    """The places of approvals that say nothing: what their calls gave stands among the items."""
+    answered = {item.approval_request_id for item in items if isinstance(item, p.McpCall)}
+    return [
+        place
+        for place, item in enumerate(items)
+        if isinstance(item, p.McpApprovalResponse)
+        and item.approve
+        and item.approval_request_id in answered
+    ]

@@ -8,16 +8,15 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.hosted_tools.approvals import silent_places
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
-from trt_responses.prompt.history import prior_of
+from trt_responses.prompt.hosted_calls import settled_places
 from trt_responses.prompt.references import resolved
 from trt_responses.prompt.truncation import truncated_places
 from trt_responses.prompt.vocabulary import spoken_here
@@ -37,12 +36,11 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted, Effort
     from trt_responses.dialect import Continuation
-    from trt_responses.features.compaction.carrier import SealedCompaction
-    from trt_responses.features.hosted_tools.loop import Approved
     from trt_responses.language.messages import Effort as LanguageEffort
+    from trt_responses.prompt.carried import CarriedCompaction
     from trt_responses.prompt.history import Prior
     from trt_responses.run.parts import Parts
-    from trt_responses.store import Kind, Record, Records
+    from trt_responses.store import Kind, Records
 
 EFFORTS: Mapping[Effort | None, LanguageEffort] = {
     None: "medium",
@@ -80,26 +78,46 @@ class Prompt:
     date: str
     truncated: tuple[str, ...] = ()
     """The ids of items that were left out, for want of room."""
-    conversation: Record | None = None
-    """The conversation that the response becomes a part of."""
     continuation: Continuation | None = None
     """What goes on behind it; None behind ids that the client has rendered."""
 
 
-async def prompt_of(
-    accepted: Accepted,
-    parts: Parts,
-    owner: str,
-    records: Records,
-    prior: Prior | None = None,
-    approved: Sequence[Approved] = (),
-) -> Prompt:
-    """The prompt; what it continues or refers to is looked up in the records, unless `prior` is
-    that already. With `approved` calls it ends where their answers follow."""
+class Shown(Protocol):
+    """What a prompt is made of."""
+
+    @property
+    def accepted(self) -> Accepted: ...
+
+    @property
+    def parts(self) -> Parts: ...
+
+    @property
+    def owner(self) -> str: ...
+
+    @property
+    def records(self) -> Records: ...
+
+    @property
+    def date(self) -> str | None:
+        """Of a conversation that begins; None: today."""
+        ...
+
+    @property
+    def silent(self) -> Collection[int]:
+        """The places of input items that say nothing to the model."""
+        ...
+
+    @property
+    def at_call(self) -> bool:
+        """Whether it ends where the answers of calls follow."""
+        ...
+
+
+async def prompt_of(shown: Shown, prior: Prior) -> Prompt:
+    """The prompt behind what the request continues."""
+    accepted, parts = shown.accepted, shown.parts
     if accepted.prompt_ids is not None:
-        return Prompt(array("i", accepted.prompt_ids), (), 0, parts.today())
-    if prior is None:
-        prior = await prior_of(accepted, records, owner)
+        return Prompt(array("i", accepted.prompt_ids), (), 0, shown.date or parts.today())
     if prior.record is not None:
         prior = replace(prior, blocks=(await spoken_here(prior.record, parts)).blocks)
     if not accepted.input and not prior.blocks:
@@ -108,15 +126,14 @@ async def prompt_of(
             param="input",
             code="invalid_value",
         )
-    ran = {call.request_id for call in approved}
-    own, since = await blocks_of(accepted, prior, parts, owner, records, ran)
+    own, since = await blocks_of(accepted, prior, parts, shown.owner, shown.records, shown.silent)
     blocks = (*prior.blocks, *own)
-    date = prior.date or since or parts.today()
+    date = prior.date or since or shown.date or parts.today()
     ids, continuation, gone = await _joined(blocks, accepted, parts, date)
-    if approved:
+    if shown.at_call:
         ids = await continuation.at_call(ids)
     names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
-    return Prompt(ids, blocks, len(prior.blocks), date, names, prior.conversation, continuation)
+    return Prompt(ids, blocks, len(prior.blocks), date, names, continuation)
 
 
 async def prompt_behind(
@@ -134,10 +151,10 @@ async def blocks_of(
     parts: Parts,
     owner: str,
     records: Records,
-    ran: Collection[str] = (),
+    silent: Collection[int] = (),
 ) -> tuple[list[Block], str | None]:
     """The blocks that the request itself brings, and the date of the conversation that it carries,
-    if it carries one. `ran` are the requests for approval whose calls are run now."""
+    if it carries one. Items at the `silent` places say nothing to the model."""
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
         return await conversation.input_blocks(accepted.input, parts.renderer, (), at_most), None
@@ -152,7 +169,7 @@ async def blocks_of(
     if len(alone) == len(accepted.input):
         return await render_items(alone, prior=prior.blocks), None
     vocabulary = parts.dialect.vocabulary
-    turns = await parts.sealer.opened_turns(
+    turns = await parts.carried.opened_turns(
         accepted.input,
         owner,
         parts.renderer.pause,
@@ -167,13 +184,15 @@ async def blocks_of(
     for place, opened in compactions.items():
         kind: Kind = "summary" if opened.said is None else "context"
         rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
-    for place in silent_places(accepted, ran):
+    for place in {*silent, *settled_places(accepted.input)}:
         rendered[place] = replace(rendered[place], ids=b"")
     date = next((opened.date for opened in compactions.values()), turns.date)
     return await items.blocks(rendered, turns, parts.renderer.pause), date
 
 
-def opened_compactions(accepted: Accepted, parts: Parts, owner: str) -> dict[int, SealedCompaction]:
+def opened_compactions(
+    accepted: Accepted, parts: Parts, owner: str
+) -> dict[int, CarriedCompaction]:
     """The content of the compactions in the input, by their places."""
     items = () if isinstance(accepted.input, str) else accepted.input
     opened = {}
@@ -182,13 +201,13 @@ def opened_compactions(accepted: Accepted, parts: Parts, owner: str) -> dict[int
             at = accepted.places[place].item if accepted.places else f"input[{place}]"
             param = f"{at}.encrypted_content"
             content = item.encrypted_content
-            opened[place] = parts.sealer.open_compaction(
+            opened[place] = parts.carried.open_compaction(
                 content, owner, parts.model, param, parts.dialect.vocabulary
             )
     return opened
 
 
-def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
+def calls_of(compactions: Mapping[int, CarriedCompaction]) -> list[Block]:
     """The calls that compactions carry, for results that come later."""
     return [
         Block("call", b"", b"", call_id, callee)

@@ -13,9 +13,9 @@ import orjson
 from pydantic import TypeAdapter
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.seal.turn import digest
 from trt_responses.frozen import dataclass
 from trt_responses.prompt.conversation import joined
+from trt_responses.prompt.digest import digest
 from trt_responses.store import Record
 from trt_responses.wire import items as i
 from trt_responses.wire.hosted_items import (
@@ -28,7 +28,7 @@ from trt_responses.wire.hosted_items import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from trt_responses.features.seal.turn import OpenedTurns
+    from trt_responses.prompt.carried import CarriedTurns
     from trt_responses.store import Block, Records
 
     Items = str | Sequence[i.InputItem]
@@ -67,7 +67,7 @@ class Resolved:
     """The places of items that the conversation holds already: they are not repeated."""
 
     async def blocks(
-        self, rendered: Sequence[Block], turns: OpenedTurns, pause: Callable[[], Awaitable[None]]
+        self, rendered: Sequence[Block], turns: CarriedTurns, pause: Callable[[], Awaitable[None]]
     ) -> list[Block]:
         """The items' blocks, with the ids that were generated, where those are known."""
         exact = []
@@ -79,13 +79,14 @@ class Resolved:
                 continue
             if place in self.found:
                 exact.append(self.found[place])
-            elif not isinstance(self.items, str) and (
-                written := turns.at(place, self.items[place])
+            elif (
+                not isinstance(self.items, str)
+                and (ids := turns.ids_at(place, self.items[place])) is not None
             ):
                 ours = _ran_here(item := self.items[place])
                 # What the server ran within a thought leaves the prompt with the thought.
                 kind = "reasoning" if ours else block.kind
-                exact.append(replace(block, ids=written.ids, kind=kind))
+                exact.append(replace(block, ids=ids, kind=kind))
                 if isinstance(item, ShellCall) and ours:
                     answered.add(item.call_id)
             elif not isinstance(self.items, str) and _answers(self.items[place], answered):

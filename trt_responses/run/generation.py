@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace as replace_slots
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from trt_responses.engine import CONTINUATION_PRIORITY, Chunk
 from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
@@ -17,6 +17,7 @@ from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.log.hosted_calls import Outcome
 from trt_responses.run.ending import End, end_of, usage, usage_of_both
+from trt_responses.run.notes import Notes
 from trt_responses.run.recovery import PausedRun
 from trt_responses.run.trace import SegmentNotes, Trace
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from trt_responses.engine import Engine, GenerateOptions, Handle, Loss
-    from trt_responses.features.hosted_tools.loop import ToolLoop
     from trt_responses.language.gate import Gate
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Segment, SteeringPlan
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from trt_responses.log.machine import Machine
     from trt_responses.run.admission import Place
     from trt_responses.run.recovery import Recovery
-    from trt_responses.run.second_chance import SecondChance
     from trt_responses.run.trace import SegmentTrace
+    from trt_responses.run.turns import Turn
     from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 NO_TEXT: Mapping[int, bytes] = {}
 LOSSES: Mapping[Loss, str] = {
@@ -47,20 +48,26 @@ LOSSES: Mapping[Loss, str] = {
 }
 
 
-class Preparation(Protocol):
-    """Work of the engine's that comes before an answer, in the same run."""
+class Chance(Protocol):
+    """May give one more turn when no step does."""
 
-    async def prompt_and_plan(self) -> tuple[Sequence[int], SteeringPlan] | End:
-        """The prompt and the plan of the answer; an end, when there will be no answer."""
-        ...
+    def wanted(self, generation: Generation) -> bool: ...
 
-    def decide(self, end: End) -> None: ...
+    async def turn(self, generation: Generation) -> Turn | None: ...
 
-    def abort(self) -> None: ...
 
-    def pause(self) -> bool: ...
+class Joints(NamedTuple):
+    """What is asked between the turns of a run."""
 
-    def usage(self) -> Usage: ...
+    before: Sequence[Callable[[Generation], Coroutine[Any, Any, Turn | End | None]]] = ()
+    """Before the first turn: another turn in its place, or the end of all."""
+    after: Sequence[Callable[[Generation], Coroutine[Any, Any, Turn | None]]] = ()
+    """Behind a turn that was completed: one more."""
+    second: Chance | None = None
+    """Asked last, of a run that answers a conversation."""
+
+
+NO_JOINTS = Joints()
 
 
 class Generation:
@@ -68,8 +75,6 @@ class Generation:
 
     It has 30 attributes at most: with one more CPython gives it a dict, and `push` takes longer.
     """
-
-    _closing: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -82,18 +87,17 @@ class Generation:
         machine: Machine,
         log: Log,
         clock_ns: Callable[[], int],
-        tools: ToolLoop | None = None,
         place: Place | None = None,
         recovery: Recovery | None = None,
-        second: SecondChance | None = None,
-        preparation: Preparation | None = None,
+        joints: Joints = NO_JOINTS,
+        notes: Notes | None = None,
     ) -> None:
         """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
-        goes on when the engine went away and is back. A `second` chance continues a turn without
-        an answer or a call. A `preparation` gives another prompt and plan."""
-        self._second = second
-        self._preparation = preparation
-        self.tools = tools
+        goes on when the engine went away and is back."""
+        self._joints = joints
+        self._aside: Generation | None = None
+        """Makes something in the same log before the first turn."""
+        self.notes = Notes() if notes is None else notes
         self.reader = reader
         self.machine = machine
         self.log = log
@@ -106,7 +110,7 @@ class Generation:
         """The cached tokens of each turn's prompt, as the engine said."""
         self._turn_begins = True
         self.prompt_ids = prompt_ids
-        self._base = prompt_ids
+        self.base = prompt_ids
         """The prompt of the present turn, and how many of the ids that count stand in it."""
         self._within = 0
         self.plan = plan
@@ -206,8 +210,6 @@ class Generation:
             end = await self._all()
         finally:
             self.last_token_ns = self._clock_ns()
-            if self.tools is not None:
-                await self.tools.close()
             self.leave()  # while its end is stored, the engine may be at the next one
         self.close(stopped=end.status == "completed" and end.stop is None)
         return end
@@ -229,8 +231,8 @@ class Generation:
         if self._verdict is None:
             self._verdict = end
             self._flow(None)
-            if self._preparation is not None:
-                self._preparation.decide(end)
+            if self._aside is not None:
+                self._aside.decide(end)
             self.abort()
             self.leave()
             self._finish_segment(end)
@@ -239,7 +241,7 @@ class Generation:
         """Take the present request from the engine, which is exchanged: the segment goes on with
         the next one. Returns whether there was a request. One whose last token has just come waits
         for nothing."""
-        if self._preparation is not None and self._preparation.pause():
+        if self._aside is not None and self._aside.pause():
             return True
         ended = self._segment_end is None or self._segment_end.done()
         if ended or self._handle is None or self._verdict is not None:
@@ -250,8 +252,8 @@ class Generation:
         return True
 
     def abort(self) -> None:
-        if self._preparation is not None:
-            self._preparation.abort()
+        if self._aside is not None:
+            self._aside.abort()
         if self._handle is not None:
             self._handle.abort()
             self._handle = None
@@ -266,34 +268,24 @@ class Generation:
             tuple(self.segments),
             self.reader.call_ends,
             self.machine.callees,
-            self._second.offered if self._second is not None else (),
+            self.notes.offered,
         )
 
     def usage(self, output: Output) -> Usage:
         """The tokens of all engine requests."""
-        latency_ms = self.tools.latency_ms if self.tools is not None else ()
-        cached = self.cached_tokens
-        if self.tools is not None:  # the first turn that is generated reads the prompt too
-            cached = cached[:1] * self.tools.earlier + cached
-        if self._preparation is None:
-            return usage(self.prompt_tokens, self.reader, output, cached, latency_ms)
-        before = self._preparation.usage()
-        if not self.cached_tokens:  # there was no answer
-            return before
-        return usage_of_both(
-            before, usage(self.prompt_tokens, self.reader, output, cached, latency_ms)
-        )
+        notes, first = self.notes, self.notes.usage_first
+        if first is not None and not self.cached_tokens:  # there was no answer
+            return first
+        # The first turn that is generated reads the prompt too.
+        cached = self.cached_tokens[:1] * notes.answered_first + self.cached_tokens
+        used = usage(self.prompt_tokens, self.reader, output, cached, notes.tool_ms)
+        return used if first is None else usage_of_both(first, used)
 
     def leave(self) -> None:
         """Give up the place in the engine, since no more requests come."""
         if self._place is not None:
             self._place.leave(len(self.reader.kept))
             self._place = None
-
-    def abandon(self) -> None:
-        """Close the tools of a generation that will not be made, without waiting for them."""
-        if self.tools is not None and self._closing is None:
-            self._closing = asyncio.create_task(self.tools.close())
 
     def explain(self) -> None:
         """Write each segment to the log, without its text, where the log's level asks for that."""
@@ -304,71 +296,77 @@ class Generation:
     def forget(self) -> None:
         """Drop the prompt: whoever still holds the run wants its log, and not the conversation
         before it."""
-        self.prompt_ids = self._base = ()
-        if self.tools is not None:
-            self.tools.forget()
-        if self._second is not None:
-            self._second.continuation = None
+        self.prompt_ids = self.base = ()
+        self._joints = NO_JOINTS
+        self.notes.continuation = None
         self.segments.clear()
 
     async def _all(self) -> End:
         if self._place is not None and (turn := self._place.turn()) is not None:
             await turn
-        if self._preparation is not None and self._verdict is None:
-            self.asked_ns = self._clock_ns()
-            made = await self._preparation.prompt_and_plan()
+        for step in self._joints.before:
+            made = None if self._verdict is not None else await self._wait_for(step(self))
             if isinstance(made, End):
                 return self._verdict or made
-            self.prompt_ids, self.plan = made
-            self._base, self.prompt_tokens = self.prompt_ids, len(self.prompt_ids)
-        if self.tools is not None:
-            self.tools.begin(self.machine)
-            self.log.wake()
-            approved = self.tools.run_approved(self.prompt_tokens, self.reader, self.machine)
-            self.plan = await self._answered(self.tools, approved) or self.plan
+            self._take(made)
         end = await self._turn()
-        while end.status == "completed" and self._verdict is None:
-            plan = await self._next_plan()
-            if plan is None:
-                break
-            self.plan = plan
+        while end.status == "completed" and self._verdict is None and await self._goes_on():
             end = await self._turn()
         return self._verdict or end
 
-    async def _next_plan(self) -> SteeringPlan | None:
-        """The plan of one more turn, which answers the last one; None when the run is over."""
-        tools, second, reader, machine = self.tools, self._second, self.reader, self.machine
-        if tools is not None and machine.unanswered:
-            before = len(self._base) - self._within
-            return await self._answered(tools, tools.turn(before, reader, machine))
-        if second is None:
-            return None
-        for fragment in reader.finish(stopped=True):
-            machine.take(fragment)
-        if not second.wanted(reader, machine):
-            return None
-        calls = len(tools.runs) if tools is not None else 0
-        turn = second.turn(self._base, self._within, reader, machine, calls)
-        return await self._answered(second, turn)
+    async def _goes_on(self) -> bool:
+        """Whether a step gives one more turn."""
+        for step in self._joints.after:
+            if self._take(await self._wait_for(step(self))) or self._verdict is not None:
+                return True
+        second = self._joints.second
+        if second is not None and second.wanted(self):
+            return self._take(await self._wait_for(second.turn(self)))
+        return False
 
-    async def _answered(
-        self, tools: ToolLoop | SecondChance, answer: Coroutine[Any, Any, SteeringPlan | None]
-    ) -> SteeringPlan | None:
-        """Let a tool answer, and give the plan of the next turn; a verdict breaks it off."""
+    def _take(self, turn: Turn | None) -> bool:
+        """Whether there is a turn; then it is the next one."""
+        if turn is None:
+            return False
+        self.plan = turn.plan
+        if turn.prompt is not None:
+            self.base, self._within = turn.prompt, len(self.reader.kept)
+        return True
+
+    async def _wait_for(self, step: Coroutine[Any, Any, T]) -> T | None:
+        """Let a step do its work; a verdict breaks it off."""
         self._segment_end = asyncio.get_running_loop().create_future()
-        answering = asyncio.create_task(answer)
+        working = asyncio.create_task(step)
         try:
-            await asyncio.wait((answering, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
-            if self._verdict is not None:
-                return None
-            plan = await answering
-            if (prompt := tools.take_prompt()) is not None:
-                self._base, self._within = prompt, len(self.reader.kept)
-            return plan
+            await asyncio.wait((working, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
+            return await working if self._verdict is None else None
         finally:
-            answering.cancel()
-            await asyncio.wait((answering,))
+            working.cancel()
+            await asyncio.wait((working,))
             self.log.wake()
+
+    async def make_first(self, other: Generation) -> End:
+        """Make something in the same log before the first turn. Verdicts and pauses reach it."""
+        self.asked_ns, self._aside = self._clock_ns(), other
+        try:
+            return await other.end()
+        finally:
+            self.notes.usage_first = other.usage(())
+
+    def begin_from(self, prompt_ids: Sequence[int]) -> None:
+        """Have the answer go on from another prompt than the one that was planned."""
+        self.prompt_ids = self.base = prompt_ids
+        self.prompt_tokens = len(prompt_ids)
+
+    @property
+    def written(self) -> Sequence[int]:
+        """The ids behind the prompt of the present turn."""
+        return self.reader.kept[self._within :]
+
+    @property
+    def context_used(self) -> int:
+        """The tokens of the context that the prompt and what is behind it take."""
+        return len(self.base) - self._within + len(self.reader.kept)
 
     async def _turn(self) -> End:
         self._turn_begins = True
@@ -465,8 +463,8 @@ class Generation:
             banned_ids=segment.banned_ids,
             priority=self.options.priority if first else CONTINUATION_PRIORITY,
         )
-        kept = self.reader.kept[self._within :]
-        prompt = [*self._base, *kept] if kept else self._base
+        kept = self.written
+        prompt = [*self.base, *kept] if kept else self.base
         try:
             self._handle = self._engine.generate(prompt, options, self)
         except EngineUnavailable as error:  # between two segments it may have gone away

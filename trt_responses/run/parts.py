@@ -1,4 +1,5 @@
-"""The parts that every run is made of, put together once by the app.
+"""The parts that every run is made of, put together once by the app, and the seam of leases: which
+engine makes a run, where a server has several.
 
 Names only: what is done with them is the business of `assembly.py` and of the prompt.
 """
@@ -6,9 +7,10 @@ Names only: what is done with them is the business of `assembly.py` and of the p
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.frozen import dataclass
+from trt_responses.prompt.carried import NOTHING_CARRIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +18,13 @@ if TYPE_CHECKING:
     from trt_responses.accept.model_names import ModelNames
     from trt_responses.dialect import Dialect, Renderer
     from trt_responses.engine import Engine
-    from trt_responses.features.include.include import Inclusion
-    from trt_responses.features.rollout.versions import Versions
-    from trt_responses.features.seal.sealer import Sealer
+    from trt_responses.feature import Feature
     from trt_responses.log.machine import Mint
+    from trt_responses.prompt.carried import Carried
     from trt_responses.run.admission import Admission
+    from trt_responses.run.facts import Listener
     from trt_responses.run.recovery import Recovery
-    from trt_responses.run.run import Listener
+    from trt_responses.run.request import RunRequest
     from trt_responses.steering.steering import Steering
     from trt_responses.store import Store
     from trt_responses.tool import Tool
@@ -40,8 +42,6 @@ class Parts:
     identity: str
     knowledge_cutoff: str
     admission: Admission
-    sealer: Sealer
-    inclusion: Inclusion
     mint: Mint
     today: Callable[[], str]
     clock_s: Callable[[], float]
@@ -57,8 +57,11 @@ class Parts:
     thought_summaries: bool = False
     """Whether a thought is told as its summary to those who ask for one."""
     """Calls of such tools in one response, of those who do not ask for fewer."""
-    versions: Versions | None = None
-    """The loaded versions of the engine, where each run has one of its own."""
+    features: Sequence[Feature] = ()
+    leases: Leases | None = None
+    """Gives each run an engine of its own; None: all runs have this one."""
+    carried: Carried = NOTHING_CARRIED
+    """Opens what clients carry sealed."""
     names: ModelNames | None = None
     """The names by which clients ask; None: whatever they say is the one model."""
     note_media: bool = False
@@ -68,3 +71,29 @@ class Parts:
     def renderer(self) -> Renderer:
         """The dialect's renderer."""
         return self.dialect.renderer
+
+
+class Lease(Protocol):
+    """One run's hold on an engine."""
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of every run on that engine."""
+        ...
+
+    def headers(self) -> Mapping[str, str]:
+        """HTTP headers that say which engine it is."""
+        ...
+
+    def release(self) -> None:
+        """Give it back. Called once."""
+        ...
+
+
+class Leases(Protocol):
+    """Gives each run an engine."""
+
+    def lease(self, request: RunRequest, model: str, parts: Parts) -> Lease:
+        """For a request of a model, by its name without an adapter's. `parts` are those of the
+        server."""
+        ...

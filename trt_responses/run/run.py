@@ -8,141 +8,59 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from trt_responses.errors import ServerShutdown
-from trt_responses.frozen import dataclass, replace
+from trt_responses.frozen import replace
 from trt_responses.run.ending import End, ending, last_snapshot
-from trt_responses.run.origin import NOWHERE, ORIGIN, Origin
-from trt_responses.run.trace import Outline
+from trt_responses.run.facts import Progress, RunFacts
+from trt_responses.run.origin import ORIGIN
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from trt_responses.engine import GenerateOptions
     from trt_responses.errors import ApiError
-    from trt_responses.features.conversations.locks import HeldLock
-    from trt_responses.features.hosted_tools.loop import ToolRun
-    from trt_responses.language.fragments import RepairKind
+    from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
-    from trt_responses.run.trace import Trace
     from trt_responses.wire import response as r
 
-    Addition = Callable[["r.Response", "Run"], Awaitable["r.Response"]]
-    """What only the end of a run can add to its last snapshot, before that is stored."""
+    Commit = Callable[[r.Response, "Run"], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RunFacts:
-    """What listeners hear of a run when it is over."""
-
-    response: r.Response
-    repairs: Mapping[RepairKind, int]
-    arrival_ns: int
-    asked_ns: int | None
-    """The time at which the engine was asked first."""
-    first_token_ns: int | None
-    last_token_ns: int | None
-    """The time of the engine's last token."""
-    end_ns: int
-    trace: Trace
-    origin: Origin = NOWHERE
-    tool_runs: Sequence[ToolRun] = ()
-    """The calls that the server ran."""
-
-    def outline(self) -> Outline:
-        """What is kept of it to explain it."""
-        told = self.response
-        return Outline(
-            id=told.id,
-            model=told.model,
-            status=told.status,
-            error=told.error.message if told.error is not None else None,
-            calls=sum(item.type.endswith("_call") for item in told.output),
-            repairs=self.repairs,
-            arrival_ns=self.arrival_ns,
-            asked_ns=self.asked_ns,
-            first_token_ns=self.first_token_ns,
-            last_token_ns=self.last_token_ns,
-            end_ns=self.end_ns,
-            trace=self.trace,
-        )
-
-
-class Progress(NamedTuple):
-    """How far a run has come."""
-
-    id: str
-    first_token_ns: int | None
-    tokens: int
-
-
-class Listener(Protocol):
-    """Hears of each run at its end."""
-
-    def run_ended(self, facts: RunFacts) -> None: ...
-
-
-class Compacted(Protocol):
-    """A conversation that a run makes short."""
-
-    def user_messages(self) -> list[dict[str, Any]]: ...
 
 
 class Run:
     """One response, from its first event to its last. The owner awaits `make`."""
 
-    def __init__(
-        self,
-        generation: Generation,
-        *,
-        commit: Callable[[r.Response, Run], Awaitable[None]],
-        clock_s: Callable[[], float],
-        clock_ns: Callable[[], int],
-        listeners: Sequence[Listener] = (),
-        additions: Sequence[Addition] = (),
-        owner: str = "",
-        truncated: Sequence[str] = (),
-        unfollowed: Sequence[str] = (),
-        compaction: Compacted | None = None,
-        compacts_first: bool = False,
-        date: str = "",
-    ) -> None:
-        self.date = date
+    def __init__(self, generation: Generation, draft: Draft, commit: Commit) -> None:
+        parts = draft.parts
+        self.date = draft.prompt.date
         """The date in its prompt."""
         self.leave_to_others: Callable[[], bool] | None = None
         """Called when the server ends; returns whether another server goes on with the run."""
         self.log = generation.log
         self.reader = generation.reader
-        self.owner = owner
+        self.owner = draft.owner
         self._origin = ORIGIN.get()
-        self.truncated = truncated
-        self.unfollowed = unfollowed
+        self.truncated = draft.prompt.truncated
+        self.unfollowed = tuple(left.place for left in draft.steering.left)
         """The places of schemas that the output may not follow."""
-        self.compaction = compaction
-        """The compaction, of a run that does nothing else."""
-        self.compacts_first = compacts_first
-        """Whether it makes its conversation short before it answers."""
+        self.headers: dict[str, str] = {}
+        """HTTP headers about the limits of its owner and the engine that makes it."""
+        self.moves = draft.moves
+        """Whether another server can go on with it from its ids."""
         self.error: ApiError | None = None
         self.stop: str | None = None
         """The client's text at which it stopped."""
-        self.version = ""
-        """The version of the engine that makes it."""
-        self.version_gone: str | None = None
-        """The version that made what it continues, if that is not loaded any more."""
-        self.limit_headers: Mapping[str, str] = {}
-        """Headers about its owner's limits."""
-        self.lock: HeldLock | None = None
-        """Of the conversation in which it is made, if it is made in one."""
+        self.draft: Draft | None = draft
+        """None once the end is told."""
         self._generation = generation
         self._commit = commit
-        self._clock_s = clock_s
-        self._clock_ns = clock_ns
-        self._listeners = listeners
-        self._additions = additions
+        self._clock_s = parts.clock_s
+        self._clock_ns = parts.clock_ns
+        self._listeners = parts.listeners
 
     @property
     def id(self) -> str:
@@ -170,16 +88,24 @@ class Run:
 
     async def make(self) -> r.Response:
         """Generate to the end, store the record, then tell. Returns the last snapshot."""
+        draft = self.draft
+        assert draft is not None, "made once"
         self._open()
         try:
-            end = await self._generation.end()
+            try:
+                end = await self._generation.end()
+            finally:
+                await draft.generated()
             if end.status in ("completed", "incomplete"):
                 self._generation.machine.add_carrier()
             last = self._last(end)
-            for added in self._additions:
-                last = await added(last, self)
+            for conclude in draft.at("conclude"):
+                last = await conclude(last, self)
             self.error = end.error
-            await self._commit(last, self)
+            try:
+                await self._commit(last, self)
+            finally:
+                await draft.stored()
         except asyncio.CancelledError:  # the owner was stopped; others may still be reading
             self._generation.close(stopped=False)
             self._conclude(end := End("cancelled"), self._last(end))
@@ -207,14 +133,26 @@ class Run:
         """Stop now: the owner has left, or the client has asked. Synchronous and idempotent."""
         self._generation.decide(End("cancelled"))
 
-    def abandon(self) -> None:
+    async def abandon(self) -> None:
         """Give the run up, since nobody will make it: those who wait for its end hear that it was
         cancelled."""
         self._generation.leave()
-        self._generation.abandon()
+        if self.draft is not None:
+            await self.draft.release()
         if not self.log.closed:
             self.log.settle(replace(self.log.response, status="cancelled"))
             self.log.close()
+
+    async def outlive(self, lease_s: float) -> None:
+        """Keep what it holds for so long after this server has died: another may go on with it."""
+        if self.draft is not None:
+            for outlive in self.draft.at("outlive"):
+                await outlive(lease_s)
+
+    def leave(self) -> None:
+        """Hold nothing for it any more here, and free nothing: another server goes on with it."""
+        if self.draft is not None:
+            self.draft.left = True
 
     @property
     def options(self) -> GenerateOptions:
@@ -253,7 +191,7 @@ class Run:
         self._generation.explain()
         self._report(last)
         self._generation.forget()
-        self._commit, self._additions = _committed, ()
+        self.draft = None
 
     def _report(self, last: r.Response) -> None:
         """Tell each listener; a fault of one is logged and hurts nobody else."""
@@ -286,9 +224,5 @@ class Run:
             end_ns=self._clock_ns(),
             trace=self._generation.trace(self.owner),
             origin=self._origin,
-            tool_runs=self._generation.tools.runs if self._generation.tools is not None else (),
+            tool_runs=self._generation.notes.tool_runs,
         )
-
-
-async def _committed(last: r.Response, run: Run) -> None:
-    """Do nothing: it takes the place of a commit that is done."""

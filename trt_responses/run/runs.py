@@ -7,32 +7,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from trt_responses import frozen
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
-from trt_responses.features.rollout.versions import Asked
-from trt_responses.run.assembly import Assembly
-from trt_responses.run.inputs import RunInputs
-from trt_responses.run.origin import ORIGIN
-from trt_responses.store import Lock
+from trt_responses.feature import steps_of
+from trt_responses.run.assembly import assembled, counted
+from trt_responses.run.draft import Draft
+from trt_responses.run.request import RunRequest
 from trt_responses.tool import IgnoresOptions
-from trt_responses.wire.dialect import OPENAI
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.background.replayed import Before
-    from trt_responses.features.conversations.locks import HeldLock, Locks
-    from trt_responses.features.rollout.loaded import Lease, Loaded
-    from trt_responses.run.commit import Keep, Memory
-    from trt_responses.run.inputs import NewSpelling
+    from trt_responses.run.facts import Progress
     from trt_responses.run.lifecycle import Lifecycle
-    from trt_responses.run.parts import Parts
-    from trt_responses.run.run import Progress, Run
-    from trt_responses.wire.dialect import Dialect
+    from trt_responses.run.parts import Lease, Parts
+    from trt_responses.run.run import Run
     from trt_responses.wire.response import Response
 
 UNSET = GenerateOptions(0, ())
@@ -41,15 +33,11 @@ UNSET = GenerateOptions(0, ())
 class Runs:
     """Starts runs, knows those that are going on, and ends them when the server must."""
 
-    def __init__(self, parts: Parts, lifecycle: Lifecycle, locks: Locks) -> None:
+    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
         self._parts = parts
-        self._assembly = Assembly(parts)
         self._lifecycle = lifecycle
-        self._running: set[Run] = set()
+        self._running: dict[Run, Lease | None] = {}
         self._starting = 0
-        self._locks = locks
-        self._leases: dict[Run, Lease] = {}
-        self._of_versions: WeakKeyDictionary[Loaded, Assembly] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return self._starting + len(self._running)
@@ -80,79 +68,42 @@ class Runs:
         """The progress of all runs that are being made."""
         return (run.progress for run in self._running)
 
-    def made_by(self, loaded: Loaded) -> Iterator[Run]:
-        """Those that a version of the engine has begun and not ended."""
-        return (run for run, lease in self._leases.items() if lease.loaded is loaded and run.begun)
+    def leased(self) -> Iterator[tuple[Run, Lease | None]]:
+        """All runs that are being made, each with its lease."""
+        return iter(tuple(self._running.items()))
 
-    async def start(
-        self,
-        accepted: Accepted,
-        *,
-        owner: str,
-        arrival_ns: int,
-        keep: Keep | None = None,
-        dialect: Dialect = OPENAI,
-        spelling: NewSpelling | None = None,
-        memory: Memory | None = None,
-        before: Before | None = None,
-    ) -> Run:
+    async def start(self, request: RunRequest) -> Run:
         """A run that its owner has to `make` or `release`, or an `ApiError` before any token.
 
-        It has its place from here on, for its prompt may take long to tokenise. `keep` takes its
-        record instead of the store; `spelling` writes its log as another API's, and is made from
-        the response and the number of the prompt's tokens; `memory` is asked for what it continues,
-        and told of what can be continued, be it stored or not. `before` is what another server left
-        of it.
+        It has its place from here on, for its prompt may take long to tokenise.
         """
         self._check_ready()
-        accepted, base = self._with_adapter(accepted)
-        place = self._parts.admission.enter(owner)
-        lease = held = None
+        accepted, model = self._with_adapter(request.accepted)
+        if accepted is not request.accepted:
+            request = frozen.replace(request, accepted=accepted)
+        parts, lease = self._parts, None
+        steps = steps_of(parts.features, accepted, request.steps)
+        place = parts.admission.enter(request.owner)
         self._starting += 1
         try:
-            lease = self._lease(accepted, base, before)
-            assembly = self._assembly_for(lease)
-            response_id = before.id if before is not None else assembly.new_id()
-            held = await self._locked(accepted, owner, response_id, before)
-            inputs = RunInputs(
-                response_id,
-                accepted,
-                owner,
-                arrival_ns,
-                keep=keep,
-                dialect=dialect,
-                spelling=spelling,
-                memory=memory,
-                before=before,
-            )
-            run = await assembly.run(inputs, place)
+            if parts.leases is not None:
+                lease = parts.leases.lease(request, model, parts)
+                parts = lease.parts
+            draft = Draft(request, steps, parts, lease)
+            draft.place = place
+            run = await assembled(draft)
         except BaseException:
             place.leave()
             if lease is not None:
                 lease.release()
-            if held is not None and before is not None:
-                held.leave()  # the next server to go on with the run takes it
-            elif held is not None:
-                await held.free()
             raise
         finally:
             self._starting -= 1
-        self._running.add(run)
+        self._running[run] = lease
+        run.headers |= place.headers()
         if lease is not None:
-            self._leases[run] = lease
-            run.version, run.version_gone = lease.loaded.version.label, lease.gone
-        run.limit_headers = place.headers()
-        run.lock = held
+            run.headers |= lease.headers()
         return run
-
-    async def _locked(
-        self, accepted: Accepted, owner: str, response_id: str, before: Before | None
-    ) -> HeldLock | None:
-        """The lock of the conversation in which it is made; None where it is made in none."""
-        if accepted.conversation is None:
-            return None
-        term = before.term if before is not None else 1
-        return await self._locks.take(Lock(accepted.conversation, owner, response_id, term))
 
     def _with_adapter(self, accepted: Accepted) -> tuple[Accepted, str]:
         """The request with the adapter that its model names, and that model's name without it."""
@@ -163,62 +114,30 @@ class Runs:
         sampling = frozen.replace(accepted.sampling, adapter=adapter)
         return replace(accepted, sampling=sampling), base
 
-    def _lease(self, accepted: Accepted, model: str, before: Before | None) -> Lease | None:
-        """A lease on the version of the engine that is to make the run; None where there is one
-        engine without versions."""
-        if (versions := self._parts.versions) is None:
-            return None
-        echo, origin = accepted.echo, ORIGIN.get()
-        root = accepted.conversation or echo.prompt_cache_key or origin.session
-        continued = accepted.previous_response_id if before is None else before.id
-        asked = Asked(model, continued, root, accepted.sampling.adapter)
-        return versions.lease(asked, origin.request_id)
-
-    def _assembly_for(self, lease: Lease | None) -> Assembly:
-        if lease is None:
-            return self._assembly
-        loaded, mint = lease.loaded, self._parts.mint
-        if (found := self._of_versions.get(loaded)) is None:
-            parts = replace(
-                self._parts,
-                engine=loaded,
-                recovery=waits.over(loaded) if (waits := self._parts.recovery) else None,
-                mint=lambda prefix: (
-                    loaded.version.marked(mint(prefix)) if prefix == "resp" else mint(prefix)
-                ),
-            )
-            found = self._of_versions[loaded] = Assembly(parts)
-        return found
-
     async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens of a response to the request."""
-        return await self._assembly.count(accepted, owner)
+        parts = self._parts
+        request = RunRequest(accepted, owner, parts.clock_ns())
+        return await counted(Draft(request, steps_of(parts.features, accepted), parts))
 
     async def release(self, run: Run) -> None:
         """Free the run's place; a run that has not been made will not be."""
         self._leave(run)
-        run.abandon()
-        if run.lock is not None:
-            await run.lock.free()
+        await run.abandon()
 
     async def make(self, run: Run) -> Response:
         """Make a run, and free its place at its end."""
+        draft = run.draft
         try:
             return await run.make()
         finally:
             self._leave(run)
-            if run.lock is not None:
-                await run.lock.free()
+            if draft is not None:
+                await draft.release()
 
     def _leave(self, run: Run) -> None:
-        self._running.discard(run)
-        if (lease := self._leases.pop(run, None)) is not None:
+        if (lease := self._running.pop(run, None)) is not None:
             lease.release()
-
-    def pause(self, loaded: Loaded) -> int:
-        """Take the runs of a version from its engine; they go on when another version is in its
-        place. Returns how many there are."""
-        return sum(run.pause() for run in tuple(self.made_by(loaded)))
 
     def fail_begun(self, error: ApiError) -> None:
         """Fail all runs that the engine works on; those that wait for it go on waiting."""

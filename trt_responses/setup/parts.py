@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,18 +17,27 @@ from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError
 from trt_responses.features.background.background import Background
+from trt_responses.features.compaction.feature import Compactions
+from trt_responses.features.conversations.feature import InConversations
 from trt_responses.features.conversations.locks import Locks
+from trt_responses.features.hosted_tools.approvals import Ledger
+from trt_responses.features.hosted_tools.feature import HostedTools
 from trt_responses.features.include.include import Inclusion
 from trt_responses.features.limits.admission import Admission, Bounds
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.counts import LocalCounts
 from trt_responses.features.limits.key_file import WatchedKeys
 from trt_responses.features.limits.keys import KeyFault, KeyRing, OwnerLimits
+from trt_responses.features.logprobs.feature import Logprobs
+from trt_responses.features.prefill.feature import Prefills
 from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.features.rollout.gate import Gate
+from trt_responses.features.rollout.leases import VersionLeases, made_by, pause
 from trt_responses.features.rollout.shelf_builds import gate_prompts
 from trt_responses.features.rollout.versions import Versions
+from trt_responses.features.seal.feature import Seals
 from trt_responses.features.seal.sealer import Sealer, key_of, shared_keys
+from trt_responses.features.stop.feature import Stop
 from trt_responses.frozen import dataclass
 from trt_responses.run.health import Health
 from trt_responses.run.lifecycle import Lifecycle
@@ -52,10 +62,11 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine
+    from trt_responses.feature import Feature
     from trt_responses.features.limits.counts import Counts
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.run.run import Listener
+    from trt_responses.run.facts import Listener
     from trt_responses.settings import Settings
     from trt_responses.store import Store
     from trt_responses.tool import Tool
@@ -129,9 +140,12 @@ def server_parts(
     )
     listeners = [*telemetry.listeners(settings), stall_watch]
     names = ModelNames(model, settings.model_aliases, settings.any_model, lambda: tuple(versions))
+    locks, sealer = Locks(store, sleep), _sealer(settings)
     parts = _parts(settings, versions, dialect, store, tools, names, admission, recovery, listeners)
-    locks = Locks(store, sleep)
-    runs = Runs(parts, lifecycle, locks)
+    parts = replace(
+        parts, carried=sealer, features=_features(settings, parts, sealer, locks, dialect)
+    )
+    runs = Runs(parts, lifecycle)
     health = Health(lifecycle, versions, admission, stall_watch, clock_ns=time.monotonic_ns)
     read_state(telemetry.metrics, health, watched, recovery, versions)
     read_store(telemetry.metrics, store)
@@ -178,9 +192,25 @@ def _exchange(
 ) -> Exchange:
     """The part that loads other versions, each of which is compared by the gate's prompts first."""
     prompts = gate_prompts(settings.gate_prompts)
-    new_gate = partial(Gate, parts, prompts, runs.made_by, sleep)
-    pause = runs.pause if parts.recovery is not None else None
-    return Exchange(versions, builds, new_gate, lifecycle, pause)
+    new_gate = partial(Gate, parts, prompts, partial(made_by, runs), sleep)
+    may_pause = partial(pause, runs) if parts.recovery is not None else None
+    return Exchange(versions, builds, new_gate, lifecycle, may_pause)
+
+
+def _features(
+    settings: Settings, parts: Parts, sealer: Sealer, locks: Locks, dialect: Dialect
+) -> Sequence[Feature]:
+    """What requests may bring beyond the core."""
+    return (
+        InConversations(locks),
+        Compactions(sealer),
+        HostedTools(parts.tools, Ledger(parts.store), sealer),
+        Stop(),
+        Logprobs(),
+        Prefills(),
+        Seals(sealer),
+        Inclusion(dialect, tells_messages=settings.explain == "full"),
+    )
 
 
 def _background(
@@ -220,7 +250,7 @@ def _parts(
 ) -> Parts:
     return Parts(
         engine=versions,
-        versions=versions,
+        leases=VersionLeases(versions),
         store=store,
         dialect=dialect,
         steering=Steering(dialect, schema_s=settings.schema_s),
@@ -229,8 +259,6 @@ def _parts(
         identity=settings.identity,
         knowledge_cutoff=settings.knowledge_cutoff,
         admission=admission,
-        sealer=_sealer(settings),
-        inclusion=Inclusion(dialect, tells_messages=settings.explain == "full"),
         mint=mint,
         today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
         clock_s=time.time,

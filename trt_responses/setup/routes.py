@@ -18,6 +18,7 @@ from trt_responses.apis.playground.endpoint import Playground
 from trt_responses.apis.websocket.connection import SocketLimits, SocketParts
 from trt_responses.apis.websocket.endpoint import Sockets
 from trt_responses.apis.websocket.intake import Intake
+from trt_responses.features.compaction.endpoint import Compact
 from trt_responses.features.containers.endpoint import ContainerRoutes
 from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.features.conversations.conversations import Conversations
@@ -125,12 +126,13 @@ def _hot_routes(
         follows=stored.tail,
     )
     messages = Messages(**create_parts)
+    compact = Compact(dialect=DIALECTS[server.settings.dialect], **create_parts)
     raw = partial(Endpoint, guard=guard, headers=headers)
     return hot_routes(
         server.names,
         create=raw(responses.create),
         count=raw(responses.count),
-        compact=raw(responses.compact),
+        compact=raw(compact.compact),
         retrieve=raw(stored.retrieve),
         chat=raw(chat.create),
         message=raw(messages.create, told=messages_fault),

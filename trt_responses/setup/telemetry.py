@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from trt_responses.features.limits.key_file import WatchedKeys
     from trt_responses.features.rollout.versions import Versions
+    from trt_responses.run.facts import Listener, Progress
     from trt_responses.run.health import Health
     from trt_responses.run.recovery import Recovery
-    from trt_responses.run.run import Listener, Progress
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import ServedEngine
     from trt_responses.store import Store

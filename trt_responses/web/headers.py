@@ -133,16 +133,11 @@ def truncated_header(ids: Sequence[str]) -> dict[str, str]:
 def run_headers(run: Run) -> dict[str, str]:
     """What a reply says of the run that it tells: items that were left out, schemas that may not be
     followed, how much its owner may still use, and which version of the engine makes it."""
-    told = {
+    return {
         **truncated_header(run.truncated),
         **unfollowed_header(run.unfollowed),
-        **run.limit_headers,
+        **run.headers,
     }
-    if "@" in run.version:
-        told["x-trt-engine"] = quote(run.version, safe="@")
-    if run.version_gone is not None:
-        told["x-trt-engine-gone"] = quote(run.version_gone, safe="@")
-    return told
 
 
 def named(names: Sequence[str]) -> str:

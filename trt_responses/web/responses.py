@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar, Unpack
 import orjson
 from starlette.requests import ClientDisconnect
 
-from trt_responses.accept.responses import accept, accept_compaction
+from trt_responses.accept.responses import accept
 from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
+from trt_responses.run.request import RunRequest
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
@@ -26,7 +27,7 @@ from trt_responses.web.headers import (
 from trt_responses.web.idempotency import HEADER
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
-from trt_responses.wire.request import CompactRequest, CountRequest
+from trt_responses.wire.request import CountRequest
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
     from trt_responses.accept.model_names import ModelNames
     from trt_responses.features.background.background import Background
-    from trt_responses.run.inputs import NewSpelling
+    from trt_responses.run.request import NewSpelling
     from trt_responses.run.run import Run
     from trt_responses.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
@@ -108,7 +109,7 @@ class Making:
         """A run of an API that stores nothing, and spells its events otherwise."""
         state = request.scope["state"]
         run = await self._runs.start(
-            accepted, owner=owner, arrival_ns=state["arrival_ns"], spelling=spelling
+            RunRequest(accepted, owner, state["arrival_ns"], spelling=spelling)
         )
         state["run"] = run  # for those who count how requests end
         return run
@@ -183,27 +184,7 @@ class Responses(Making):
         )
         asked = Asked(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
         start = partial(self._start, accepted, request, owner, dialect, body)
-        return await self._reply(asked, start, _snapshot, self._background_reply)
-
-    async def compact(self, request: Request, owner: str) -> ASGIApp:
-        """What users said, and one item for all the rest. Nothing is kept here."""
-        _, wanted = await self._parsed(request, CompactRequest)
-        accepted = accept_compaction(wanted, self._runs.built_in)
-        self._names.check(wanted.model)
-        run = await self._start(accepted, request, owner, self._dialect)
-        with watched(run.cancel, request.receive):
-            last = await self._runs.make(run)
-        extra = ignored_header(self._runs.ignored(accepted))
-        if last.status in ("failed", "cancelled") or run.compaction is None:
-            return self._final_reply(run, request, extra, _snapshot)
-        compacted = {
-            "id": last.id,
-            "object": "response.compaction",
-            "created_at": last.created_at,
-            "output": [*run.compaction.user_messages(), *last.output],
-            "usage": last.usage,
-        }
-        return json_reply(orjson.dumps(compacted), self._headers(request) | extra)
+        return await self._reply(asked, start, snapshot, self._background_reply)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         _, wanted = await self._parsed(request, CountRequest)
@@ -229,9 +210,7 @@ class Responses(Making):
                 accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect, request=body
             )
         else:
-            run = await self._runs.start(
-                accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect
-            )
+            run = await self._runs.start(RunRequest(accepted, owner, arrival_ns, dialect))
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
@@ -244,5 +223,5 @@ class Responses(Making):
         return json_reply(orjson.dumps(run.log.response), headers)
 
 
-def _snapshot(run: Run) -> bytes:
+def snapshot(run: Run) -> bytes:
     return run.log.json_of(run.log.response)

@@ -14,7 +14,6 @@ from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, requi
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.features.hosted_tools.citations import CitationText
 from trt_responses.language.fragments import Closed, Opened, Text
-from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.fold import apply
 from trt_responses.log.hosted_calls import Outcome, Runner
 from trt_responses.log.log import Cursor, Log
@@ -163,7 +162,7 @@ def hosted_events() -> list[Json]:
         "browser.search": Runner("web_search", describe=lambda _: SEARCH, shows_outputs=True),
     }
     cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
-    machine = Machine(log, {}, Mint(), Unwrapper, runners=runners, cited_text=cited)
+    machine = Machine(log, {}, Mint(), runners=runners, cited_text=cited)
     listed = o.OutputMcpListTools("mcpl_0", "docs")
     step: tuple[e.StepName, ...] = ("response.mcp_list_tools.in_progress",)
     machine.tell(listed, (*step, "response.mcp_list_tools.completed"), listed)

@@ -8,7 +8,6 @@ import pytest
 
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.language.fragments import Closed, Opened, Text
-from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.hosted_calls import KINDS, ROWS, Outcome, Runner
 from trt_responses.log.log import Log
 from trt_responses.log.machine import Machine
@@ -28,7 +27,7 @@ def told(
     """The names of a call's events, and its item."""
     log = Log(Response("resp_0", 1, "gpt-oss"))
     runner = Runner(kind, {"container_id": "cntr_0"} if kind == "code_interpreter" else SERVER)
-    machine = Machine(log, {}, Mint(), Unwrapper, runners={"tool": runner})
+    machine = Machine(log, {}, Mint(), runners={"tool": runner})
     machine.take(Opened("commentary", "tool", None))
     if pieces:
         machine.take(Text(pieces))

@@ -8,7 +8,6 @@ import pytest
 
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.language.fragments import Closed, Opened, Repaired, Text
-from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.log import Log
 from trt_responses.log.machine import OPENS, Callee, Machine
 from trt_responses.wire import events as e
@@ -23,7 +22,7 @@ CALLEES = {"f": Callee("f"), "functions.f": Callee("f"), "functions.g": Callee("
 
 def made(*fragments: Fragment) -> tuple[list[e.Event], Machine, Log]:
     log = Log(Response("resp_0", 1, "gpt-oss"))
-    machine = Machine(log, CALLEES, Mint(), Unwrapper)
+    machine = Machine(log, CALLEES, Mint())
     for fragment in fragments:
         machine.take(fragment)
     return [event for _, event in log.events()], machine, log

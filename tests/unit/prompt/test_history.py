@@ -23,9 +23,7 @@ from tests.support.replay import (
 from tests.support.requests import accepted
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.features.conversations.locks import Locks
 from trt_responses.features.explain.transcript import Mint
-from trt_responses.features.include.include import Inclusion
 from trt_responses.features.limits.admission import Admission
 from trt_responses.features.seal.sealer import Sealer
 from trt_responses.harmony.dialect import harmony
@@ -34,6 +32,7 @@ from trt_responses.harmony.write.render import Renderer
 from trt_responses.prompt.output_blocks import output_blocks
 from trt_responses.run.lifecycle import Lifecycle
 from trt_responses.run.parts import Parts
+from trt_responses.run.request import RunRequest
 from trt_responses.run.runs import Runs
 from trt_responses.steering.steering import Steering
 from trt_responses.stores.at_rest.blocks import pack, unpack
@@ -170,19 +169,17 @@ class Conversation:
                 identity="You are a test.",
                 knowledge_cutoff="2024-06",
                 admission=Admission(lambda: 4, clock_s=lambda: 0.0),
-                sealer=Sealer(lambda: [bytes(32)]),
-                inclusion=Inclusion(harmony(vocabulary)),
+                carried=Sealer(lambda: [bytes(32)]),
                 mint=Mint(),
                 today=lambda: next(self.dates),
                 clock_s=lambda: 1_700_000_000.0,
                 clock_ns=lambda: 0,
             ),
             ready(),
-            Locks(self.store),
         )
 
     async def start(self, owner: str = "ann", **body: object) -> Run:
-        return await self.runs.start(accepted(body), owner=owner, arrival_ns=0)
+        return await self.runs.start(RunRequest(accepted(body), owner, 0))
 
     async def ask(self, owner: str = "ann", **body: object) -> Response:
         return await self.runs.make(await self.start(owner, **body))

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from trt_responses.engine import GenerateOptions, Handle, Sink
     from trt_responses.harmony.read.reader import Tables
     from trt_responses.language.fragments import Fragment
-    from trt_responses.run.run import Run, RunFacts
+    from trt_responses.run.facts import RunFacts
+    from trt_responses.run.run import Run
     from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.wire.response import Response
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
     from trt_responses.errors import ApiError
     from trt_responses.run.admission import Admission
-    from trt_responses.run.run import RunFacts
+    from trt_responses.run.facts import RunFacts
 
 
 PAUSE_S = 600.0

@@ -17,6 +17,7 @@ from trt_responses.apis.kserve.accept import accept_kserve
 from trt_responses.apis.kserve.codings import deflated, inflated, reply_coding
 from trt_responses.apis.kserve.spelling import KServeSpelling
 from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.run.request import RunRequest
 from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import header, ignored_header, run_headers
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.apis.kserve.model import ServedModel
-    from trt_responses.run.inputs import NewSpelling
+    from trt_responses.run.request import NewSpelling
     from trt_responses.run.run import Run
     from trt_responses.run.runs import Runs
     from trt_responses.web.headers import ReplyHeaders
@@ -116,10 +117,7 @@ class Inference:
         state = request.scope["state"]
         accepted = accept_kserve(wanted, self._model.asked(found["version"]))
         run = await self._runs.start(
-            accepted,
-            owner=state["owner"],
-            arrival_ns=state["arrival_ns"],
-            spelling=spelling,
+            RunRequest(accepted, state["owner"], state["arrival_ns"], spelling=spelling)
         )
         state["run"] = run  # for those who count how requests end
         return run, len(accepted.begun)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from trt_responses.accept.responses import accept
 from trt_responses.apis.websocket.frames import STEER, client_event, error_frame, steer_refused
-from trt_responses.apis.websocket.lanes import Lanes, Waiting
+from trt_responses.apis.websocket.lanes import Lanes, LaneStep, Waiting
 from trt_responses.apis.websocket.writer import FrameWriter
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
 from trt_responses.frozen import dataclass
 from trt_responses.log.entries import SocketSpelling
+from trt_responses.run.request import RunRequest
 from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
 from trt_responses.web.headers import (
     dropped_header,
@@ -278,12 +279,14 @@ class Connection:
         ignored = parts.runs.ignored(accepted)
         told = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
         run = await parts.runs.start(
-            accepted,
-            owner=owner,
-            arrival_ns=waiting.arrival_ns,
-            dialect=self._dialect,
-            spelling=lambda *_: SocketSpelling(self._dialect, lane.stream_id, told),
-            memory=lane,
+            RunRequest(
+                accepted,
+                owner,
+                waiting.arrival_ns,
+                self._dialect,
+                lambda *_: SocketSpelling(self._dialect, lane.stream_id, told),
+                (LaneStep(lane),),
+            )
         )
         told |= run_headers(run)
         return run

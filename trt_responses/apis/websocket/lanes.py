@@ -10,12 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.feature import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trt_responses.apis.websocket.frames import ClientEvent
     from trt_responses.apis.websocket.writer import FrameWriter
+    from trt_responses.run.commit import Write
+    from trt_responses.run.draft import Draft
     from trt_responses.run.run import Run
     from trt_responses.store import Found, Record, Records
 
@@ -61,6 +64,20 @@ class Lane:
             self.writer.drop()
         if self.run is not None:
             self.run.cancel()
+
+
+class LaneStep(Step):
+    """Has a lane's response go on from its latest, and be its latest."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    async def acquire(self, draft: Draft) -> None:
+        draft.records = self._lane
+
+    async def committed(self, write: Write, draft: Draft) -> None:
+        if write.record.continuable:
+            self._lane.remember(write.record)
 
 
 class Lanes:

@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import ApiError, NotFound, Overloaded
 from trt_responses.features.background.kept_run import KeptRun
 from trt_responses.features.background.source import run_of, source_of
-from trt_responses.run.commit import why_refused
+from trt_responses.features.background.step import BackgroundStep
+from trt_responses.run.request import RunRequest
 from trt_responses.store import Job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.commit import Write
     from trt_responses.run.run import Run
     from trt_responses.run.runs import Runs
-    from trt_responses.store import Found, Record, Store
+    from trt_responses.store import Found, Store
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
 
@@ -117,9 +119,9 @@ class Background:
             raise RuntimeError("background runs are started within `life`")
         self._admit(owner)
         try:
-            run = await self._runs.start(
-                accepted, owner=owner, arrival_ns=arrival_ns, keep=self._finish, dialect=dialect
-            )
+            step = BackgroundStep(self._finish)
+            wanted = RunRequest(accepted, owner, arrival_ns, dialect, steps=(step,))
+            run = await self._runs.start(wanted)
             source = source_of(run, accepted, request) if request and self.can_move else b""
             kept = await self._stored(run, owner, source)
         except BaseException:
@@ -154,8 +156,7 @@ class Background:
 
     async def _extend_lock(self, run: Run) -> None:
         """Its conversation stays locked as long as another server may go on with it."""
-        if run.lock is not None:
-            await run.lock.extend(self._store.lease_s + self._store.takeover_s)
+        await run.outlive(self._store.lease_s + self._store.takeover_s)
 
     # --- jobs of servers that died or left ----------------------------------------------------
 
@@ -201,13 +202,16 @@ class Background:
         if made is None:
             raise ApiError("What was told of it is not kept.", status=410)
         accepted, dialect, before = made
+        step = BackgroundStep(self._finish, before)
         run = await self._runs.start(
-            accepted,
-            owner=job.owner,
-            arrival_ns=time.monotonic_ns(),
-            keep=self._finish,
-            dialect=dialect,
-            before=before,
+            RunRequest(
+                accepted,
+                job.owner,
+                time.monotonic_ns(),
+                dialect,
+                steps=(step,),
+                id=before.id,
+            )
         )
         try:
             await self._extend_lock(run)
@@ -232,8 +236,8 @@ class Background:
         except Exception as fault:
             logger.warning("%s is left as it was kept last: %s", kept.run.id, fault)
             kept.left = True
-        if kept.left and kept.run.lock is not None:
-            kept.run.lock.leave()
+        if kept.left:
+            kept.run.leave()
         kept.run.cancel()
 
     # --- what is asked of them ----------------------------------------------------------------
@@ -348,17 +352,14 @@ class Background:
                     return
             await self._sleep(self._heartbeat_s)
 
-    async def _finish(
-        self, record: Record, conversation: Record | None, run: Run, last: Response
-    ) -> None:
-        kept = self._of_runs[run]
-        if kept.left or await kept.finish(self._store, record, conversation, last):
+    async def _finish(self, write: Write, last: Response) -> None:
+        kept = self._of_runs[write.run]
+        if kept.left or await kept.finish(self._store, write.record, write.changed, last):
             return
         if last.status == "cancelled":
             return  # nobody is there to be told otherwise
-        if conversation is not None and isinstance(
-            fault := await why_refused(conversation, self._store), NotFound
-        ):
+        fault = None if write.why_refused is None else await write.why_refused()
+        if isinstance(fault, NotFound):
             raise fault
         raise ApiError(
             "The response was deleted while it was made, or its conversation was changed, or this "

@@ -32,9 +32,7 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
     are no part of what is kept, and neither is how likely each token was, nor the summary that the
     answer goes on from. A request that names an MCP server may hold its secrets, and is not
     kept."""
-    if accepted.built_in or accepted.scored or "mcp" in accepted.unsupported_tools:
-        return b""
-    if run.compacts_first:
+    if not run.moves or "mcp" in accepted.unsupported_tools:
         return b""
     said = {
         "form": FORM,

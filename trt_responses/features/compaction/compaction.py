@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from trt_responses.accept.accepted import ThoughtBudget, ToolChoice
-from trt_responses.features.compaction.carrier import SealedCompaction
 from trt_responses.frozen import replace as replace_frozen
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.language.messages import Message
 from trt_responses.log.machine import OPENS, Machine
+from trt_responses.prompt.carried import CarriedCompaction
 from trt_responses.prompt.prompt import ID_BYTES
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.dialect import Dialect
-    from trt_responses.features.seal.sealer import Sealer
     from trt_responses.language.fragments import Fragment
     from trt_responses.prompt.prompt import Prompt
     from trt_responses.store import Kind
@@ -78,6 +77,18 @@ def summarising(accepted: Accepted) -> Accepted:
         thought=ThoughtBudget(THOUGHT_TOKENS, "reasoning.effort"),
         max_output_tokens=SUMMARY_TOKENS,
     )
+
+
+class Sealer(Protocol):
+    """Seals compactions for their owner's requests of one model."""
+
+    def seal_compaction(
+        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
+    ) -> str: ...
+
+    def open_compaction(
+        self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
+    ) -> CarriedCompaction: ...
 
 
 class Compaction:
@@ -123,7 +134,7 @@ class Compaction:
         parts = [*self._said, own, *((block.kind, block.ids) for block in tail)]
         self._ids, places = self.renderer.joined(parts)
         said = [place for place in places if place[0] in SPOKEN]
-        sealed = SealedCompaction(self.date, calls, self._ids, said if alone else None)
+        sealed = CarriedCompaction(self.date, calls, self._ids, said if alone else None)
         return self.sealer.seal_compaction(sealed, self.owner, self.model, self.vocabulary)
 
     def block(self, item: OutputItem) -> Block:

@@ -15,17 +15,17 @@ from trt_responses.accept.responses import accept_items
 from trt_responses.errors import InvalidRequest, NotFound
 from trt_responses.features.conversations.bodies import conversation_object
 from trt_responses.features.conversations.locks import locked
-from trt_responses.prompt.history import Prior, conversation_of
+from trt_responses.prompt.history import Prior
 from trt_responses.prompt.prompt import blocks_of
 from trt_responses.prompt.vocabulary import spoken_here
-from trt_responses.store import Record
+from trt_responses.store import Expired, Record
 from trt_responses.wire.listing import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.run.parts import Parts
-    from trt_responses.store import Block
+    from trt_responses.store import Block, Records
     from trt_responses.wire.items import SentItem
 
     Json = dict[str, Any]
@@ -104,6 +104,20 @@ class Conversations:
         check_size(changed, self._most_items)
         if not await self._parts.store.change(changed):
             raise locked()
+
+
+async def conversation_of(conversation_id: str, records: Records, owner: str) -> Record:
+    """The conversation of this id. Raises `NotFound` without one."""
+    record = await records.get(conversation_id, owner)
+    if isinstance(record, Record) and record.version:
+        return record
+    expired = isinstance(record, Expired)
+    why = "has expired, for its age or for want of room" if expired else "not found"
+    raise NotFound(
+        f"Conversation with id '{conversation_id:.100}' {why}.",
+        param="conversation",
+        code="conversation_expired" if expired else "not_found",
+    )
 
 
 def grown(

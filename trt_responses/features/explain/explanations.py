@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trt_responses.run.run import RunFacts
+    from trt_responses.run.facts import RunFacts
     from trt_responses.run.trace import Outline
 
 

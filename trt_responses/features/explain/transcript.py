@@ -16,7 +16,6 @@ import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.log.action_calls import PREFIXES
-from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.item_events import Callee
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
@@ -160,7 +159,7 @@ def _replayed(
     parts: Sequence[Sequence[int]], finish: str, tools: Sequence[str], reader: Reader
 ) -> tuple[Log, Machine]:
     log = Log(Response("resp_0", CREATED_AT, "gpt-oss"))
-    machine = Machine(log, callees_of(tools), Mint(), Unwrapper)
+    machine = Machine(log, callees_of(tools), Mint())
     log.append(e.Created(log.response))
     log.append(e.InProgress(log.response))
     for ids in parts:

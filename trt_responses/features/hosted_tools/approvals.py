@@ -125,25 +125,21 @@ def has_approvals(accepted: Accepted) -> bool:
     return any(isinstance(item, McpApprovalResponse) for item in items)
 
 
-def silent_places(accepted: Accepted, ran: Collection[str]) -> frozenset[int]:
+def silent_places(accepted: Accepted, ran: Collection[str]) -> list[int]:
     """The places of input items that say nothing to a model whose tools run here: lists of tools,
-    which stand among the functions, and approvals, whose calls have answers of their own."""
+    which stand among the functions, and approvals whose calls are run now."""
     items = () if isinstance(accepted.input, str) else accepted.input
     labels = {one.options["server_label"] for one in accepted.built_in if one.kind == "mcp"}
-    return frozenset(
-        place for place, item in enumerate(items) if _is_silent(item, items, labels, ran)
-    )
-
-
-def _is_silent(
-    item: SentItem, items: Sequence[SentItem], labels: Collection[str], ran: Collection[str]
-) -> bool:
-    if isinstance(item, McpListTools):
-        return item.server_label in labels
-    if not isinstance(item, McpApprovalResponse) or not item.approve:
-        return False
-    answered = {x.approval_request_id for x in items if isinstance(x, McpCall)}
-    return item.approval_request_id in ran or item.approval_request_id in answered
+    return [
+        place
+        for place, item in enumerate(items)
+        if (isinstance(item, McpListTools) and item.server_label in labels)
+        or (
+            isinstance(item, McpApprovalResponse)
+            and item.approve
+            and item.approval_request_id in ran
+        )
+    ]
 
 
 class _Stored(NamedTuple):

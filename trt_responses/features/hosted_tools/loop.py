@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Message
 from trt_responses.language.reader import Span
 from trt_responses.language.steering import Free
 from trt_responses.log.hosted_calls import ROWS, Outcome, Runner
+from trt_responses.run.notes import ToolRun
+from trt_responses.run.turns import Turn
 from trt_responses.tool import ToolAnswer, ToolCall
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from trt_responses.dialect import Answered, Continuation
+    from trt_responses.dialect import Answered
     from trt_responses.language.reader import Reader
-    from trt_responses.language.steering import SteeringPlan
-    from trt_responses.log.machine import Machine
-    from trt_responses.run.second_chance import Turns
+    from trt_responses.run.generation import Generation
+    from trt_responses.run.notes import Notes
+    from trt_responses.run.turns import Turns
     from trt_responses.tool import Listing, Session, Tool
     from trt_responses.wire.output import HostedStatus
 
@@ -76,17 +77,6 @@ class Approved(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRun:
-    """What is told of one call, without its text."""
-
-    tool: str
-    failed: bool
-    duration_ns: int
-    answer_bytes: int
-    began_ns: int = 0
-
-
 class ToolLoop:
     """The tools of one response. `turn` is called when the model has ended one."""
 
@@ -94,30 +84,19 @@ class ToolLoop:
         self,
         tools: Mapping[str, UsedTool],
         turns: Turns,
-        continuation: Continuation,
         clock_ns: Callable[[], int],
-        close: Callable[[], Coroutine[Any, Any, None]],
         listings: Sequence[Listing] = (),
         approved: Sequence[Approved] = (),
     ) -> None:
         """`listings` are told first, and the `approved` calls are run before anything is generated.
         `tools` by the recipients of their calls."""
-        self.close = close
-        """End the sessions, each once; called by whoever comes first."""
-        self.runs: list[ToolRun] = []
-        self.latency_ms: list[int] = []
-        """Milliseconds that each answer took, in their order."""
         self._tools = tools
         self._turns = turns
-        self.continuation: Continuation | None = continuation
         self._anew: array[int] | None = None
         self._context_tokens = turns.bounds.context_tokens
         self._clock_ns = clock_ns
         self._listings = listings
         self._approved = approved
-        self.earlier = 0
-        """The number of approved calls that were answered: their answers stand before the first
-        turn."""
 
     @property
     def recipients(self) -> Collection[str]:
@@ -133,57 +112,52 @@ class ToolLoop:
         """The tools in the form in which their calls are told to the client."""
         return {recipient: used.runner for recipient, used in self._tools.items()}
 
-    def take_prompt(self) -> array[int] | None:
-        """The whole prompt of the next turn, where it does not go on from the ids before."""
-        anew, self._anew = self._anew, None
-        return anew
-
-    async def turn(self, prompt: int, reader: Reader, machine: Machine) -> SteeringPlan | None:
-        """Answer the call that ended the last turn. The plan of the next turn, or None when there
-        is nothing to answer. `prompt` are the tokens before those that the reader has kept."""
+    async def turn(self, generation: Generation) -> Turn | None:
+        """Answer the call that ended the last turn. The next turn, or None when there is nothing to
+        answer."""
+        reader, machine = generation.reader, generation.machine
         span = reader.messages[-1] if reader.messages else None
         if span is None or span.recipient is None or not (reader.ended and machine.unanswered):
             return None
         began_ns, used = self._clock_ns(), self._tools[span.recipient]
         call = ToolCall(machine.call_text, span.content_type, used.name)
-        answer = await self._run(used, call)
-        room = self._context_tokens - prompt - len(reader.kept)
-        told = await self._message(answer, span.recipient, span.channel, reader, room)
+        answer = await self._run(used, call, generation.notes)
+        room = self._context_tokens - generation.context_used
+        told = await self._message(answer, span.recipient, span.channel, generation, room)
         if told is None:
             machine.answer(Outcome("incomplete", answer.text, answer.details))
-            return Free(0)
+            return Turn(Free(0))
         text, behind = told
         room = self._go_on(behind, reader, room)
-        self._tell(answer, text, machine, began_ns)
-        return self._plan(room, reader)
+        self._tell(answer, text, generation, began_ns)
+        return self._next(room, generation)
 
-    def begin(self, machine: Machine) -> None:
-        """Tell of what the tools' servers offer, before anything else."""
+    async def first(self, generation: Generation) -> Turn | None:
+        """Tell of what the tools' servers offer, and run the calls of an earlier response that the
+        client has approved. The turn behind their answers; None when there are none."""
         for listing in self._listings:
-            machine.listed(*listing)
-
-    async def run_approved(
-        self, prompt: int, reader: Reader, machine: Machine
-    ) -> SteeringPlan | None:
-        """Run the calls of an earlier response that the client has approved. The plan of the turn
-        behind their answers; None when there are none."""
-        room = self._context_tokens - prompt
+            generation.machine.listed(*listing)
+        generation.log.wake()
+        reader, machine = generation.reader, generation.machine
+        room = self._context_tokens - generation.prompt_tokens
         for one in self._approved:
             began_ns, used = self._clock_ns(), one.tool(self._tools)
             assert used is not None, "looked for when the request was accepted"
             facts = {**used.runner.facts, "approval_request_id": one.request_id}
             machine.call(Runner("mcp", facts), one.arguments)
-            answer = await self._run(used, ToolCall(one.arguments, "json", used.name))
-            told = await self._message(answer, used.name, CALLS, reader, room)
+            answer = await self._run(
+                used, ToolCall(one.arguments, "json", used.name), generation.notes
+            )
+            told = await self._message(answer, used.name, CALLS, generation, room)
             if told is None:
                 machine.answer(Outcome("incomplete", answer.text, answer.details))
-                return Free(0)
+                return Turn(Free(0))
             at, (text, behind) = len(reader.kept), told
             reader.messages.append(Span(at, at, at, CALLS, used.name, None, False, None))
             room = self._go_on(behind, reader, room)
-            self.earlier += 1
-            self._tell(answer, text, machine, began_ns)
-        return self._plan(room, reader) if self._approved else None
+            generation.notes.answered_first += 1
+            self._tell(answer, text, generation, began_ns)
+        return self._next(room, generation) if self._approved else None
 
     def _go_on(self, behind: Answered, reader: Reader, room: int) -> int:
         """Have the reader go on behind an answer. The room that is left then."""
@@ -196,16 +170,12 @@ class ToolLoop:
         self._anew = behind.prompt
         return self._context_tokens - len(behind.prompt)
 
-    def _tell(self, answer: ToolAnswer, text: str, machine: Machine, began_ns: int) -> None:
-        self.latency_ms.append((self._clock_ns() - began_ns) // 1_000_000)
+    def _tell(self, answer: ToolAnswer, text: str, generation: Generation, began_ns: int) -> None:
+        generation.notes.tool_ms.append((self._clock_ns() - began_ns) // 1_000_000)
         status: HostedStatus = "failed" if answer.failed else "completed"
-        machine.answer(Outcome(status, text, answer.details))
+        generation.machine.answer(Outcome(status, text, answer.details))
 
-    def forget(self) -> None:
-        """Drop the conversation, which a run that is over holds for nobody."""
-        self.continuation = self._anew = None
-
-    async def _run(self, used: UsedTool, call: ToolCall) -> ToolAnswer:
+    async def _run(self, used: UsedTool, call: ToolCall, notes: Notes) -> ToolAnswer:
         began_ns = self._clock_ns()
         try:
             async with asyncio.timeout(used.tool.deadline_s + GRACE_S):
@@ -217,7 +187,7 @@ class ToolLoop:
             answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
         duration_ns = self._clock_ns() - began_ns
         size = len(answer.text.encode("utf-8", "replace"))
-        self.runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size, began_ns))
+        notes.tool_runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size, began_ns))
         return answer
 
     async def _message(
@@ -225,7 +195,7 @@ class ToolLoop:
         answer: ToolAnswer,
         recipient: str | None,
         channel: str | None,
-        reader: Reader,
+        generation: Generation,
         room: int,
     ) -> tuple[str, Answered] | None:
         """The answer as a message that leaves room for the model to go on; None without room."""
@@ -233,11 +203,12 @@ class ToolLoop:
         text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
         used = self._tools.get(recipient or "")
         channel = channel or (ROWS[used.runner.kind].channel if used else "analysis")
-        assert self.continuation is not None, "forgotten once the run is over"
+        continuation, reader = generation.notes.continuation, generation.reader
+        assert continuation is not None, "who offers tools sends no ids"
         while True:
             message = Message("tool", text, name=recipient, recipient="assistant", channel=channel)
             try:
-                behind = await self.continuation.answer(message, reader, at_most=most)
+                behind = await continuation.answer(message, reader, at_most=most)
             except InvalidRequest:
                 if len(text) <= len(CUT):
                     return None
@@ -245,8 +216,10 @@ class ToolLoop:
             else:
                 return text, behind
 
-    def _plan(self, room: int, reader: Reader) -> SteeringPlan:
-        return self._turns.plan(room, reader, len(self.runs))
+    def _next(self, room: int, generation: Generation) -> Turn:
+        calls = len(generation.notes.tool_runs)
+        prompt, self._anew = self._anew, None
+        return Turn(self._turns.plan(room, generation.reader, calls), prompt)
 
 
 def shortened(text: str, most: int) -> str:

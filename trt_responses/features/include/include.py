@@ -9,13 +9,18 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from trt_responses.errors import Forbidden
+from trt_responses.feature import Step
+from trt_responses.frozen import replace
 from trt_responses.wire.response import InspectedResponse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trt_responses.accept.accepted import Accepted
     from trt_responses.dialect import Dialect
-    from trt_responses.run.run import Run, RunFacts
+    from trt_responses.run.draft import Draft
+    from trt_responses.run.facts import RunFacts
+    from trt_responses.run.run import Run
     from trt_responses.wire.response import Response
 
     Json = dict[str, Any]
@@ -32,15 +37,18 @@ class Inclusion:
         self._dialect = dialect
         self._tells_messages = tells_messages
 
-    def check(self, included: Collection[Included]) -> None:
-        """Refuse what a setting does not allow, before any work."""
-        if "messages" in included and not self._tells_messages:
+    def accept(self, accepted: Accepted) -> Step | None:
+        asked = [value for value in INCLUDED if value in accepted.included]
+        if not asked:
+            return None
+        if "messages" in asked and not self._tells_messages:
             raise Forbidden(
                 "'include' asks for 'messages', which are not told here: TRT_RESPONSES_EXPLAIN is "
                 "not `full`.",
                 param="include",
                 code="messages_not_told",
             )
+        return IncludeStep(self, asked)
 
     async def added(self, last: Response, run: Run, included: Collection[Included]) -> Response:
         """The snapshot with what was asked for."""
@@ -64,6 +72,24 @@ class Inclusion:
         """A message in the shape that vLLM's `enable_response_messages` gives."""
         text = self._dialect.lexicon.text(list(ids))
         return {"type": "raw_message_tokens", "message": text, "tokens": list(ids)}
+
+
+class IncludeStep(Step):
+    order = 90  # all else is in the snapshot by then
+
+    def __init__(self, inclusion: Inclusion, asked: Collection[Included]) -> None:
+        self._inclusion = inclusion
+        self._asked = asked
+
+    def write(self, draft: Draft) -> None:
+        self._asked = [value for value in self._asked if value in draft.accepted.included]
+        if "metrics" in self._asked:
+            draft.options = replace(draft.options, metrics=True)
+
+    async def conclude(self, last: Response, run: Run) -> Response:
+        if not self._asked:
+            return last
+        return await self._inclusion.added(last, run, self._asked)
 
 
 def metrics_of(facts: RunFacts) -> Json:

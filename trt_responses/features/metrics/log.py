@@ -14,7 +14,7 @@ import orjson
 
 if TYPE_CHECKING:
     from trt_responses.features.metrics.requests import RequestFacts
-    from trt_responses.run.run import RunFacts
+    from trt_responses.run.facts import RunFacts
 
 logger = logging.getLogger("trt_responses.requests")
 

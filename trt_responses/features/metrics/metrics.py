@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trt_responses.features.metrics.families import Family, Kind, Labels, More
     from trt_responses.features.metrics.requests import RequestFacts
     from trt_responses.features.rollout.loaded import Version
-    from trt_responses.run.run import RunFacts
+    from trt_responses.run.facts import RunFacts
 
 PREFIX = "trt_responses_"
 Names = Literal["trtllm", "vllm", "none"]

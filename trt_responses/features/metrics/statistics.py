@@ -12,7 +12,7 @@ from trt_responses.features.rollout.loaded import number_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.run.run import RunFacts
+    from trt_responses.run.facts import RunFacts
 
 DURATIONS = (
     "success",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from trt_responses.features.metrics.families import Histogram
-    from trt_responses.run.run import Progress, RunFacts
+    from trt_responses.run.facts import Progress, RunFacts
 
 COUNT_EVERY_S = 0.1
 

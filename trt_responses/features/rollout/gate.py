@@ -19,10 +19,12 @@ import orjson
 
 from trt_responses.accept.responses import accept
 from trt_responses.errors import ApiError, InvalidRequest, ServerBusy
+from trt_responses.feature import steps_of
 from trt_responses.features.rollout.company import Company
 from trt_responses.features.rollout.measures import Row, Took, better, report_of, slow
-from trt_responses.run.assembly import Assembly
-from trt_responses.run.inputs import RunInputs
+from trt_responses.run.assembly import assembled
+from trt_responses.run.draft import Draft
+from trt_responses.run.request import RunRequest
 from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.loaded import Loaded
     from trt_responses.features.rollout.measures import GateReport
     from trt_responses.run.admission import Place
+    from trt_responses.run.facts import RunFacts
     from trt_responses.run.parts import Parts
-    from trt_responses.run.run import Run, RunFacts
+    from trt_responses.run.run import Run
 
     Before = Callable[[int], Awaitable[Took]]
     """Gives what the version before makes of a prompt, by its place."""
@@ -258,9 +261,10 @@ class Gate:
         parts = replace(self._parts, engine=loaded.engine, recovery=None, listeners=(Ears(),))
         lease = loaded.lease()
         try:
-            assembly = Assembly(parts)
-            inputs = RunInputs(assembly.new_id(), prompt, OWNER, parts.clock_ns())
-            run = await assembly.run(inputs, place)
+            request = RunRequest(prompt, OWNER, parts.clock_ns())
+            draft = Draft(request, steps_of(parts.features, prompt), parts)
+            draft.place = place
+            run = await assembled(draft)
             await run.make()
             return _took(run, heard[0])
         finally:

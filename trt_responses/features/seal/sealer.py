@@ -20,17 +20,18 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError, invalid_value
-from trt_responses.features.compaction import carrier as compacted
-from trt_responses.features.seal.turn import OpenedTurns, digest, packed, unpacked
+from trt_responses.features.seal import compacted
+from trt_responses.features.seal.turn import OpenedTurns, packed, unpacked
 from trt_responses.files import make_private
+from trt_responses.prompt.digest import digest
 from trt_responses.wire import items as i
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from trt_responses.features.compaction.carrier import SealedCompaction
     from trt_responses.features.seal.turn import SealedTurn
+    from trt_responses.prompt.carried import CarriedCompaction
 
 PREFIX = "trtr1_"
 """The beginning of a text that this server sealed; any other is left alone."""
@@ -75,14 +76,14 @@ class Sealer:
             ) from None
 
     def seal_compaction(
-        self, compaction: SealedCompaction, owner: str, model: str, vocabulary: str = ""
+        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
     ) -> str:
         bound = _bound(owner, _purpose(model, vocabulary))
         return COMPACTION_PREFIX + self._sealed(compacted.packed(compaction), bound)
 
     def open_compaction(
         self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
-    ) -> SealedCompaction:
+    ) -> CarriedCompaction:
         """The compaction in a sealed text. Raises an `InvalidRequest` for a text that this server
         did not seal for this owner, this model and its vocabulary."""
         bound = _bound(owner, _purpose(model, vocabulary))

@@ -7,30 +7,21 @@ ids; knows no cipher and no owner.
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 import zlib
 from array import array
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import orjson
-
-from trt_responses.prompt.action_text import action_text, arguments_of
-from trt_responses.wire import hosted_items as h
+from trt_responses.prompt.digest import DIGEST_BYTES, digest
 from trt_responses.wire import items as i
-from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-DIGEST_BYTES = 16
 MAX_BYTES = 64 * 1024 * 1024
 """The largest turn in bytes, unpacked: more than any context."""
 HEAD = struct.Struct(f"<{DIGEST_BYTES}sI")
-
-Texts = tuple[str, ...]
 
 
 class TurnMessage(NamedTuple):
@@ -49,80 +40,6 @@ class SealedTurn(NamedTuple):
     messages: tuple[TurnMessage, ...]
     vocabulary: str = ""
     """The vocabulary of the ids, by a dialect's name for it."""
-
-
-def digest(item: i.InputItem | o.OutputItem) -> bytes | None:
-    """The digest of an item's content, whatever its id; None for items that no model writes."""
-    said = _said(item)
-    if said is None:
-        return None
-    told = blake2b(digest_size=DIGEST_BYTES)
-    for text in said:
-        raw = text.encode("utf-8", "surrogatepass")
-        told.update(len(raw).to_bytes(8, "little"))
-        told.update(raw)
-    return told.digest()
-
-
-def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
-    match item:
-        case i.Reasoning() | o.OutputReasoning():
-            return ("reasoning", *(part.text for part in item.content or item.summary))
-        case i.FunctionCall() | o.OutputFunctionCall():
-            return ("function_call", item.call_id, item.name, _canonical(item.arguments))
-        case i.CustomToolCall() | o.OutputCustomCall():
-            return ("custom_tool_call", item.call_id, item.name, item.input)
-        case h.CodeInterpreterCall() | o.OutputCodeCall():
-            return ("code_interpreter_call", item.id or "", item.code or "")
-        case h.WebSearchCall() | o.OutputWebSearchCall():
-            return ("web_search_call", item.id or "", _action(item.action or {}))
-        case h.McpCall() | o.OutputMcpCall():
-            return ("mcp_call", item.id or "", _canonical(item.arguments))
-        case h.McpApprovalRequest() | o.OutputMcpApprovalRequest():
-            named = (item.id or "", item.server_label, item.name)
-            return ("mcp_approval_request", *named, _canonical(item.arguments))
-        case h.ShellCall() | h.LocalShellCall():
-            return (item.type, item.call_id, _sorted(arguments_of(item.action)))
-        case h.ApplyPatchCall():
-            return (item.type, item.call_id, _sorted(arguments_of(item.operation)))
-        case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
-            return (item.type, item.call_id, _sorted(action_text(item)))
-        case o.OutputContainerShellCall():
-            return (item.type, item.call_id, _sorted(arguments_of(vars(item.action))))
-        case o.OutputMessage():
-            return ("message", item.phase, *(part.text for part in item.content))
-        case i.InputMessage(role="assistant"):
-            texts = _texts(item)
-            return None if texts is None else ("message", item.phase or "final_answer", *texts)
-        case _:
-            return None
-
-
-def _sorted(action: str) -> str:
-    """The JSON of an action, with its keys in order: clients' libraries reorder them."""
-    return json.dumps(json.loads(action), sort_keys=True)
-
-
-def _action(action: Mapping[str, Any]) -> str:
-    """An action without what a client may not have been given, or has left out."""
-    told = {key: value for key, value in action.items() if key != "sources" and value is not None}
-    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
-
-
-def _canonical(arguments: str) -> str:
-    """Arguments without the spaces that clients put elsewhere when they read and write them
-    again."""
-    try:
-        return orjson.dumps(orjson.loads(arguments)).decode()
-    except ValueError:
-        return arguments
-
-
-def _texts(item: i.InputMessage) -> Texts | None:
-    if isinstance(item.content, str):
-        return (item.content,)
-    texts = tuple(part.text for part in item.content if isinstance(part, i.TextPart))
-    return texts if len(texts) == len(item.content) else None
 
 
 def packed(turn: SealedTurn) -> bytes:
@@ -171,8 +88,8 @@ class OpenedTurns:
         """The date of the conversation's first turn that is known."""
         return self._turns[min(self._turns)].date if self._turns else None
 
-    def at(self, place: int, item: i.InputItem) -> TurnMessage | None:
-        """The message that the model wrote for the item at this place; None if the item's words are
+    def ids_at(self, place: int, item: i.InputItem) -> bytes | None:
+        """The ids that the model wrote for the item at this place; None if the item's words are
         others now."""
         if not self._turns:
             return None
@@ -180,9 +97,10 @@ class OpenedTurns:
         if turn is not None:
             self._learn(turn.messages)
             if isinstance(item, i.Reasoning) and not item.content and not item.summary:
-                return turn.messages[0]
+                return turn.messages[0].ids
         told = digest(item)
-        return self._known.get(told) if told is not None else None
+        known = self._known.get(told) if told is not None else None
+        return None if known is None else known.ids
 
     def _learn(self, messages: Iterable[TurnMessage]) -> None:
         self._known.update((message.digest, message) for message in messages)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
 
-    from trt_responses.run.run import RunFacts
+    from trt_responses.run.facts import RunFacts
 
 Names = Literal["gen_ai", "none"]
 Value = str | int | float | bool | tuple[str, ...]

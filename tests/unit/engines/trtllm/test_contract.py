@@ -35,10 +35,14 @@ if TYPE_CHECKING:
     from tests.support.double.results import RequestOutput
 
 PACKAGE = Path(__file__).parents[4] / "trt_responses"
-ADAPTER = [*sorted((PACKAGE / "engine" / "trtllm").glob("[!_]*.py")), PACKAGE / "engine" / "ask.py"]
+ADAPTER = [
+    *sorted((PACKAGE / "engines" / "trtllm").glob("[!_]*.py")),
+    PACKAGE / "engines" / "ask.py",
+]
 OURS = [
     *ADAPTER,
-    *(PACKAGE / "engine" / name for name in ("base.py", "admission.py")),
+    PACKAGE / "engine.py",
+    PACKAGE / "engines" / "admission.py",
     PACKAGE / "errors.py",
     PACKAGE / "tokens" / "control.py",
 ]
@@ -117,7 +121,7 @@ def defined(source: str) -> set[str]:
 def strangers(source: str) -> set[str]:
     """Attribute names that are neither ours, nor Python's, nor the contract's."""
     api_file = (
-        PACKAGE / "engine" / "trtllm" / "api.py"
+        PACKAGE / "engines" / "trtllm" / "api.py"
     )  # it spells theirs, so it vouches for nothing
     ours = set().union(*(defined(p.read_text("utf-8")) for p in OURS if p != api_file))
     ours |= {"version", "llm", "sampling_params", "guided_decoding_params", "argument_fields"}
@@ -200,11 +204,11 @@ def test_one_file_imports_the_package_and_only_when_the_engine_starts() -> None:
         for module, at_load in imports(path).items()
         if module.split(".")[0] == "tensorrt_llm"
     }
-    assert where == {("engine/trtllm/engine.py", False)}
+    assert where == {("engines/trtllm/engine.py", False)}
 
 
 def test_what_is_imported_stands_where_the_contract_says() -> None:
-    tree = ast.parse((PACKAGE / "engine" / "trtllm" / "engine.py").read_text("utf-8"))
+    tree = ast.parse((PACKAGE / "engines" / "trtllm" / "engine.py").read_text("utf-8"))
     found = {
         alias.name: node.module
         for node in ast.walk(tree)

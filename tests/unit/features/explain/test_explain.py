@@ -25,7 +25,7 @@ from trt_responses.wire.output import OutputMessage, OutputText
 if TYPE_CHECKING:
     from tests.support.replay import Json, Transcript
     from trt_responses.harmony.read.reader import Tables
-    from trt_responses.run.run import RunFacts
+    from trt_responses.run.facts import RunFacts
     from trt_responses.run.trace import Outline
     from trt_responses.tokens.vocabulary import Vocabulary
 

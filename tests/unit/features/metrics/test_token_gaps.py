@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trt_responses.features.metrics.families import Histogram
 from trt_responses.features.metrics.token_gaps import TokenGaps
-from trt_responses.run.run import Progress, RunFacts
+from trt_responses.run.facts import Progress, RunFacts
 from trt_responses.run.trace import Trace
 from trt_responses.wire.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 

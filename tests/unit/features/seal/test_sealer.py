@@ -18,10 +18,10 @@ from trt_responses.features.seal.turn import (
     OpenedTurns,
     SealedTurn,
     TurnMessage,
-    digest,
     packed,
     unpacked,
 )
+from trt_responses.prompt.digest import digest
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 
@@ -178,13 +178,13 @@ def test_an_item_gets_the_ids_of_the_turn_that_it_stands_in() -> None:
     one = SealedTurn("d1", (known(items[1], 1), known(items[2], 2), known(items[3], 3)))
     two = SealedTurn("d2", (known(thought("hidden"), 4), known(items[5], 5)))
     brought = OpenedTurns({1: one, 4: two})
-    found = [brought.at(place, item) for place, item in enumerate(items)]
-    numbers = [entry and entry.ids[0] for entry in found]
+    found = [brought.ids_at(place, item) for place, item in enumerate(items)]
+    numbers = [ids and ids[0] for ids in found]
     assert numbers == [3, 1, 2, 3, 4, 5, None]
     assert brought.date == "d1"
 
 
 def test_nothing_is_known_when_nothing_was_brought() -> None:
     brought = OpenedTurns()
-    assert brought.at(0, thought("a")) is None
+    assert brought.ids_at(0, thought("a")) is None
     assert brought.date is None

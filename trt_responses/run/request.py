@@ -11,30 +11,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.background.replayed import Before
+    from trt_responses.feature import Step
     from trt_responses.log.entries import Spelling
-    from trt_responses.run.commit import Keep, Memory
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
 
     NewSpelling = Callable[[Response, int], Spelling]
 
 
-@dataclass(frozen=True, slots=True)
-class RunInputs:
-    """What one run is made from, besides the parts that all runs have."""
+@dataclass(frozen=True)
+class RunRequest:
+    """A request for one run."""
 
-    response_id: str
     accepted: Accepted
     owner: str
     arrival_ns: int
-    keep: Keep | None = None
-    """Takes the run's record in the place of the store."""
     dialect: Dialect = OPENAI
     spelling: NewSpelling | None = None
     """Writes the log as another API's; made from the response and the number of the prompt's
     tokens."""
-    memory: Memory | None = None
-    """Holds responses that can be continued, be they stored or not."""
-    before: Before | None = None
-    """The run as another server left it."""
+    steps: tuple[Step, ...] = ()
+    """Those of whoever starts the run, besides the features'."""
+    id: str | None = None
+    """Of a response that is made again."""

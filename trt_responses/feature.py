@@ -1,0 +1,109 @@
+"""The seam of features: what a folder does with runs, so that the core knows nothing of it.
+
+A feature is asked once for each request, and gives a step where the request wants it. Three rules
+bind every one:
+
+1. `accept` reads the request and holds nothing. A step takes hold of what it needs in `acquire` or
+   later, and hands the way to let go of it to the draft, which does so however the run ends.
+2. A step defines the joints that it needs and no others: one that no step has costs nothing.
+3. No step knows another one. What two of them need stands in the draft or in the run's notes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.commit import Write
+    from trt_responses.run.draft import Draft
+    from trt_responses.run.ending import End
+    from trt_responses.run.generation import Generation
+    from trt_responses.run.run import Run
+    from trt_responses.run.turns import Turn
+    from trt_responses.store import Block
+    from trt_responses.wire.response import Response
+
+
+class Step:
+    """What one feature does with one run. The joints stand in the order in which they are called;
+    of several steps, the one with the lower `order` comes first."""
+
+    order: ClassVar[int] = 50
+    joints: ClassVar[frozenset[str]] = frozenset()
+    """The names of the joints that the class defines."""
+    moves: bool = True
+    """Whether another server can go on with the run from its ids."""
+
+    def __init_subclass__(cls) -> None:
+        cls.joints = frozenset(name for name in JOINTS if getattr(cls, name) is not _BARE[name])
+
+    async def acquire(self, draft: Draft) -> None:
+        """Before anything is read: locks, and what another server has left of the run."""
+
+    async def offer(self, draft: Draft) -> None:
+        """Before the prompt is made, also where its tokens are only counted: the history, and the
+        tools that the model is told of."""
+
+    async def prompted(self, draft: Draft) -> None:
+        """The prompt is made, and nothing is planned."""
+
+    async def planned(self, draft: Draft) -> None:
+        """The last joint that may refuse the request."""
+
+    def write(self, draft: Draft) -> None:
+        """The log is made: the engine, its options, and how the response is told."""
+
+    async def before(self, generation: Generation) -> Turn | End | None:
+        """Before the first turn; a `Turn` takes its place, an `End` leaves no answer."""
+
+    async def after(self, generation: Generation) -> Turn | None:
+        """Behind a turn that was completed. The first step that gives another one has it."""
+
+    async def conclude(self, last: Response, run: Run) -> Response:
+        """Add to the last snapshot what only the end of a run can say."""
+        return last
+
+    def blocks(self, own: list[Block], last: Response) -> None:
+        """Change what later requests go on from."""
+
+    async def commit(self, write: Write, draft: Draft, last: Response) -> None:
+        """Add to what is stored, in one transaction."""
+
+    async def store(self, write: Write, draft: Draft, last: Response) -> None:
+        """Store it in place of the core; the first step that has this joint does."""
+
+    async def committed(self, write: Write, draft: Draft) -> None:
+        """It is stored, or nothing was to be."""
+
+    async def outlive(self, lease_s: float) -> None:
+        """Keep what is held for so long after this server has died: another may go on."""
+
+
+JOINTS = (
+    *("acquire", "offer", "prompted", "planned", "write", "before", "after"),
+    *("conclude", "blocks", "commit", "store", "committed", "outlive"),
+)
+_BARE = {name: getattr(Step, name) for name in JOINTS}
+
+
+class Feature(Protocol):
+    """What a folder brings to each request."""
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        """The feature's step for a request; None where it has nothing to do. Raises what the
+        request is refused with."""
+        ...
+
+
+def steps_of(
+    features: Sequence[Feature], accepted: Accepted, own: Sequence[Step] = ()
+) -> tuple[Step, ...]:
+    """The steps for a request, its starter's `own` among them, in their order."""
+    given = (feature.accept(accepted) for feature in features)
+    found = [*own, *(step for step in given if step is not None)]
+    if len(found) > 1:
+        found.sort(key=lambda step: step.order)
+    return tuple(found)

@@ -1,0 +1,137 @@
+"""Tools that the server runs in a response: offered, called, answered, and told of."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from trt_responses.feature import Step
+from trt_responses.features.hosted_tools.approvals import (
+    Ledger,
+    approved_calls,
+    has_approvals,
+    not_offered,
+    silent_places,
+)
+from trt_responses.features.hosted_tools.citations import CitationText
+from trt_responses.features.hosted_tools.loop import ToolLoop
+from trt_responses.features.hosted_tools.sessions import (
+    OpenedTools,
+    earlier_of,
+    items_in,
+    items_of,
+    lists_functions,
+    source_of,
+)
+from trt_responses.prompt.history import prior_of
+from trt_responses.steering.tools import callees
+from trt_responses.tool import Opening
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.features.hosted_tools.loop import Approved
+    from trt_responses.run.draft import Draft
+    from trt_responses.run.generation import Generation
+    from trt_responses.run.turns import Turn
+    from trt_responses.tool import Tool
+    from trt_responses.wire.hosted_items import McpApprovalRequest
+
+
+class Signer(Protocol):
+    """Vouches for texts that an owner was given, for a client to bring back unchanged."""
+
+    def signature(self, said: Sequence[str], owner: str) -> str: ...
+
+    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool: ...
+
+
+class HostedTools:
+    """Runs the tools that the operator has switched on."""
+
+    def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Signer) -> None:
+        """`tools` by their kinds."""
+        self.tools = tools
+        self.ledger = ledger
+        self.signer = signer
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        if accepted.built_in or ("mcp" in self.tools and has_approvals(accepted)):
+            return ToolsStep(self, moves=not accepted.built_in)
+        return None
+
+
+class ToolsStep(Step):
+    order = 30
+
+    def __init__(self, hosted: HostedTools, *, moves: bool) -> None:
+        self.moves = moves  # what tools answered is no part of what is kept
+        self._hosted = hosted
+        self._opened = OpenedTools()
+        self._approved: Sequence[Approved] = ()
+        self._loop: ToolLoop | None = None
+
+    async def offer(self, draft: Draft) -> None:
+        """Show the functions that servers of tools offer, and find the calls that are approved."""
+        opened, tools, accepted = self._opened, self._hosted.tools, draft.accepted
+        draft.after_generating(opened.close)
+        if not draft.parts.dialect.takes.namespaces:
+            accepted = draft.accepted = opened.as_functions(accepted, tools)
+        listing = [one for one in accepted.built_in if lists_functions(tools[one.kind])]
+        approves = "mcp" in tools and has_approvals(accepted)
+        if not (listing or approves) or accepted.compacts:
+            draft.silent = silent_places(accepted, ())
+            return
+        if draft.prior is None:
+            draft.prior = await prior_of(accepted, draft.records, draft.owner)
+        prior, functions = draft.prior, callees(accepted.tools)
+        for one in listing:
+            items = [*items_of(prior.blocks, one.kind), *items_in(accepted, one.kind)]
+            opening = Opening(draft.owner, one.place, one.options, items)
+            await opened.open(one, tools[one.kind], opening, functions)
+        signed = partial(self._signed, draft.owner)
+        approved = self._approved = approved_calls(accepted, prior.blocks, signed)
+        for call in approved:
+            if call.tool(opened.used) is None:
+                raise not_offered(call)
+        draft.accepted = opened.shown(accepted)
+        draft.silent = silent_places(draft.accepted, {call.request_id for call in approved})
+        draft.at_call = bool(approved)
+
+    def _signed(self, owner: str, request: McpApprovalRequest) -> bool:
+        plain, _, signature = (request.id or "").partition(".")
+        said = (plain, request.server_label, request.name, request.arguments)
+        return self._hosted.signer.has_signed(signature, said, owner)
+
+    async def planned(self, draft: Draft) -> None:
+        """Open the other tools, and note the approvals as used."""
+        accepted, parts, opened = draft.accepted, draft.parts, self._opened
+        for one in accepted.built_in:
+            if not lists_functions(tool := self._hosted.tools[one.kind]):
+                earlier = earlier_of(draft.prompt.blocks, one.kind, parts.dialect.lexicon)
+                opening = Opening(draft.owner, one.place, one.options, *earlier)
+                await opened.open(one, tool, opening, draft.called)
+        if accepted.built_in:
+            loop = self._loop = ToolLoop(
+                opened.used, draft.turns, parts.clock_ns, opened.listings, self._approved
+            )
+            draft.recipients = loop.recipients
+            draft.tool_names = {used.shown_as for used in loop.used}
+        await self._hosted.ledger.claim(self._approved, draft.owner, draft.id)
+
+    def write(self, draft: Draft) -> None:
+        if (loop := self._loop) is None:
+            return
+        options = draft.machine_options
+        options["runners"] = loop.runners
+        options["sign"] = partial(self._hosted.signer.signature, owner=draft.owner)
+        source = source_of(loop.used) if draft.accepted.answer is None else None
+        if source is not None:
+            options["cited_text"] = partial(CitationText, source)
+
+    async def before(self, generation: Generation) -> Turn | None:
+        return None if self._loop is None else await self._loop.first(generation)
+
+    async def after(self, generation: Generation) -> Turn | None:
+        return None if self._loop is None else await self._loop.turn(generation)

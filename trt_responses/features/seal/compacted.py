@@ -1,0 +1,23 @@
+"""What a compaction item carries, as bytes. Knows no cipher and no owner."""
+
+from __future__ import annotations
+
+import zlib
+
+import orjson
+
+from trt_responses.features.seal.turn import MAX_BYTES, swapped
+from trt_responses.prompt.carried import CarriedCompaction
+
+
+def packed(compaction: CarriedCompaction) -> bytes:
+    """The bytes of a compaction, the same on every machine."""
+    head = orjson.dumps([compaction.date, dict(compaction.calls), compaction.said])
+    return zlib.compress(b"%b\n%b" % (head, swapped(compaction.ids)), 6)
+
+
+def unpacked(data: bytes) -> CarriedCompaction:
+    """The compaction in the bytes, which are authenticated and therefore not checked."""
+    head, _, ids = zlib.decompressobj().decompress(data, MAX_BYTES).partition(b"\n")
+    date, calls, *said = orjson.loads(head)  # older items do not say it
+    return CarriedCompaction(date, calls, swapped(ids), *said)

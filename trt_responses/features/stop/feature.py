@@ -1,0 +1,31 @@
+"""Stop sequences of requests."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trt_responses.feature import Step
+from trt_responses.features.stop.stop import StopText
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.draft import Draft
+
+
+class Stop:
+    """Ends an answer at the client's texts."""
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        return StopStep(accepted.stop) if accepted.stop else None
+
+
+class StopStep(Step):
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+
+    def write(self, draft: Draft) -> None:
+        if not draft.accepted.compacts:
+            draft.machine_options["answer_text"] = partial(StopText, self._stops)

@@ -1,0 +1,153 @@
+"""A run while it is put together: each fact of it once, for whoever comes next.
+
+The core fills it from above to below, and the steps of features change what is there. The run keeps
+it until its end is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.errors import refuse_longer
+from trt_responses.language.steering import Free
+from trt_responses.log.machine import Machine
+from trt_responses.run.generation import Generation
+from trt_responses.run.notes import Notes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.engine import Engine, GenerateOptions
+    from trt_responses.feature import Step
+    from trt_responses.language.reader import Reader
+    from trt_responses.language.steering import SteeringPlan
+    from trt_responses.log.item_events import Callee
+    from trt_responses.log.log import Log
+    from trt_responses.log.machine import MachineOptions, Mint
+    from trt_responses.prompt.history import Prior
+    from trt_responses.prompt.prompt import Prompt
+    from trt_responses.run.admission import Place
+    from trt_responses.run.parts import Lease, Parts
+    from trt_responses.run.request import RunRequest
+    from trt_responses.run.turns import Turns
+    from trt_responses.steering.steering import SteeringRequest
+    from trt_responses.store import Records
+
+    Release = Callable[[], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+
+class Draft:
+    """One run, from its request on."""
+
+    # Each is set before the joint that may read it.
+    place: Place
+    prompt: Prompt
+    steering: SteeringRequest
+    called: Mapping[str, Callee]
+    """The functions of the client, by the recipients of their calls."""
+    parallel: bool
+    """Whether a turn may hold several calls."""
+    turns: Turns
+    log: Log
+    mint: Mint
+    """Gives ids of items."""
+    reader: Reader
+    options: GenerateOptions
+
+    def __init__(
+        self, request: RunRequest, steps: tuple[Step, ...], parts: Parts, lease: Lease | None = None
+    ) -> None:
+        self.request = request
+        self.steps = steps
+        self.parts = parts
+        self.lease = lease
+        self.accepted: Accepted = request.accepted
+        self.owner = request.owner
+        self.id = request.id or parts.mint("resp")
+        self.created_at: int | None = None
+        """None: now."""
+        self.date: str | None = None
+        """Of a prompt that begins no conversation but goes on with none; None: today."""
+        self.term = 1
+        """Which of its servers this one is."""
+        self.left = False
+        """Whether another server goes on with it: what is held stays so."""
+        self.records: Records = parts.store
+        """Where what it continues and refers to is looked up."""
+        self.prior: Prior | None = None
+        """What it continues; None: it is looked up."""
+        self.silent: Collection[int] = ()
+        """The places of input items that say nothing to the model."""
+        self.at_call = False
+        """Whether the prompt ends where the answers of calls follow."""
+        self.recipients: Collection[str] = ()
+        """Those of calls that end a turn."""
+        self.tool_names: Collection[str] = ()
+        """The server's tools by the names that the model is told."""
+        self.answers = True
+        """Whether it answers a conversation."""
+        self.writes_tokens: int | None = None
+        """All that is to be written, where that is known."""
+        self.notes = Notes()
+        self.engine: Engine = parts.engine
+        self.generation: Callable[..., Generation] = Generation
+        self.machine: Callable[..., Machine] = Machine
+        self.machine_options: MachineOptions = {}
+        self._after_generating: list[Release] = []
+        self._after_storing: list[Release] = []
+
+    def at(self, joint: str) -> list[Any]:
+        """The steps that have a joint, each with its method for it."""
+        return [getattr(step, joint) for step in self.steps if joint in step.joints]
+
+    @property
+    def moves(self) -> bool:
+        """Whether another server can go on with it from its ids."""
+        return all(step.moves for step in self.steps)
+
+    def plan_for(self, prompt_tokens: int) -> SteeringPlan:
+        """The plan of the segments behind a prompt of so many tokens."""
+        accepted, parts = self.accepted, self.parts
+        read = prompt_tokens + len(accepted.begun)
+        context = parts.engine.limits().context_tokens
+        refuse_longer(read, context - 1)
+        if self.writes_tokens is not None:
+            return Free(self.writes_tokens)
+        budget = min(context - read, accepted.max_output_tokens or context)
+        if self.parallel:
+            return self.steering.parallel_plan(budget, self.called, parts.max_calls)
+        return self.steering.plan(budget)
+
+    # --- what is held -------------------------------------------------------------------------
+
+    def after_generating(self, release: Release) -> None:
+        """Have it let go of when nothing more is generated."""
+        self._after_generating.append(release)
+
+    def after_storing(self, release: Release) -> None:
+        """Have it let go of when the end is stored, before it is told."""
+        self._after_storing.append(release)
+
+    async def generated(self) -> None:
+        await _release(self._after_generating)
+
+    async def stored(self) -> None:
+        await _release(self._after_storing)
+
+    async def release(self) -> None:
+        """Let go of all that is still held."""
+        await self.generated()
+        await self.stored()
+
+
+async def _release(held: list[Release]) -> None:
+    """Let go of each, the last one first; a fault of one keeps no other."""
+    while held:
+        try:
+            await held.pop()()
+        except Exception:
+            logger.exception("a part of a response was not let go of")

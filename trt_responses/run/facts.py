@@ -1,0 +1,68 @@
+"""What listeners hear of a run when it is over. Values only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from trt_responses.frozen import dataclass
+from trt_responses.run.origin import NOWHERE, Origin
+from trt_responses.run.trace import Outline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.language.fragments import RepairKind
+    from trt_responses.run.notes import ToolRun
+    from trt_responses.run.trace import Trace
+    from trt_responses.wire import response as r
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What listeners hear of a run when it is over."""
+
+    response: r.Response
+    repairs: Mapping[RepairKind, int]
+    arrival_ns: int
+    asked_ns: int | None
+    """The time at which the engine was asked first."""
+    first_token_ns: int | None
+    last_token_ns: int | None
+    """The time of the engine's last token."""
+    end_ns: int
+    trace: Trace
+    origin: Origin = NOWHERE
+    tool_runs: Sequence[ToolRun] = ()
+    """The calls that the server ran."""
+
+    def outline(self) -> Outline:
+        """What is kept of it to explain it."""
+        told = self.response
+        return Outline(
+            id=told.id,
+            model=told.model,
+            status=told.status,
+            error=told.error.message if told.error is not None else None,
+            calls=sum(item.type.endswith("_call") for item in told.output),
+            repairs=self.repairs,
+            arrival_ns=self.arrival_ns,
+            asked_ns=self.asked_ns,
+            first_token_ns=self.first_token_ns,
+            last_token_ns=self.last_token_ns,
+            end_ns=self.end_ns,
+            trace=self.trace,
+        )
+
+
+class Progress(NamedTuple):
+    """How far a run has come."""
+
+    id: str
+    first_token_ns: int | None
+    tokens: int
+
+
+class Listener(Protocol):
+    """Hears of each run at its end."""
+
+    def run_ended(self, facts: RunFacts) -> None: ...

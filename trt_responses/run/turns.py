@@ -1,0 +1,56 @@
+"""The turns of a response: the bounds over all of them, and what makes the next one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable
+
+    from trt_responses.language.reader import Reader, Span
+    from trt_responses.language.steering import SteeringPlan
+
+    NextPlan = Callable[[int, int, int, bool], SteeringPlan]
+    """Of a later turn: for so many tokens, behind so many that were written and so many that were
+    thought; whether all calls of the server's tools are spent."""
+
+
+class Turn(NamedTuple):
+    """One more turn of a response."""
+
+    plan: SteeringPlan
+    prompt: array[int] | None = None
+    """The whole prompt, where it does not go on from the ids before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds over all turns of a response."""
+
+    context_tokens: int
+    max_output_tokens: int | None
+    max_calls: int
+
+
+class Turns(NamedTuple):
+    """Makes the plans of a response's later turns."""
+
+    plan_of: NextPlan
+    bounds: Bounds
+
+    def plan(self, room: int, reader: Reader, calls: int) -> SteeringPlan:
+        """The plan of the next turn, within what is left of the output and of the context, after so
+        many calls of the server's tools."""
+        written = len(reader.kept) - sum(span.answer_tokens for span in reader.messages)
+        most = self.bounds.max_output_tokens
+        left = room if most is None else min(room, most - written)
+        thought = sum(span.content_tokens for span in reader.messages if is_thought(span))
+        spent = calls >= self.bounds.max_calls
+        return self.plan_of(left, len(reader.kept), thought, spent)
+
+
+def is_thought(span: Span) -> bool:
+    return span.channel == "analysis" and span.recipient is None
