@@ -15,10 +15,19 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """What a version's names are."""
+    """A version's names."""
 
     @property
     def names(self) -> Sequence[str]: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def number(self) -> int | None: ...
+
+    @property
+    def digest(self) -> str: ...
 
 
 class Loaded(Protocol):
