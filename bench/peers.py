@@ -28,10 +28,11 @@ from bench.script import script
 from bench.timing import Repeats, ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from starlette.types import ASGIApp
 
+    from bench.peer_apps import PeerApp
     from bench.script import Script
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -60,13 +61,19 @@ async def rows(
     lengths: Sequence[int],
     names: Sequence[str],
     repeats: int,
+    known: Mapping[str, PeerApp] = PEERS,
 ) -> list[Row]:
     """Each length; `ours` is our app, which is up, over an engine that plays a script."""
-    return [await _row(vocabulary, ours, length, names, repeats) for length in lengths]
+    wanted = {name: known.get(name) for name in names}
+    return [await _row(vocabulary, ours, length, wanted, repeats) for length in lengths]
 
 
 async def _row(
-    vocabulary: Vocabulary, ours: Ours, length: int, names: Sequence[str], repeats: int
+    vocabulary: Vocabulary,
+    ours: Ours,
+    length: int,
+    wanted: Mapping[str, PeerApp | None],
+    repeats: int,
 ) -> Row:
     words = script(vocabulary, length)
     base = {"floor": floor(vocabulary, words, 1), "ours": ours(words)}
@@ -77,10 +84,10 @@ async def _row(
     closing: dict[str, contextlib.AsyncExitStack] = {}
     with contextlib.redirect_stdout(io.StringIO()):  # a peer may print much
         try:
-            for name in dict.fromkeys(names):
+            for name, peer in wanted.items():
                 closing[name] = contextlib.AsyncExitStack()
                 with _noted(faults, name):
-                    apps[name] = await _up(closing[name], name, words)
+                    apps[name] = await _up(closing[name], peer, words)
             contenders = {name: _once(app) for name, app in base.items()}
             contenders |= {name: _once_noted(app, faults, name) for name, app in apps.items()}
             times = await interleaved(contenders, len(words), repeats)
@@ -92,15 +99,15 @@ async def _row(
                 with _noted(faults, name):
                     await closing[name].aclose()
     told = {name: Repeats(tuple(us)) for name, us in times.items()}
-    peers = {name: faults.get(name) or told[name] for name in names}
+    peers = {name: faults.get(name) or told[name] for name in wanted}
     return Row(length, told["floor"], told["ours"], peers)
 
 
-async def _up(stack: contextlib.AsyncExitStack, name: str, words: Script) -> ASGIApp:
+async def _up(stack: contextlib.AsyncExitStack, peer: PeerApp | None, words: Script) -> ASGIApp:
     """A peer's app, which is up and says the script."""
-    if name not in PEERS:
+    if peer is None:
         raise ImportError("it is not known here how to ask it")
-    app = await stack.enter_async_context(PEERS[name](words))
+    app = await stack.enter_async_context(peer(words))
     await stack.enter_async_context(living(app))
     await _check(app, words)
     return app

@@ -17,7 +17,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scripts.gpu_steps import STEPS, Differs, Here, soak
 from trt_responses.engines.tensorrt.cuda import Cuda, runtime
@@ -79,7 +79,7 @@ def tried(name: str, step: Callable[[], Figures], limit_s: float) -> bool:
     return told(name, "ok", seconds=seconds(), figures=found)
 
 
-def here_or_why(folder: Path) -> Here | str:
+def here_or_why(folder: Path, runtime: Callable[[], Any] = runtime) -> Here | str:
     try:
         found = runtime()
         return Here(binding().module, found, Cuda(found).target(), folder, BuildTools(load()))
@@ -87,7 +87,9 @@ def here_or_why(folder: Path) -> Here | str:
         return str(error)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None, look: Callable[[Path], Here | str] = here_or_why
+) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shown_gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in gpus]
     told("here", "ok", gpus=shown_gpus or why, packages=library_versions())
     with tempfile.TemporaryDirectory() as name:
-        here = here_or_why(Path(name))
+        here = look(Path(name))
         good = [_run(step, here, asked.soak) for step in wanted]
     return 0 if all(good) else 1
 

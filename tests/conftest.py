@@ -32,6 +32,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("everywhere")
+# patched: Hypothesis has no setting for it
 providers._get_local_constants = lambda: providers._local_constants
 """Without this, constants of those modules that happen to be imported go into the examples."""
 

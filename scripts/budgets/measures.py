@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts import words
+from tests.support.bypasses import KINDS, bypasses
 from tests.support.imports import PACKAGE, ROOT, imports, modules
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def static(core: Collection[str], library: Collection[str]) -> dict[str, int]:
         "imports.up": len(upward(edges(), core, library)),
         "classes.wide": sum(isinstance(n, ast.ClassDef) and width(n) > ATTRIBUTES for n in nodes),
         "functions.wide": sum(isinstance(n, Function) and arity(n) > PARAMETERS for n in nodes),
+        **_bypasses(),
     }
 
 
@@ -57,6 +59,13 @@ def in_rooms() -> dict[str, int]:
     return {"words": sum(counts.values())} | {
         f"words.{room}": count for room, count in sorted(counts.items())
     }
+
+
+def _bypasses() -> dict[str, int]:
+    """The private names, patches and sleeps in tests."""
+    sources = (path.read_text("utf-8") for path in modules("tests").values())
+    counts = Counter(one.kind for source in sources for one in bypasses(source))
+    return {f"tests.{kind}": counts[kind] for kind in KINDS}
 
 
 # --- imports --------------------------------------------------------------------------------------

@@ -113,6 +113,7 @@ def test_an_adapter_answers_beside_the_model_itself_and_shares_nothing_with_it(
     engines_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the shelf to an answer. Turns are short."""
+    # patched: turns last seconds, and no setting says so
     monkeypatch.setattr(engines, "Patience", partial(Patience, turn_s=0.01))
     settings = Settings(engines_dir=engines_dir, store="memory://", slots=1, threads=1)
 

@@ -21,6 +21,7 @@ from tests.support.gather import Gather, begin, generated
 from tests.support.polling import until_seen
 from tests.support.server_processes import asked
 from tests.support.serving import listening
+from tests.support.turns import turn
 from trt_responses import __version__
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.remote.client import RemoteEngine
@@ -128,8 +129,7 @@ def test_a_process_that_gives_many_signs_of_life_at_once_can_be_stopped() -> Non
     async def run() -> None:
         process = EngineProcess((sys.executable, "-ISc", TALKATIVE), {})
         await process.start()
-        for _ in range(3):  # from here on it is watched, and each turn of the loop reads a sign
-            await asyncio.sleep(0)
+        await turn(3)  # from here on it is watched, and each turn of the loop reads a sign
         async with asyncio.timeout(60):
             await process.stop(5)
         assert process.pid is None

@@ -16,6 +16,7 @@ from tests.support.asgi import PATIENCE_S, asked, until
 from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, refused
 from tests.support.served import ANSWER, SETTINGS, STALLED, script, vocabulary
 from tests.support.serving import serving
+from tests.support.turns import turn
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.serve.protocol import protocol
@@ -164,8 +165,7 @@ def test_an_offered_upgrade_costs_a_request_nothing_of_its_body(chunked: bool, c
                 sent = b"".join(ask(body, more, chunked=chunked))
                 for part in (sent[:cut], sent[cut:]) if cut else (sent,):
                     wire.send(part)
-                    for _ in range(20):
-                        await asyncio.sleep(0)
+                    await turn(20)
                 assert await wire.status() == 200
                 await wire.reader.readuntil(b'"object":"response"}')
                 prompt = vocabulary().text(list(engine.requests[-1].prompt_ids))
@@ -249,7 +249,7 @@ def test_a_body_may_be_larger_than_a_head_however_it_comes() -> None:
                 wire.send(ASK + length + b"content-type: application/json\r\n\r\n")
                 for at in range(0, len(body), 1_500):
                     wire.send(body[at : at + 1_500])
-                    await asyncio.sleep(0)
+                    await turn()
                 count = len(engine.requests)
                 await until(lambda count=count: len(engine.requests) > count)  # type: ignore[misc]
                 await engine.clock.step(10)

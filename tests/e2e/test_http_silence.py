@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +106,7 @@ class Line:
         """Let time pass; the connection lives, and nothing was said."""
         self.clock.pass_(seconds)
         await news_has_come(self.address)
-        assert not self.wire.reader.at_eof()
-        assert not self.wire.reader._buffer  # type: ignore[attr-defined]
+        assert await self.wire.is_open_and_silent()
 
     async def left_nothing(self) -> None:
         """Neither a task nor a timer."""
@@ -502,7 +500,7 @@ async def poured(wire: Wire, at_most: int) -> int:
     for sent in range(0, at_most, 1_000_000):
         wire.send(b" " * 1_000_000)
         try:
-            await wire._writer.drain()
+            await wire.drain()
         except ConnectionError:
             return sent
     return at_most
@@ -615,8 +613,7 @@ def test_a_silent_client_that_has_not_taken_its_reply_is_let_go_too() -> None:
 def test_a_last_reply_is_waited_for_while_the_client_takes_of_it() -> None:
     async def story() -> None:
         async with line_to(own(large)) as opened:
-            taking = opened.wire._writer.get_extra_info("socket")
-            taking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+            opened.wire.receive_slowly(65_536)
             await opened.send(OWN + b"connection: close\r\ncontent-length: 0\r\n\r\n")
             assert b"\r\nconnection: close\r\n" in await opened.wire.reader.readuntil(b"\r\n\r\n")
             for _ in range(3):

@@ -24,6 +24,7 @@ import pytest
 from openai_harmony import load_harmony_encoding
 
 from tests.support.gather import Gather, begin, generated
+from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY, GenerateOptions, Guide
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.engines.llamacpp.keeper import Patience
@@ -120,8 +121,7 @@ async def kill(engine: LlamaCppEngine) -> None:
     child = child_of(engine)
     child.kill()
     await child.ended()
-    for _ in range(5):  # the engine has waited for the same end, and longer than we
-        await asyncio.sleep(0)
+    await turn(5)  # the engine has waited for the same end, and longer than we
 
 
 def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_what_is_free(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import openai
 import pytest
 from openai import AsyncOpenAI
-from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
 from tests.support.served import SETTINGS, ids
@@ -134,7 +133,7 @@ def tool_of(model: type[BaseModel], *, strict: bool = True) -> FunctionToolParam
     return {
         "type": "function",
         "name": model.__name__.lower(),
-        "parameters": to_strict_json_schema(model),
+        "parameters": openai.pydantic_function_tool(model)["function"]["parameters"],
         "strict": strict,
     }
 

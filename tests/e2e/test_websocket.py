@@ -215,7 +215,8 @@ def test_a_client_that_takes_nothing_does_not_hold_its_connection() -> None:
             await reader.readuntil(b"\r\n\r\n")
             body = orjson.dumps(HELLO)
             writer.write(b"\x81" + bytes([128 + len(body)]) + bytes(4) + body)
-            reader._transport.pause_reading()  # type: ignore[attr-defined]  # its buffer is enough
+            assert isinstance(writer.transport, asyncio.Transport)
+            writer.transport.pause_reading()
             await until(lambda: bool(here.engine.requests))
             await until(lambda: here.engine.requests[-1].state == "aborted")
             writer.transport.abort()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.asgi import JSON, asked, until
 from tests.support.served import ANSWER, LONG, STALLED, Served, ids, served, vocabulary
+from tests.support.turns import turn
 from trt_responses.features.limits.key_file import changing
 from trt_responses.features.limits.keys import Key, OwnerLimits, digest_of
 
@@ -229,9 +230,9 @@ def test_prompts_that_wait_are_bounded_in_tokens() -> None:
 def test_an_engine_that_stands_still_is_not_ready_and_its_responses_fail() -> None:
     may_act = asyncio.Event()
 
-    async def sleep(delay_s: float) -> None:
+    async def sleep(_: float) -> None:
         await may_act.wait()
-        await asyncio.sleep(delay_s)
+        await turn()
 
     async def story() -> None:
         async with served(STALLED, stall_s=0.05, sleep=sleep) as s:

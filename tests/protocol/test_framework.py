@@ -20,6 +20,8 @@ from trt_responses.settings import Settings
 if TYPE_CHECKING:
     from starlette.types import Message
 
+    from trt_responses.engine import Health
+
 
 def test_nothing_stands_between_a_stream_and_the_server_s_send() -> None:
     """A layer around `send` is a frame above it, and costs its time for each token."""
@@ -67,13 +69,23 @@ def test_an_app_can_be_mounted_in_another_one() -> None:
 
 
 def test_a_route_that_breaks_is_told_in_the_api_s_shape_and_logged(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    class Broken(ScriptedEngine):
+        fault: Exception | None = None
+
+        def health(self) -> Health:
+            if self.fault is not None:
+                raise self.fault
+            return super().health()
+
     async def story() -> None:
-        async with served() as s:
-            monkeypatch.setattr(s.engine, "health", lambda: 1 // 0)
+        engine = Broken([script(ANSWER)])
+        app = create_app(Settings(**SETTINGS), engine=engine)
+        async with living(app):
+            engine.fault = ZeroDivisionError()
             for path in ("/health/live", "/v1/responses"):
-                call = await s.client.send(
+                call = await Client(app).send(
                     "POST" if "v1" in path else "GET", path, orjson.dumps(asked()), JSON
                 )
                 assert (call.status, call.error["type"]) == (500, "server_error")

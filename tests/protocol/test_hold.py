@@ -18,6 +18,7 @@ from tests.support.bodies import BYTES, VALUES, Body, in_containers, reported, s
 from tests.support.boxed import no_box
 from tests.support.hold import slowness, watched
 from tests.support.played import hosted, stage
+from tests.support.turns import turn
 from trt_responses.serve.server import freeze_heap
 from trt_responses.wire.limits import RequestLimits
 
@@ -141,7 +142,7 @@ def test_a_loop_that_is_held_is_seen() -> None:
         async with watched() as pieces:
             for _ in range(30):
                 sum(range(100_000))
-                await asyncio.sleep(0)
+                await turn()
         return whole.longest_s > 4 * pieces.longest_s
 
     assert any(asyncio.run(told()) for _ in range(TRIES))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.asgi import JSON, turn, until
+from tests.support.asgi import JSON, until
 from tests.support.served import ANSWER, SETTINGS, served
+from tests.support.turns import turn
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import StartupError

@@ -17,6 +17,7 @@ from tests.support.asgi import JSON
 from tests.support.mcp_site import mcp_site
 from tests.support.otlp import collecting
 from tests.support.served import ANSWER, KEY, KEYED, script, served, vocabulary
+from tests.support.turns import turn
 from trt_responses.backends.stores import store_of
 from trt_responses.features.seal.sealer import Sealer
 from trt_responses.settings import Settings
@@ -76,7 +77,7 @@ async def requests(client: Client, tool: Json) -> tuple[list[Call], list[str]]:
     later = await client.create(tools=[tool], background=True)
     made.append(later)
     while later.json()["status"] in ("queued", "in_progress"):
-        await asyncio.sleep(0)
+        await turn()
         later = await client.get(f"/v1/responses/{later.json()['id']}")
     assert [call.status for call in made] == [200] * len(made)
     sealed = [item["encrypted_content"] for item in made[4].json()["output"] if "rs_" in item["id"]]

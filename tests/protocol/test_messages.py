@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
+
+# private: the SDK makes the message with it, behind a client over HTTP
 from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter

@@ -132,20 +132,16 @@ def test_a_replay_elsewhere_ends_when_the_response_is_deleted() -> None:
     asyncio.run(story())
 
 
-def test_a_reader_that_leaves_another_server_stops_asking_the_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reader_that_leaves_another_server_stops_asking_the_store() -> None:
     asked: list[int] = []
-    frames_after = MemoryStore.frames_after
 
-    async def counted(store: MemoryStore, response_id: str, owner: str, after: int) -> Any:
-        asked.append(after)
-        return await frames_after(store, response_id, owner, after)
-
-    monkeypatch.setattr(MemoryStore, "frames_after", counted)
+    class Counted(MemoryStore):
+        async def frames_after(self, response_id: str, owner: str, after: int) -> Any:
+            asked.append(after)
+            return await super().frames_after(response_id, owner, after)
 
     async def story() -> None:
-        async with two(STALLED) as t:
+        async with two(STALLED, store_type=Counted) as t:
             response_id = (await started(t.one))["id"]
             there = replay(t.other, response_id)
             await t.pass_(2)

@@ -178,6 +178,7 @@ async def test_what_fails_is_told_to_the_model(act: Any, told: str) -> None:
 async def test_a_tool_that_hangs_is_ended_and_the_model_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # patched: a tool that hangs would be waited for
     monkeypatch.setattr("trt_responses.features.hosted_tools.loop.GRACE_S", 0.0)
     tool = ScriptedTool(Gate(), deadline_s=0.01)
     async with served(CODE, ANSWER, tools=[tool]) as app:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.support.asgi import JSON, Client, living, turn, until
+from tests.support.asgi import JSON, Client, living, until
 from tests.support.served import ANSWER, SETTINGS, THOUGHT
+from tests.support.turns import turn
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.app import create_app
 from trt_responses.features.rollout.loaded import number_in
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.engines.scripted.engine import ScriptedEngine
-    from trt_responses.features.rollout.loaded import Version
 
 LAME = ANSWER.replace("<|return|>", "<|end|>Stray.<|return|>")  # text that belongs nowhere
 
@@ -275,14 +275,13 @@ def test_a_canary_is_not_unloaded_while_it_is_promoted(tmp_path: Path) -> None:
         second = Faulty(scripted())
         async with exchanged(tmp_path, lambda: second) as s:
             assert (await s.load(version=2, canary=0.5)).status == 200
-            promote, begun, go = s.builds.promote, threading.Event(), threading.Event()
+            begun, go = threading.Event(), threading.Event()
 
-            def slowly(version: Version, reason: str) -> None:
+            def slowly() -> None:
                 begun.set()
                 assert go.wait(60)
-                promote(version, reason)
 
-            s.builds.promote = slowly  # type: ignore[method-assign]
+            s.builds.before_promotion = slowly
             going = asyncio.create_task(s.load(version=2))
             await until(begun.is_set)
             refused = await s.load("unload")

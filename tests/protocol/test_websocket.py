@@ -28,6 +28,7 @@ from tests.support.served import (
 from tests.support.sockets import Socket, connected, is_last
 from tests.support.stores import FAULTS, BrokenStore
 from tests.support.ticks import Ticks
+from tests.support.turns import turn
 from trt_responses.apis.websocket.connection import IDLE_S, REFUSALS, WAITING
 from trt_responses.engines.scripted.engine import Die, Script
 
@@ -494,7 +495,7 @@ def test_requests_that_are_refused_one_after_another_let_others_run_between() ->
             seen = set()
             while sum(map(is_last, socket.frames)) <= 100:
                 seen.add(len(socket.frames))
-                await asyncio.sleep(0)
+                await turn()
             assert len(seen) > 90
             await stepping
 
@@ -667,8 +668,7 @@ def test_a_client_may_leave_at_any_time(turns: int) -> None:
             socket = Socket(s.app, {}, "/v1/responses")
             socket.create(input="Hello")
             socket.create(input="Hello", stream_id="b")
-            for _ in range(turns):
-                await asyncio.sleep(0)
+            await turn(turns)
             socket.leave()
             await socket.done()
             assert len(s.runs) == 0

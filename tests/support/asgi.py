@@ -13,6 +13,8 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
+from tests.support.turns import turn
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -23,11 +25,6 @@ Json = dict[str, Any]
 JSON = {"host": "127.0.0.1:8000", "content-type": "application/json"}
 PATIENCE_S = 300
 """Longer than any wait in a test takes: one that reaches it has found a fault."""
-
-
-async def turn() -> None:
-    """One turn of the event loop."""
-    await asyncio.sleep(0)
 
 
 async def until(claim: Callable[[], bool]) -> None:

@@ -40,9 +40,11 @@ class Two:
 
 
 @asynccontextmanager
-async def two(*written: Any, manual: bool = True) -> AsyncIterator[Two]:
+async def two(
+    *written: Any, manual: bool = True, store_type: type[MemoryStore] = MemoryStore
+) -> AsyncIterator[Two]:
     ticks = [Ticks(), Ticks(), Ticks()]
-    store = MemoryStore(Bounds(lease_s=30), clock_s=ticks[-1])
+    store = store_type(Bounds(lease_s=30), clock_s=ticks[-1])
     async with (
         served(*written, store=store, manual=manual, sleep=ticks[0].sleep, **AT_ONCE) as one,
         served(*written, store=store, manual=manual, sleep=ticks[1].sleep, **AT_ONCE) as other,

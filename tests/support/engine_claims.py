@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from tests.support.gather import Gather, begin, generated
+from tests.support.turns import turn
 from trt_responses.engine import Chunk, GenerateOptions, Guide
 from trt_responses.errors import EngineUnavailable, InvalidRequest, NotFound, Unsupported
 
@@ -200,7 +201,7 @@ def test_abort_before_the_first_chunk_is_silent(bench: Bench) -> None:
         at_once, handle = begin(bench.engine, PROMPT, greedy())
         handle.abort()
         later, handle = begin(bench.engine, PROMPT, greedy())
-        await asyncio.sleep(0)
+        await turn()
         handle.abort()
         seen = len(later.chunks)  # a scripted engine may have made its first step
         nothing, handle = begin(bench.engine, PROMPT, greedy(0))

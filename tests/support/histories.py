@@ -72,11 +72,13 @@ class MemoryHistory(History):
 
     def bytes(self, store: Store) -> Bytes:
         kept = cast("MemoryStore", store)
-        named = Counter(digest for record in kept._records.values() for digest in record.blocks)
-        assert named.keys() == kept._blocks.keys()
-        assert kept._more == {digest: n - 1 for digest, n in named.items() if n > 1}
-        bodies = sum(len(record.body) for record in kept._records.values())
-        return Bytes(kept.size_bytes, bodies + sum(map(len, kept._blocks.values())))
+        # private: counted anew, so that it can be compared with what the store says
+        records, blocks, more = kept._records.values(), kept._blocks, kept._more
+        named = Counter(digest for record in records for digest in record.blocks)
+        assert named.keys() == blocks.keys()
+        assert more == {digest: n - 1 for digest, n in named.items() if n > 1}
+        bodies = sum(len(record.body) for record in records)
+        return Bytes(kept.size_bytes, bodies + sum(map(len, blocks.values())))
 
 
 class SqliteHistory(History):

@@ -11,6 +11,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from tests.support.turns import turn
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -40,7 +42,7 @@ class Hold:
     async def _watch(self) -> None:
         last = time.process_time()
         while True:
-            await asyncio.sleep(0)
+            await turn()
             now = time.process_time()
             self.longest_s = max(self.longest_s, now - last)
             self.spent_s += now - last
@@ -52,9 +54,9 @@ class Hold:
 async def watched() -> AsyncIterator[Hold]:
     hold = Hold()
     task = asyncio.ensure_future(hold._watch())
-    await asyncio.sleep(0)
+    await turn()
     try:
         yield hold
     finally:
-        await asyncio.sleep(0)
+        await turn()
         task.cancel()

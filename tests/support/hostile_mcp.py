@@ -54,6 +54,10 @@ def tools(how: str) -> list[dict[str, Any]]:
     ]
 
 
+def say_nothing() -> None:
+    time.sleep(999)  # slept: a server that never answers, and does not outlive its tests for long
+
+
 def messages(how: str, asked: Any) -> Iterator[Iterable[str]]:
     """What it says to a message, each in its pieces."""
     match asked["method"], how:
@@ -65,9 +69,9 @@ def messages(how: str, asked: Any) -> Iterator[Iterable[str]]:
             ]
         case "tools/list", "deaf":
             yield [reply(asked, tools=tools(how))]
-            time.sleep(999)
+            say_nothing()
         case ("tools/list", "silent list") | ("tools/call", "silent"):
-            time.sleep(999)
+            say_nothing()
         case "tools/list", "no list":
             fault = {"code": -32603, "message": "There is no list."}
             yield [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": fault})]
@@ -95,7 +99,7 @@ def messages(how: str, asked: Any) -> Iterator[Iterable[str]]:
         case "tools/call", "slow pings":
             for number in count():
                 yield [json.dumps({"jsonrpc": "2.0", "id": f"ping{number}", "method": "ping"})]
-                time.sleep(0.05)
+                time.sleep(0.05)  # slept: a server that is slow
         case "tools/call", "pid":
             yield [reply(asked, content=[{"type": "text", "text": f"process {os.getpid()};"}])]
         case "tools/call", "flood":
@@ -118,7 +122,7 @@ def over_pipes(how: str) -> None:
     if how in ("mute", "stubborn"):
         if how == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(999)
+        say_nothing()
     for line in sys.stdin:
         asked = json.loads(line)
         if "method" in asked:
@@ -136,7 +140,7 @@ class Http(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.how == "mute":
-            time.sleep(999)
+            say_nothing()
         if "id" not in asked or "method" not in asked:
             self.send_response(202)
             self.send_header("content-length", "0")
@@ -159,7 +163,7 @@ class Http(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         if self.how == "silent":
-            time.sleep(999)  # whoever waits for the end of a session waits for ever
+            say_nothing()  # whoever waits for the end of a session waits for ever
         self.send_error(405)
 
     def log_message(self, format: str, *args: object) -> None:

@@ -7,6 +7,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from tests.support.turns import turn
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -15,10 +17,16 @@ def left_to_do() -> list[Any]:
     """The callbacks, timers and files that wake the loop, but for those of the task that asks: a
     loop without any uses no processor at all, however long it waits."""
     loop: Any = asyncio.get_running_loop()
-    timers = [timer for timer in loop._scheduled if not timer.cancelled()]
-    own = loop._ssock.fileno()  # by which other threads wake it
-    files = [key.fileobj for key in loop._selector.get_map().values() if key.fd != own]
-    return [*loop._ready, *timers, *files]
+    # private: a loop tells nobody what it has to do
+    ready, scheduled, own = loop._ready, loop._scheduled, loop._ssock.fileno()
+    timers = [timer for timer in scheduled if not timer.cancelled()]
+    return [*ready, *timers, *(watched_files() - {own})]  # by its own, other threads wake it
+
+
+def watched_files() -> set[int]:
+    """The file descriptors that wake the loop."""
+    loop: Any = asyncio.get_running_loop()
+    return {*loop._selector.get_map()}  # private: a loop names its files to nobody
 
 
 async def idle(turns: int = 1000) -> bool:
@@ -26,7 +34,7 @@ async def idle(turns: int = 1000) -> bool:
     for _ in range(turns):
         if not left_to_do():
             return True
-        await asyncio.sleep(0)
+        await turn()
     return False
 
 
@@ -41,7 +49,7 @@ class Turns:
     async def take(self) -> None:
         before = time.thread_time()
         while True:
-            await asyncio.sleep(0)
+            await turn()
             now = time.thread_time()
             self.longest_s = max(self.longest_s, now - before)
             self.count += 1

@@ -247,7 +247,7 @@ class Oracle:
 
     def __init__(self, encoding: harmony.HarmonyEncoding) -> None:
         self._parser = harmony.StreamableParser(encoding, role=harmony.Role.ASSISTANT)
-        self._process = self._parser._inner.process
+        self._process = self._parser._inner.process  # private: `process` is slower
         self._encoding = encoding
         self._header: list[int] = []
         self.in_content = False

@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
     async def pacing(self) -> AsyncIterator[None]:
         async def step() -> None:
             while True:
-                await asyncio.sleep(STEP_S)
+                await asyncio.sleep(STEP_S)  # slept: it lives until a test kills it
                 await self._clock.step()
 
         stepping = asyncio.create_task(step())

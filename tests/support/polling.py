@@ -20,7 +20,7 @@ async def polled(look: Callable[[], Awaitable[T | None]]) -> T:
     """What a look gives in the end, after looks that gave None."""
     async with asyncio.timeout(PATIENCE_S):
         while (found := await look()) is None:  # noqa: ASYNC110  # nobody tells
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_S)  # slept: another process has no turns of this loop
         return found
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tests.support.asgi import asked
+from tests.support.turns import turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,6 +45,24 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait while what was sent is more than a buffer holds."""
+        await self._writer.drain()
+
+    def receive_slowly(self, buffer_bytes: int) -> None:
+        """Let the kernel hold no more of what has come and was not read."""
+        raw = self._writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+
+    async def is_open_and_silent(self) -> bool:
+        """Whether nothing has come that was not read, the end not either."""
+        reading = asyncio.create_task(self.reader.read(1))
+        await turn()
+        found = not reading.done()
+        reading.cancel()
+        await asyncio.wait((reading,))
+        return found
 
     async def status(self) -> int:
         """The status of the next reply; its headers are read too."""

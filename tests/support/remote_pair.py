@@ -20,14 +20,18 @@ VERSION = "1.0"
 
 @asynccontextmanager
 async def socket_served(
-    engine: Engine, folder: Path, *, max_behind_bytes: int = MAX_BEHIND_BYTES
+    engine: Engine,
+    folder: Path,
+    *,
+    version: str = VERSION,
+    max_behind_bytes: int = MAX_BEHIND_BYTES,
 ) -> AsyncIterator[EngineServer]:
     """The server of an engine, at a socket in the folder; it is started and stopped here."""
     path = str(folder / "engine.sock")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
-        server = EngineServer(engine, VERSION, max_behind_bytes=max_behind_bytes)
+        server = EngineServer(engine, version, max_behind_bytes=max_behind_bytes)
         await engine.start()
         await server.start(listening)
         try:

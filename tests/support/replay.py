@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from tests.support.drafts import bare_draft
+from tests.support.turns import turn
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
 from trt_responses.features.explain.transcript import Mint, callees_of
@@ -177,7 +178,7 @@ class Stage:
         """The run is being made, and has asked the engine; no step has been taken."""
         await self.scripted.start()
         making = asyncio.create_task(self.run.make())
-        await asyncio.sleep(0)
+        await turn()
         return making
 
     async def play(self) -> Response:
@@ -216,8 +217,7 @@ async def followed(log: Log, *, pauses: int = 0) -> list[bytes]:
     while True:
         if frames := cursor.take():
             taken.append(frames)
-            for _ in range(pauses):
-                await asyncio.sleep(0)
+            await turn(pauses)
         elif log.closed:
             return taken
         else:

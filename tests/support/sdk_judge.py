@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from openai import omit
+
+# private: the SDK makes the response with it, behind a client over HTTP
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter, ValidationError

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.turns import turn
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
@@ -107,7 +109,7 @@ def endless_gzip() -> Page:
         while True:
             writer.write(block)
             await writer.drain()
-            await asyncio.sleep(0)
+            await turn()
 
     return Page(headers=("Content-Encoding: gzip",), writes=writes)
 
@@ -119,6 +121,6 @@ def drip(text: bytes = b"x") -> Page:
         while True:
             writer.write(text)
             await writer.drain()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # slept: a site that is slow
 
     return Page(writes=writes)

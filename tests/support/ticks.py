@@ -6,6 +6,8 @@ import asyncio
 import heapq
 import itertools
 
+from tests.support.turns import turn
+
 SETTLE_TURNS = 60
 """Turns of the loop after each sleeper is woken, for what follows from it."""
 
@@ -39,5 +41,4 @@ class Ticks:
 
 
 async def settled(turns: int = SETTLE_TURNS) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
+    await turn(turns)

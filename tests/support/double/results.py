@@ -108,6 +108,7 @@ class RequestOutput:
         return self._done
 
     def abort(self) -> None:
+        self._llm.plan.check("abort")
         self._aborted = True
         self._llm.cancel(self)
 

@@ -102,7 +102,7 @@ class Worker:
             more = True
             while more and not self.is_dead.is_set():
                 more = self._answers() and self._advance()
-                time.sleep(self._step_s)
+                time.sleep(self._step_s)  # slept: a thread whose steps take time
 
     def _answers(self) -> bool:
         """Whether it lives. Waits for as long as it is frozen."""

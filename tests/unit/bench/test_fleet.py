@@ -11,11 +11,15 @@ import pytest
 from bench import embedded, fleet
 from bench.check import Wrong
 from bench.hosted import Paced
+from tests.support.idle import left_to_do
 from trt_responses.engine import Gathered, GenerateOptions
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.console import RenderableType
+    from rich.table import Table
 
 
 def cost(fronts_s: Iterable[float], engine_s: float = 0.0, *, wall_s: float = 1.0) -> fleet.Cost:
@@ -59,14 +63,15 @@ def test_contenders_are_compared_with_their_neighbours_in_time() -> None:
 def test_a_goal_that_is_missed_is_told_so() -> None:
     good = row([cost([10.0])], [cost([8.0], 2.0)], [cost([4.5, 3.5])])
     bad = row([cost([10.0])], [cost([8.0], 4.0)], [cost([6.0, 2.0])])
-    assert [fleet._least(good.scale), fleet._most(good.hop)] == [
-        "[green]≥ 1.7[/]",
-        "[green]≤ 15%[/]",
-    ]
-    assert "missed" in fleet._least(bad.scale)
-    assert "missed" in fleet._most(bad.hop)
     scale, hop = fleet.tables([good, bad])
     assert scale.row_count == hop.row_count == 2
+    assert goals(scale) == ["[green]≥ 1.7[/]", "[red]missed: 1.7[/]"]
+    assert goals(hop) == ["[green]≤ 15%[/]", "[red]missed: 15%[/]"]
+
+
+def goals(table: Table) -> list[RenderableType]:
+    (column,) = (column for column in table.columns if column.header == "goal")
+    return [*column.cells]
 
 
 def test_the_shares_of_the_engines_own_speed_are_of_the_run_just_before() -> None:
@@ -98,7 +103,7 @@ def test_a_paced_engine_says_the_whole_script_and_its_clock_rests_without_work()
             await answer.last
             assert answer.token_ids == [1, 2, 3]
         taken = clock.steps
-        assert clock._ticking is None
+        assert left_to_do() == []
         assert 6 <= taken <= 8
 
     asyncio.run(story())

@@ -82,11 +82,13 @@ def measured(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> Measure
     """The row of peers that a test makes, in the place of the known ones."""
 
     def run(made: dict[str, PeerApp], names: Sequence[str]) -> peers.Row:
-        monkeypatch.setattr(peers, "PEERS", made)
+        # patched: tokens enough for a measure take a second, and here none is read
         monkeypatch.setattr(inprocess, "TOKENS_A_REPEAT", 1)
-        (told,) = asyncio.run(
-            peers.rows(vocabulary, lambda words: floor(vocabulary, words, 1), (LENGTH,), names, 1)
-        )
+
+        def ours(words: Script) -> ASGIApp:
+            return floor(vocabulary, words, 1)
+
+        (told,) = asyncio.run(peers.rows(vocabulary, ours, (LENGTH,), names, 1, made))
         return told
 
     return run

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests.support.replay import followed, parsed, plain
+from tests.support.turns import turn
 from trt_responses.log.entries import TABLED
 from trt_responses.log.log import Cursor, Log
 from trt_responses.wire import events as e
@@ -319,7 +320,7 @@ def test_readers_of_any_speed_read_the_same_to_the_end() -> None:
     async def read_all() -> None:
         log = Log(RESPONSE)
         early = [asyncio.create_task(followed(log, pauses=number)) for number in (0, 7)]
-        await asyncio.sleep(0)
+        await turn()
         for event in (e.Created(RESPONSE), e.InProgress(RESPONSE)):
             log.append(event)
         log.append(e.OutputItemAdded(0, o.OutputMessage("msg_0", "final_answer")))
@@ -329,7 +330,7 @@ def test_readers_of_any_speed_read_the_same_to_the_end() -> None:
         for number in range(40):
             deltas.pieces.append(b"%d " % number)
             log.wake()
-            await asyncio.sleep(0)
+            await turn()
         log.append(e.OutputTextDone("msg_0", 0, 0, text_of(log)))
         log.close()
         often, rarely, late = [*await asyncio.gather(*early), await followed(log)]

@@ -21,6 +21,7 @@ from tests.support.replay import (
     staged,
 )
 from tests.support.requests import accepted
+from tests.support.turns import turn
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.explain.transcript import Mint
@@ -282,7 +283,7 @@ def test_a_cut_answer_can_be_continued_and_a_failed_one_cannot(
         assert "Look it up.<|end|><|start|>user<|message|>Go on." in text
         run = await talk.start(input="Fail.")
         making = asyncio.create_task(talk.runs.make(run))
-        await asyncio.sleep(0)
+        await turn()
         run.fail(ApiError("The server is shutting down."))
         failed = await making
         assert failed.status == "failed"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import lawful
 from tests.support.replay import PROMPT, Part, Stage, followed, ids_of, plain
+from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY, Chunk, Health, Limits
 from trt_responses.errors import ApiError, EngineUnavailable
 from trt_responses.harmony.read.reader import Reader
@@ -370,7 +371,7 @@ def test_text_of_a_gated_segment_goes_by_its_gate_from_the_first_id(
         for step in ("<|channel|>final<|message|>", "Hi", " you"):
             handles[0].sink.push(Chunk(ids_of(step, vocabulary)))
         handles[0].sink.push(Chunk((), finish="stop"))
-        await asyncio.sleep(0)
+        await turn()
         handles[1].sink.push(Chunk(ids_of("!", vocabulary)))
         assert handles[1].aborted == 1
         last = await making

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Span
     from trt_responses.tokens.vocabulary import Vocabulary
 from tests.support.replay import AUTHOR, normalised
+from tests.support.turns import turn
 
 NAMES = names()
 every_transcript = pytest.mark.parametrize("name", NAMES)
@@ -303,7 +304,7 @@ def test_5_a_reader_may_begin_after_any_event_at_any_time(
         making = asyncio.create_task(stage.play())
         middle: list[Cursor] = []
         while not making.done():
-            await asyncio.sleep(0)
+            await turn()
             if not middle and stage.log.next_number >= length // 2:
                 middle = [Cursor(stage.log, after=n) for n in range(-1, length + 2)]
             taken = [frames + cursor.take() for frames, cursor in zip(taken, early, strict=True)]

@@ -74,6 +74,7 @@ def test_references_in_a_row_have_an_end() -> None:
 def test_a_token_of_many_marks_has_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is left to the engine's guide and to the judge, within the token."""
     ticks = iter(n * follow.SLOW_S * 0.4 for n in range(1_000))
+    # patched: a processor's time passes as the machine likes
     monkeypatch.setattr("trt_responses.schema.follow.time.thread_time", lambda: next(ticks))
     follower = form(tree(lists(20))).follow()
     assert follower.feed(b"[" * 50)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from scripts import gpu_check, gpu_steps
-from scripts.gpu_check import main
+from scripts import gpu_steps
+from scripts.gpu_check import here_or_why, main, tried
 from scripts.gpu_steps import Differs, Here, compared
 from scripts.gpu_weights import read_through
 from tests.support.double import rtx as double
@@ -80,11 +80,10 @@ def here(tmp_path: Path, vocabulary: Vocabulary) -> Here:
 
 
 def test_without_a_driver_every_step_says_so_and_nothing_has_failed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     gpu = double.Gpu(error=double.Error.cudaErrorInsufficientDriver)
-    monkeypatch.setattr(gpu_check, "runtime", lambda: gpu)
-    assert main([]) == 0
+    assert main([], lambda folder: here_or_why(folder, lambda: gpu)) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["step"] for line in lines] == ["here", *gpu_steps.STEPS, "soak"]
     for line in lines[1:]:
@@ -93,11 +92,10 @@ def test_without_a_driver_every_step_says_so_and_nothing_has_failed(
 
 
 def test_on_a_gpu_that_is_no_target_only_the_runtime_s_verdict_is_asked(
-    here: Here, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Here, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hopper = here._replace(target="sm90")
-    monkeypatch.setattr(gpu_check, "here_or_why", lambda folder: hopper)
-    assert main(["machine", "models", "soak"]) == 0
+    assert main(["machine", "models", "soak"], lambda folder: hopper) == 0
     _, machine, *others = map(json.loads, capsys.readouterr().out.splitlines())
     assert machine["status"] == "ok"
     assert machine["figures"]["plan for sm120"] == "EngineValidity.VALID: no reason told"
@@ -112,10 +110,9 @@ def test_what_is_asked_of_the_real_binding_is_there() -> None:
 
 
 def test_the_comparing_steps_pass_over_a_runtime_that_computes_the_graph(
-    here: Here, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Here, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu_check, "here_or_why", lambda folder: here)
-    assert main(["attention", "overflow"]) == 0
+    assert main(["attention", "overflow"], lambda folder: here) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     figures = lines[1]["figures"]
     assert figures["largest logit difference"] < 1e-4
@@ -180,10 +177,10 @@ def test_a_step_that_fails_or_takes_too_long_is_told_and_the_next_goes_on(
     def late() -> dict[str, object]:
         raise TimeoutError("it took longer than 300 s")
 
-    assert not gpu_check.tried("a", fails, 300)
-    assert not gpu_check.tried("b", differs, 300)
-    assert not gpu_check.tried("c", late, 300)
-    assert gpu_check.tried("d", lambda: {"ms": 1}, 300)
+    assert not tried("a", fails, 300)
+    assert not tried("b", differs, 300)
+    assert not tried("c", late, 300)
+    assert tried("d", lambda: {"ms": 1}, 300)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["status"] for line in lines] == ["failed", "differs", "failed", "ok"]
     assert lines[0]["why"] == "no room"

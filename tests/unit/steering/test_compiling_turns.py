@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.support.turns import turn
 from trt_responses.steering.compiling import Turns
 
 
@@ -17,9 +18,9 @@ def test_an_owner_who_comes_late_goes_before_another_owners_line() -> None:
                 done.append(owner)
 
         heavy = [asyncio.create_task(one("heavy")) for _ in range(40)]
-        await asyncio.sleep(0)
+        await turn()
         light = asyncio.create_task(one("light"))
-        await asyncio.sleep(0)
+        await turn()
         gate.set()
         await asyncio.gather(light, *heavy)
         assert "light" in done[:2]
@@ -38,7 +39,7 @@ def test_whoever_gives_up_waiting_leaves_no_hole() -> None:
             return owner
 
         tasks = [asyncio.create_task(one(name)) for name in ("a", "a", "a", "b", "b", "c")]
-        await asyncio.sleep(0)
+        await turn()
         for cancelled in (tasks[1], tasks[4]):
             cancelled.cancel()
         gate.set()

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.tokens import encoded
+from tests.support.turns import turn
 from trt_responses.errors import InvalidRequest
 from trt_responses.tokens.control import FIRST_CONTROL_ID
 from trt_responses.tokens.merge import STEPS, LongRun, merged
@@ -292,7 +293,7 @@ def test_other_tasks_run_while_a_long_text_is_tokenised(tokeniser: Tokeniser) ->
         encoding = asyncio.create_task(tokeniser.encode("Many words, " * 10_000))
         while not encoding.done():
             turns += 1
-            await asyncio.sleep(0)
+            await turn()
         await encoding
         return turns
 
@@ -309,7 +310,7 @@ def test_other_tasks_run_while_many_short_texts_are_tokenised(tokeniser: Tokenis
         encoding = asyncio.create_task(encode())
         while not encoding.done():
             turns += 1
-            await asyncio.sleep(0)
+            await turn()
         await encoding
         return turns
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import zlib
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
+from tests.support.idle import beside
 from tests.support.small_site import Page, drip, endless_gzip, redirect, site_of
 from tests.support.story import story
 from trt_responses.tools.addresses import network
@@ -217,21 +217,11 @@ async def test_what_is_longer_than_the_bound_is_cut_after_decompression(
 
 @story
 async def test_gzip_without_end_is_cut_and_nothing_else_waits() -> None:
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    async with site_of({"/": endless_gzip()}) as site, fetcher() as fetch:
-        beside = asyncio.create_task(others())
+    async with site_of({"/": endless_gzip()}) as site, fetcher() as fetch, beside() as others:
         document = await fetch.get(site.url())
-        beside.cancel()
     assert document.cut
     assert len(document.body) == 4 * MIB
-    assert turns > 16
+    assert others.count > 16
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip"])

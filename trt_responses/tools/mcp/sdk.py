@@ -305,16 +305,15 @@ async def _hear(
     async with said:
         with suppress(Fault):  # the meter has it
             async for line in child.lines(meter):
-                for message in _messages(line, waiting):
+                for message in messages(line, waiting):
                     with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                         await said.send(SessionMessage(message))
     ending.set()
 
 
-def _messages(line: bytes, waiting: set[Any]) -> Sequence[types.JSONRPCMessage]:
+def messages(line: bytes, waiting: set[Any]) -> Sequence[types.JSONRPCMessage]:
     """The message of a line. A reply that cannot be read is an error for the request that it
-    answers, by its id, or for all that are `waiting`. Any other line is passed over: many servers
-    print there."""
+    answers, by its id, or for all that are `waiting`. Other lines are logs."""
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tests.support.turns import turn
 from trt_responses.apis.websocket.intake import Intake, OwnerTurns
 
 
@@ -18,8 +19,7 @@ def test_one_message_is_read_at_a_time_and_each_owner_comes_in_its_turn() -> Non
             async with turns.turn():
                 assert not inside
                 inside.add(name)
-                for _ in range(5):
-                    await asyncio.sleep(0)
+                await turn(5)
                 inside.remove(name)
                 order.append(name)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.turns import turn
 from trt_responses.engine import Chunk, GenerateOptions, Guide, Health, Limits, Logprob
 from trt_responses.engines.remote import frames
 from trt_responses.engines.remote.frames import Kind, Splitter
@@ -100,16 +101,16 @@ class Written(FrontEnd):
 def sent(pushed: list[tuple[int, Chunk]]) -> bytes:
     """What leaves for a front end when an engine pushes all of it within one turn."""
 
-    async def turn() -> bytes:
+    async def push_all() -> bytes:
         front_end = Written()
         for number, chunk in pushed:
             RemoteSink(front_end, number).push(chunk)
         assert not front_end.writes
-        await asyncio.sleep(0)
+        await turn()
         assert len(front_end.writes) == bool(pushed)
         return b"".join(front_end.writes)
 
-    return asyncio.run(turn())
+    return asyncio.run(push_all())
 
 
 def test_a_request_arrives_with_all_its_options() -> None:

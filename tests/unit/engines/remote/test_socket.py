@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from array import array
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -272,13 +274,16 @@ def test_a_process_of_another_version_in_the_place_of_ours_ends_this_server(tmp_
     """As after an upgrade under a server that runs: it could wait for ever."""
 
     async def run() -> None:
-        engine = ScriptedEngine([ENDLESS])
-        async with socket_served(engine, tmp_path) as server, front_end(server) as remote:
-            server._version = "2.0"
-            for connection in tuple(server.front_ends):
-                connection.close()
-            await until(lambda: not remote.health().alive)
-            assert "of version 2.0" in (remote.health().reason or "")
+        async with AsyncExitStack() as ours:
+            serving = socket_served(ScriptedEngine([ENDLESS]), tmp_path)
+            server = await ours.enter_async_context(serving)
+            async with front_end(server) as remote:
+                os.unlink(path_of(server))
+                other = socket_served(ScriptedEngine([ENDLESS]), tmp_path, version="2.0")
+                async with other:
+                    await ours.aclose()
+                    await until(lambda: not remote.health().alive)
+                    assert "of version 2.0" in (remote.health().reason or "")
 
     asyncio.run(run())
 

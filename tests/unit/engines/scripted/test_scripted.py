@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.gather import Gather, begin, chunks, generated
+from tests.support.turns import turn
 from trt_responses.engine import Chunk, GenerateOptions, Logprob
 from trt_responses.engines.scripted.engine import (
     Die,
@@ -113,7 +114,7 @@ def test_one_step_of_a_manual_clock_advances_every_running_request_by_one() -> N
         clock = StepClock.manual()
         engine = await started(words(3), words(5, start=50), clock=clock)
         one, two = (begin(engine, PROMPT, options())[0] for _ in range(2))
-        await asyncio.sleep(0)
+        await turn()
         assert not one.chunks
         await clock.step()
         assert (one.token_ids, two.token_ids) == ([10], [50])
@@ -148,8 +149,7 @@ def test_a_stalled_request_holds_its_place_until_it_is_aborted() -> None:
         engine = await started(Script(((1,), Stall())), words(1), max_batch=1)
         stuck, handle = begin(engine, PROMPT, options())
         waiting, _ = begin(engine, PROMPT, options())
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turn(20)
         assert (stuck.token_ids, stuck.finished) == ([1], False)
         assert not waiting.chunks
         handle.abort()
@@ -163,10 +163,9 @@ def test_an_idle_free_clock_does_not_step() -> None:
     async def run() -> None:
         engine = await started(Script(((1,), Stall())))
         await begin(engine, PROMPT, options())[0].some()
-        await asyncio.sleep(0)
+        await turn()
         steps = engine.clock.steps
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turn(20)
         assert engine.clock.steps == steps == 2
 
     asyncio.run(run())
@@ -297,9 +296,9 @@ def test_a_clock_that_is_woken_while_it_runs_steps_no_faster() -> None:
         clock = StepClock.free()
         clock.drive(lambda: True)
         clock.wake()
-        for turn in range(1, 10):
-            await asyncio.sleep(0)
+        for step in range(1, 10):
+            await turn()
             clock.wake()
-            assert clock.steps == turn
+            assert clock.steps == step
 
     asyncio.run(run())

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.executor import HashExecutor, fails
 from tests.support.gather import Gather, begin, generated
+from tests.support.idle import beside
 from trt_responses.engine import GenerateOptions, Guide
 from trt_responses.engines.tensorrt.engine import TensorRtEngine
 from trt_responses.engines.tensorrt.guides import tokeniser
@@ -173,7 +174,6 @@ def test_a_request_aborted_within_a_step_hears_nothing_of_it(vocabulary: Vocabul
 
 def test_all_that_speak_hear_of_a_step_in_one_turn_of_the_loop(vocabulary: Vocabulary) -> None:
     async def claim() -> None:
-        turn = 0
         turns: list[list[int]] = [[], [], []]
 
         class Timed(Gather):
@@ -182,18 +182,12 @@ def test_all_that_speak_hear_of_a_step_in_one_turn_of_the_loop(vocabulary: Vocab
                 self._place = place
 
             def push(self, chunk: Chunk, /) -> None:
-                turns[self._place].append(turn)
+                turns[self._place].append(others.count)
                 super().push(chunk)
 
-        async def count() -> None:
-            nonlocal turn
-            while True:
-                turn += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count())
         gate = Gate()
-        async with started(engine_over(HashExecutor(before=gate), vocabulary)) as engine:
+        engine = engine_over(HashExecutor(before=gate), vocabulary)
+        async with beside() as others, started(engine):
             sinks = [Timed(n) for n in range(3)]
             options = GenerateOptions(30, (), temperature=0.0)
             gate.close()
@@ -202,7 +196,6 @@ def test_all_that_speak_hear_of_a_step_in_one_turn_of_the_loop(vocabulary: Vocab
             gate.open()
             for sink in sinks:
                 await sink.done()
-        counting.cancel()
         assert all(len(set(heard)) == 30 for heard in turns)  # no step is computed far ahead
         together = set(turns[0]) & set(turns[1]) & set(turns[2])
         assert len(together) >= 20  # of 30: they do not begin together

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from tests.support.asgi import until
 from tests.support.double.llm import BLOCKS, CppExecutorError, Double, RequestError, nothing_ignored
 from tests.support.double.results import Fail, Hang, Script
 from tests.support.gather import Gather, begin, generated
+from tests.support.ticks import settled
 from trt_responses.engine import Chunk, GenerateOptions, Guide, Logprob
-from trt_responses.engines.ask import CANARY
+from trt_responses.engines.ask import CANARY, PROBE_IDS
 from trt_responses.engines.trtllm.arguments import SupportedArguments
 from trt_responses.engines.trtllm.engine import TrtLlmEngine, installed
 from trt_responses.engines.trtllm.liveness import Patience
@@ -37,7 +39,7 @@ from trt_responses.errors import (
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from tests.support.double.contract import Version
     from tests.support.double.words import SamplingParams
@@ -96,8 +98,7 @@ class Time:
 
 
 async def settle() -> None:
-    for _ in range(40):
-        await asyncio.sleep(0)
+    await settled(40)
 
 
 def engine_of(
@@ -767,13 +768,13 @@ def test_an_error_of_no_request_makes_the_engine_be_asked_at_once(error: Excepti
 
 def test_a_shutdown_that_raises_does_not_hold_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     double = plan((1,))
+    double.broken = {"shutdown": ZeroDivisionError()}
     raised = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda raising: raised.set())
 
     async def run() -> None:
         engine = engine_of(double)
         await engine.start()
-        monkeypatch.setattr(double.llms[0], "shutdown", lambda: 1 // 0)
         await asyncio.wait_for(engine.stop(60), 5)
 
     asyncio.run(run())
@@ -937,7 +938,7 @@ def test_a_dead_worker_is_found_by_silence_and_ends_the_engine_after_three_probe
         stuck = begin(engine, PROMPT, options())[0]
         for _ in range(3):
             await time.pass_s(61)
-            await asyncio.wait_for(probed(engine, states), 5)
+            await asyncio.wait_for(probed(engine, double, states), 5)
         assert stuck.end.finish == "error"
         assert [request.aborted() for request in double.requests] == [False, True, True, True, True]
 
@@ -951,13 +952,14 @@ FAIR = replace(SHORT, probe_timeout_s=1.0)
 """Where some probes must be answered in time, on a busy machine too."""
 
 
-async def probed(engine: TrtLlmEngine, states: list[tuple[bool, bool]]) -> None:
+async def probed(engine: TrtLlmEngine, double: Double, states: list[tuple[bool, bool]]) -> None:
     """Until the probe that runs has ended."""
-    assert engine._liveness._probing is not None
-    await engine._liveness._probing
+    probe = double.requests[-1]
+    assert probe.prompt_token_ids == list(PROBE_IDS)
+    await until(lambda: probe.finished or probe.aborted())
+    await settle()
     health = engine.health()
     states.append((health.alive, health.ready))
-    await settle()
 
 
 def test_an_engine_that_answers_again_is_ready_again_and_forgiven() -> None:
@@ -968,7 +970,7 @@ def test_an_engine_that_answers_again_is_ready_again_and_forgiven() -> None:
         for dead in (True, True, False, True, True, False):
             double.dead = dead
             await time.pass_s(61)
-            await asyncio.wait_for(probed(engine, states), 5)
+            await asyncio.wait_for(probed(engine, double, states), 5)
         assert engine.health().reason is None
         late = [request.aborted() for request in double.requests[1:]]
         assert late == [True, True, False, True, True, False]
@@ -1020,7 +1022,7 @@ def test_an_early_question_that_gets_no_answer_counts_for_nothing() -> None:
         double.released.set()
         begin(engine, PROMPT, options())
         await time.pass_s(4)
-        await asyncio.wait_for(probed(engine, states), 5)
+        await asyncio.wait_for(probed(engine, double, states), 5)
 
     eager = replace(SHORT, first_probe_s=3)
     with_engine(engine_of(double, time=time, patience=eager), claim)
@@ -1055,7 +1057,7 @@ def test_a_probe_that_waits_behind_a_batch_which_makes_steps_is_no_failure() -> 
         time.now_ns += 1
         await double.clock.step()
         assert told.token_ids == [1, 2]
-        await asyncio.wait_for(probed(engine, states), 5)
+        await asyncio.wait_for(probed(engine, double, states), 5)
 
     one = {**ARGUMENTS, "max_batch_size": 1}
     with_engine(engine_of(double, one, time=time, patience=FAIR), claim)
@@ -1100,17 +1102,13 @@ def test_an_abort_cancels_in_the_package_and_nothing_is_awaited_after_it() -> No
     assert double.misuse == []
 
 
-def test_an_abort_never_raises_though_the_package_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abort_never_raises_though_the_package_does() -> None:
     double = plan((1,), Hang())
 
     async def claim(engine: TrtLlmEngine) -> None:
         told, handle = begin(engine, PROMPT, options())
         await told.some()
-
-        def gone() -> None:
-            raise AssertionError("The executor is not set for this result.")
-
-        monkeypatch.setattr(double.requests[-1], "abort", gone)
+        double.broken = {"abort": AssertionError("The executor is not set for this result.")}
         handle.abort()
         assert not any(chunk.finish for chunk in told.chunks)
 
@@ -1154,13 +1152,10 @@ def test_the_cache_in_use_and_the_queue_are_asked_for_and_told() -> None:
         await time.pass_s(2)
         assert engine.health().cache_use == 2 / BLOCKS
         assert engine.health().queued == 3
-        double.llms[0].get_stats_async = broken  # type: ignore[method-assign]  # as theirs may be
+        double.broken = {"get_stats_async": KeyError("stats")}
         await time.pass_s(2)
         assert engine.health().cache_use == 2 / BLOCKS
         assert engine.health().ready
-
-    def broken(timeout: float = 2) -> AsyncIterator[dict[str, object]]:
-        raise KeyError("stats")
 
     with_engine(engine_of(double, time=time), claim)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from tests.support.story import story
+from tests.support.turns import turn
 from trt_responses.accept.accepted import BuiltInTool
 from trt_responses.features.hosted_tools.sessions import OpenedTools
 from trt_responses.tool import Opening
@@ -61,12 +62,11 @@ async def test_each_session_is_closed_once_though_one_breaks(
 async def test_each_session_is_closed_though_the_caller_is_cancelled() -> None:
     tools = Offers(), Offers()
     closing = asyncio.create_task((await opened(*tools)).close())
-    await asyncio.sleep(0)
+    await turn()
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
     for tool in tools:
         tool.may_end.set()
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turn(5)
     assert [tool.closed for tool in tools] == [1, 1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.asgi import until
+from tests.support.turns import turn
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.key_file import LOOK_S, WatchedKeys, changing, read_file
 from trt_responses.features.limits.keys import Key, KeyFault, KeyRing, digest_of, write_keys
@@ -110,7 +111,7 @@ def test_it_is_watched_while_its_server_lives(watched: Watched) -> None:
 
     async def sleep(delay_s: float) -> None:
         asked.append(delay_s)
-        await asyncio.sleep(0)
+        await turn()
 
     async def story() -> None:
         file = WatchedKeys(watched.path, watched.ring, watched.audit, sleep)
@@ -122,7 +123,7 @@ def test_it_is_watched_while_its_server_lives(watched: Watched) -> None:
             watched.write("c")
             await until(lambda: watched.known("c") == ["c"])
         looks = len(asked)
-        await asyncio.sleep(0)
+        await turn()
         assert len(asked) == looks
 
     asyncio.run(story())

@@ -104,6 +104,7 @@ def test_a_version_needs_room_beside_what_the_served_one_has_mapped_of_its_weigh
     card = read_card(tmp_path / "mine" / TWO)
     mapped = read_card(tmp_path / "mine" / ONE).limits.memory_bytes
     free = memory_bytes(card, Settings()) + mapped - missing
+    # patched: the machine's memory
     monkeypatch.setattr(
         "trt_responses.features.rollout.shelf_builds.memory", lambda: Memory(2 * free, free)
     )
@@ -120,6 +121,7 @@ def test_in_the_place_of_another_a_version_has_the_memory_of_its_cache_too(
     card = read_card(tmp_path / "mine" / ONE)
     cache = memory_bytes(card, Settings()) - card.limits.memory_bytes
     free = card.limits.memory_bytes - missing
+    # patched: the machine's memory
     monkeypatch.setattr(
         "trt_responses.features.rollout.shelf_builds.memory", lambda: Memory(2 * cache, free)
     )

@@ -20,6 +20,7 @@ from tests.support import steering as s
 from tests.support.replay import PROMPT
 from tests.support.requests import accepted
 from tests.support.sdk_judge import accumulated, refused
+from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY
 from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
@@ -179,8 +180,8 @@ def test_a_run_that_is_cancelled_in_any_segment_ends_there(
         await played.engine.start()
         run = await played.run()
         making = asyncio.create_task(run.make())
-        while not engine.stands_still:  # noqa: ASYNC110  # the engine tells nobody that it stalls
-            await asyncio.sleep(0)
+        while not engine.stands_still:  # the engine tells nobody that it stalls
+            await turn()
         run.cancel()
         await making
         assert engine.requests[-1].state == "aborted"

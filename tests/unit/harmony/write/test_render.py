@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.turns import turn
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony.write.preface import system_text
 from trt_responses.harmony.write.render import HITS_AT_ONCE, Renderer, kept
@@ -320,6 +321,7 @@ def test_tools_that_come_again_are_neither_written_nor_tokenised_again(
 
     first = asyncio.run(renderer.developer(developer()))
     spent = native.characters
+    # patched: who writes the tools once more fails
     monkeypatch.setattr("trt_responses.harmony.write.preface.type_of", None)
     assert asyncio.run(renderer.developer(developer())) == first
     assert native.characters == spent
@@ -497,7 +499,7 @@ def test_other_tasks_run_while_many_known_messages_are_taken(renderer: Renderer)
         taking = asyncio.create_task(take())
         while not taking.done():
             turns += 1
-            await asyncio.sleep(0)
+            await turn()
         await taking
         return turns
 

@@ -499,6 +499,7 @@ def test_two_that_want_the_demo_at_once_write_it_once(
         both.wait()
         found.append(demo_checkpoint(tmp_path))
 
+    # patched: whether it is done twice, the result does not show
     monkeypatch.setattr(demo, "expand", counted)
     threads = [threading.Thread(target=wanted) for _ in range(2)]
     for thread in threads:

@@ -167,6 +167,7 @@ def test_who_changes_versions_at_the_same_time_waits_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(tmp_path, ONE)
+    # patched: the lock would be waited for
     monkeypatch.setattr(locks, "CHANGES_S", 0.0)
     with (tmp_path / "mine" / locks.CHANGES).open("a+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

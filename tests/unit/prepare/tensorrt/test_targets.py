@@ -477,6 +477,7 @@ def test_the_time_that_is_left_follows_what_the_first_plans_took() -> None:
 
 def test_the_command_line_says_what_it_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
     wishes: list[TensorRtOptions] = []
+    # patched: what the command line asks for, and no build of it
     monkeypatch.setattr(
         "trt_responses.cli.engine.prepare_graph",
         lambda settings, options: bool(wishes.append(options_of(options))),  # type: ignore[func-returns-value]  # None, as status 0

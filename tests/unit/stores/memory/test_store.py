@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.histories import AGE_S, LEASE_S, NOW, MemoryHistory, block, letters, record
+from tests.support.idle import beside
+from tests.support.turns import turn
 from trt_responses.store import Block, Expired, Frames, Job, Record
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
@@ -74,7 +76,7 @@ def test_the_order_of_age_forgets_what_has_left() -> None:
             await kept.get("first", "ann")  # it stays, and with it the front of the order
             await kept.put(record(f"r{n}", at=NOW))
         assert len(kept) == 3
-        assert len(kept._by_age) <= 1100
+        assert len(kept._by_age) <= 1100  # private: what grows without end shows nowhere else
 
     asyncio.run(story())
 
@@ -87,7 +89,7 @@ def test_a_block_that_leaves_while_a_record_is_packed_is_kept_with_that_record()
         assert isinstance(first, Record)
         large = Block("user", bytes(200_000), b"")  # a thread packs it, and the loop goes on
         putting = asyncio.ensure_future(kept.put(record("b", *first.blocks, large)))
-        await asyncio.sleep(0)
+        await turn()
         assert not putting.done()
         assert await kept.delete("a", "ann") is True
         await putting
@@ -100,24 +102,17 @@ def test_a_block_that_leaves_while_a_record_is_packed_is_kept_with_that_record()
 
 def test_a_long_conversation_is_packed_and_unpacked_with_pauses() -> None:
     async def story() -> None:
-        kept, turns = MemoryStore(), 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        task = asyncio.ensure_future(others())
+        kept = MemoryStore()
         blocks = [block(f"{n} " * 100) for n in range(1000)]
-        await kept.put(record("a", *blocks))
-        packing, turns = turns, 0
-        found = await kept.get("a", "ann")
-        task.cancel()
+        async with beside() as others:
+            await kept.put(record("a", *blocks))
+            packing = others.count
+            found = await kept.get("a", "ann")
+            unpacking = others.count - packing
         assert isinstance(found, Record)
         assert found.blocks == (*blocks,)
         assert packing >= 10
-        assert turns >= 4
+        assert unpacking >= 4
 
     asyncio.run(story())
 
@@ -189,7 +184,7 @@ def test_whatever_is_done_exactly_the_least_recently_used_have_left(
             del order[: len(order) - len(kept)]
 
     def check() -> None:
-        assert [*kept._records] == order
+        assert [*kept._records] == order  # private: a `get` would change the order
         counted = history.bytes(kept)
         assert counted.accounted == counted.held
         assert len(order) <= max_records

@@ -147,8 +147,10 @@ def test_the_setting_decides_when_the_disk_is_waited_for(
 ) -> None:
     async def story() -> None:
         async with opened(tmp_path / "h.db", synchronous=synchronous) as store:
+            # private: a connection tells nobody else how it syncs
             (found,) = await store._write(lambda db: db.execute("PRAGMA synchronous").fetchone())
-            (mode,) = await store._write(lambda db: db.execute("PRAGMA journal_mode").fetchone())
+            with closing(sqlite3.connect(tmp_path / "h.db")) as other:
+                (mode,) = other.execute("PRAGMA journal_mode").fetchone()
             assert (found, mode) == (level, "wal")
 
     asyncio.run(story())

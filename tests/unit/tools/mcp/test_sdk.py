@@ -27,9 +27,10 @@ from tests.support.hostile_mcp import BROKEN
 from tests.support.idle import beside, idle, left_to_do
 from tests.support.processes import children_of, is_alive
 from tests.support.story import story
+from tests.support.turns import turn
 from trt_responses.tools.fetch_guard import Reach
 from trt_responses.tools.mcp.limits import Fault, Limits
-from trt_responses.tools.mcp.sdk import STAND_INS, Connection, _messages
+from trt_responses.tools.mcp.sdk import STAND_INS, Connection, messages
 from trt_responses.tools.mcp.servers import Local, Remote
 
 if TYPE_CHECKING:
@@ -120,11 +121,11 @@ async def test_a_reply_that_cannot_be_read_is_a_fault_at_once(how: str) -> None:
 @story
 async def test_a_reply_that_cannot_be_read_fails_no_other_call_than_its_own() -> None:
     waiting = {3, 4}
-    (fault,) = _messages(b'{"jsonrpc":"2.0","id":3,"result":{"id":4,"a":"\\ud800"}}', waiting)
+    (fault,) = messages(b'{"jsonrpc":"2.0","id":3,"result":{"id":4,"a":"\\ud800"}}', waiting)
     assert (fault.id, waiting) == (3, {4})  # type: ignore[union-attr]
-    assert _messages(b'{"id": 5, "result": []}', waiting) == []
-    assert _messages(b'[{"id": 4}] was logged', waiting) == []
-    (fault,) = _messages(b'{"jsonrpc":"2.0",', waiting)
+    assert messages(b'{"id": 5, "result": []}', waiting) == []
+    assert messages(b'[{"id": 4}] was logged', waiting) == []
+    (fault,) = messages(b'{"jsonrpc":"2.0",', waiting)
     assert (fault.id, waiting) == (4, set())  # type: ignore[union-attr]
 
 
@@ -202,7 +203,7 @@ async def test_what_spins_is_seen() -> None:
 
     again()
     for _ in range(3):
-        await asyncio.sleep(0)
+        await turn()
         assert left_to_do()
     spins = False
     assert await idle(), left_to_do()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.boxed import MIB, interpreter, no_box, processes_in, shell
+from tests.support.idle import watched_files
 from tests.support.imports import ROOT
 from tests.support.story import story
 from trt_responses.errors import InvalidRequest
@@ -360,8 +361,7 @@ async def test_a_container_that_is_deleted_ends_the_call_that_runs_in_it(
 
 def pipes_that_are_read() -> set[int]:
     """The pipes that this loop watches: one that was closed meanwhile would be another's number."""
-    selector: Any = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
-    return {fd for fd in selector.get_map() if stat.S_ISFIFO(os.fstat(fd).st_mode)}
+    return {fd for fd in watched_files() if stat.S_ISFIFO(os.fstat(fd).st_mode)}
 
 
 DIES = """

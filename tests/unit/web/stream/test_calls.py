@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.turns import turn
 from trt_responses.log.log import Cursor, Log
 from trt_responses.web.stream.calls import IDLE, StartedCall, calls, finish
 from trt_responses.web.stream.sse import Writer
@@ -36,14 +37,14 @@ def test_a_call_that_waits_goes_on_in_a_task_and_the_next_one_follows() -> None:
 
         async def call(word: str) -> None:
             await gate.wait()
-            await asyncio.sleep(0)
+            await turn()
             taken.append(word)
 
         begun = calls(call)
         waits_for = begun.send("one")
         assert waits_for is not IDLE
         going_on = asyncio.ensure_future(awaited(begun, waits_for))
-        await asyncio.sleep(0)
+        await turn()
         assert not taken
         gate.set()
         await going_on
@@ -58,7 +59,7 @@ def test_what_a_call_raises_reaches_whoever_made_it(late: bool) -> None:
     async def story() -> None:
         async def call(_: None) -> None:
             if late:
-                await asyncio.sleep(0)
+                await turn()
             raise OSError("gone")
 
         begun = calls(call)
@@ -81,7 +82,7 @@ def test_a_cancelled_task_cancels_the_call_that_it_carries() -> None:
 
         begun = calls(call)
         going_on = asyncio.ensure_future(awaited(begun, begun.send(None)))
-        await asyncio.sleep(0)
+        await turn()
         going_on.cancel()
         with pytest.raises(asyncio.CancelledError):
             await going_on
@@ -106,7 +107,7 @@ def test_a_call_without_end_is_begun_at_once_and_ended_with_its_block_without_a_
             assert heard == ["begun"]
             assert len(asyncio.all_tasks()) == 1
         awaited.set_result(None)  # too late
-        await asyncio.sleep(0)
+        await turn()
         assert len(asyncio.all_tasks()) == 1
         return list(heard)
 
@@ -128,7 +129,7 @@ def test_what_such_a_call_waits_for_lets_it_go_on_as_often_as_it_likes(waits: in
         with StartedCall(call, over.set):
             for gate in gates:
                 gate.set()
-                await asyncio.sleep(0)
+                await turn()
             await over.wait()
         return heard
 
@@ -151,7 +152,7 @@ def test_such_a_call_is_cancelled_with_its_block_when_it_has_come_to_a_task() ->
         with StartedCall(call, lambda: heard.append("failed")):
             first.set()
             await second.wait()
-        await asyncio.sleep(0)
+        await turn()
         return list(heard)  # what the loop's own end cancels comes too late
 
     assert asyncio.run(story()) == ["cancelled"]
@@ -163,7 +164,7 @@ def test_such_a_call_that_breaks_later_is_told_of_and_one_that_breaks_at_once_ra
 
         async def call(*, late: bool) -> None:
             if late:
-                await asyncio.sleep(0)
+                await turn()
             raise OSError("gone")
 
         with StartedCall(lambda: call(late=True), failed.set):
@@ -264,7 +265,7 @@ def test_a_connection_that_cannot_be_written_to_ends_the_run(late: bool) -> None
 
         async def send(message: Message) -> None:
             if late:
-                await asyncio.sleep(0)
+                await turn()
             raise OSError("broken pipe")
 
         writer = Writer(run, send)  # type: ignore[arg-type]

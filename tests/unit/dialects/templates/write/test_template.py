@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from tests.support.idle import beside
+from tests.support.turns import turn
 from trt_responses.dialects.templates.marks import SHIELD
 from trt_responses.dialects.templates.write.render_process import TemplateProcess
 from trt_responses.dialects.templates.write.template import (
@@ -83,19 +85,10 @@ def test_a_hostile_template_holds_neither_the_server_nor_the_next_prompt(name: s
         process = TemplateProcess(Template(source), render_s=30, memory_bytes=300 << 20)
         assert await process.render(USER) == "fine"
         process.render_s = 0.3
-        turns = 0
-
-        async def watch() -> None:
-            nonlocal turns
-            while True:
-                await asyncio.sleep(0)
-                turns += 1
-
-        watching = asyncio.create_task(watch())
-        with pytest.raises(TemplateError):
-            await process.render([{"role": "user", "content": "now"}])
-        watching.cancel()
-        assert turns or "gigabyte" in name  # the loop went on; that one ends at once
+        async with beside() as others:
+            with pytest.raises(TemplateError):
+                await process.render([{"role": "user", "content": "now"}])
+        assert others.count or "gigabyte" in name  # the loop went on; that one ends at once
         process.render_s = 30
         assert await process.render(USER) == "fine"
         await process.close()
@@ -111,7 +104,7 @@ def test_conversations_are_rendered_one_by_one_and_none_gets_anothers_text() -> 
         )
         assert told == [f"é{n}None{n}" for n in range(20)]
         leaving = asyncio.create_task(process.render([{"content": "left"}]))
-        await asyncio.sleep(0)
+        await turn()
         leaving.cancel()
         assert (await process.render([{"content": "next"}])).startswith("next")
         await process.close()
