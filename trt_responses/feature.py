@@ -11,11 +11,12 @@ bind every one:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from trt_responses.accept.accepted import DEFAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trt_responses.accept.accepted import Accepted
     from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
@@ -87,10 +88,20 @@ JOINTS = (
     *("conclude", "blocks", "commit", "store", "committed", "outlive"),
 )
 _BARE = {name: getattr(Step, name) for name in JOINTS}
+NO_JOINTS: Joints = dict.fromkeys(JOINTS, ())
+
+
+Joints = Mapping[str, Sequence[Callable[..., Any]]]
 
 
 class Feature(Protocol):
     """What a folder brings to each request."""
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The fields of an accepted request that it goes by: while each has its default, the
+        feature is not asked."""
+        ...
 
     def accept(self, accepted: Accepted) -> Step | None:
         """The feature's step for a request; None where it has nothing to do. Raises what the
@@ -102,8 +113,20 @@ def steps_of(
     features: Sequence[Feature], accepted: Accepted, own: Sequence[Step] = ()
 ) -> tuple[Step, ...]:
     """The steps for a request, its starter's `own` among them, in their order."""
-    given = (feature.accept(accepted) for feature in features)
-    found = [*own, *(step for step in given if step is not None)]
+    found = [*own]
+    for feature in features:
+        for name in feature.reads:
+            if getattr(accepted, name) != DEFAULTS[name]:
+                if (step := feature.accept(accepted)) is not None:
+                    found.append(step)
+                break
     if len(found) > 1:
         found.sort(key=lambda step: step.order)
     return tuple(found)
+
+
+def joints_of(steps: Sequence[Step]) -> Joints:
+    """The methods of some steps for each joint, in their order."""
+    if not steps:
+        return NO_JOINTS
+    return {name: [getattr(step, name) for step in steps if name in step.joints] for name in JOINTS}

@@ -7,7 +7,7 @@ of engines for what is sampled; knows no API's fields but by the places that its
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
@@ -174,3 +174,7 @@ class Accepted:
     def scored(self) -> bool:
         """Whether it is told how likely each token was."""
         return self.sampling.logprobs is not None
+
+
+DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False, "scored": False}
+"""The fields as a request has them that does not ask for anything by them."""

@@ -50,18 +50,19 @@ async def assembled(draft: Draft) -> Run:
 
 async def _assembled(draft: Draft) -> Run:
     parts = draft.parts
-    for acquire in draft.at("acquire"):
+    draft.limits = parts.engine.limits()
+    for acquire in draft.joints["acquire"]:
         await acquire(draft)
     check_taken(draft.accepted, parts.dialect)
     if draft.accepted.store:
         await parts.store.check()
     await _show(draft)
-    for prompted in draft.at("prompted"):
+    for prompted in draft.joints["prompted"]:
         await prompted(draft)
     draft.steering = await steering_of(parts, draft.accepted, draft.owner)
     _plan(draft)
     plan = draft.plan_for(len(draft.prompt.ids))
-    for planned in draft.at("planned"):
+    for planned in draft.joints["planned"]:
         await planned(draft)
     draft.place.line_up(len(draft.prompt.ids))
     _write(draft)
@@ -76,7 +77,7 @@ async def _assembled(draft: Draft) -> Run:
         clock_ns=parts.clock_ns,
         place=draft.place,
         recovery=parts.recovery,
-        joints=Joints(draft.at("before"), draft.at("after"), _second_chance(draft)),
+        joints=Joints(draft.joints["before"], draft.joints["after"], _second_chance(draft)),
         notes=draft.notes,
     )
     return Run(generation, draft, commit_run)
@@ -103,7 +104,7 @@ async def steering_of(parts: Parts, accepted: Accepted, owner: str) -> SteeringR
 
 async def _show(draft: Draft) -> None:
     """Set what the model is shown."""
-    for offer in draft.at("offer"):
+    for offer in draft.joints["offer"]:
         await offer(draft)
     if draft.prior is None:
         draft.prior = await prior_of(draft.accepted, draft.records, draft.owner)
@@ -120,7 +121,7 @@ def _plan(draft: Draft) -> None:
     several = accepted.parallel_calls and bool(accepted.tools) and not accepted.built_in
     draft.parallel = several and parts.max_calls > 1
     calls = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
-    context = parts.engine.limits().context_tokens
+    context = draft.limits.context_tokens
     draft.turns = Turns(
         steering.plan_after_tool, Bounds(context, accepted.max_output_tokens, calls)
     )
@@ -137,7 +138,7 @@ def _write(draft: Draft) -> None:
     draft.options = _options(draft)
     draft.machine_options["scored"] = accepted.scored
     draft.machine_options["summarised"] = parts.thought_summaries and accepted.summarised
-    for write in draft.at("write"):
+    for write in draft.joints["write"]:
         write(draft)
 
 

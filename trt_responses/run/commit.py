@@ -56,13 +56,13 @@ async def commit_run(last: Response, run: Run) -> None:
     draft = run.draft
     assert draft is not None, "until the end is told"
     stored = last.store and (last.status != "cancelled" or last.background)
-    commits, committed = draft.at("commit"), draft.at("committed")
+    commits, committed = draft.joints["commit"], draft.joints["committed"]
     if not (stored or commits or committed):
         return
     write = Write(await _record(last, run, draft), stored, run)
     for commit in commits:
         await commit(write, draft, last)
-    store = draft.at("store") if stored else ()
+    store = draft.joints["store"] if stored else ()
     await (store[0](write, draft, last) if store else write.put(draft.parts.store))
     for after in committed:
         await after(write, draft)
@@ -71,7 +71,7 @@ async def commit_run(last: Response, run: Run) -> None:
 async def _record(last: Response, run: Run, draft: Draft) -> Record:
     prompt, parts = draft.prompt, draft.parts
     own = await output_blocks(last, run.reader, parts.renderer)
-    for blocks in draft.at("blocks"):
+    for blocks in draft.joints["blocks"]:
         blocks(own, last)
     return Record(
         id=last.id,

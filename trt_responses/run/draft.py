@@ -7,9 +7,10 @@ it until its end is stored.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trt_responses.errors import refuse_longer
+from trt_responses.feature import joints_of
 from trt_responses.language.steering import Free
 from trt_responses.log.machine import Machine
 from trt_responses.run.generation import Generation
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.engine import Engine, GenerateOptions
+    from trt_responses.engine import Engine, GenerateOptions, Limits
     from trt_responses.feature import Step
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import SteeringPlan
@@ -45,6 +46,7 @@ class Draft:
 
     # Each is set before the joint that may read it.
     place: Place
+    limits: Limits
     prompt: Prompt
     steering: SteeringRequest
     called: Mapping[str, Callee]
@@ -63,6 +65,8 @@ class Draft:
     ) -> None:
         self.request = request
         self.steps = steps
+        self.joints = joints_of(steps)
+        """The steps' methods for each joint."""
         self.parts = parts
         self.lease = lease
         self.accepted: Accepted = request.accepted
@@ -100,10 +104,6 @@ class Draft:
         self._after_generating: list[Release] = []
         self._after_storing: list[Release] = []
 
-    def at(self, joint: str) -> list[Any]:
-        """The steps that have a joint, each with its method for it."""
-        return [getattr(step, joint) for step in self.steps if joint in step.joints]
-
     @property
     def moves(self) -> bool:
         """Whether another server can go on with it from its ids."""
@@ -113,7 +113,7 @@ class Draft:
         """The plan of the segments behind a prompt of so many tokens."""
         accepted, parts = self.accepted, self.parts
         read = prompt_tokens + len(accepted.begun)
-        context = parts.engine.limits().context_tokens
+        context = self.limits.context_tokens
         refuse_longer(read, context - 1)
         if self.writes_tokens is not None:
             return Free(self.writes_tokens)

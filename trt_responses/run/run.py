@@ -49,8 +49,6 @@ class Run:
         """The places of schemas that the output may not follow."""
         self.headers: dict[str, str] = {}
         """HTTP headers about the limits of its owner and the engine that makes it."""
-        self.moves = draft.moves
-        """Whether another server can go on with it from its ids."""
         self.error: ApiError | None = None
         self.stop: str | None = None
         """The client's text at which it stopped."""
@@ -99,7 +97,7 @@ class Run:
             if end.status in ("completed", "incomplete"):
                 self._generation.machine.add_carrier()
             last = self._last(end)
-            for conclude in draft.at("conclude"):
+            for conclude in draft.joints["conclude"]:
                 last = await conclude(last, self)
             self.error = end.error
             try:
@@ -146,7 +144,7 @@ class Run:
     async def outlive(self, lease_s: float) -> None:
         """Keep what it holds for so long after this server has died: another may go on with it."""
         if self.draft is not None:
-            for outlive in self.draft.at("outlive"):
+            for outlive in self.draft.joints["outlive"]:
                 await outlive(lease_s)
 
     def leave(self) -> None:

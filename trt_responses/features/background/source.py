@@ -32,7 +32,8 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
     are no part of what is kept, and neither is how likely each token was, nor the summary that the
     answer goes on from. A request that names an MCP server may hold its secrets, and is not
     kept."""
-    if not run.moves or "mcp" in accepted.unsupported_tools:
+    assert run.draft is not None, "it was just started"
+    if not run.draft.moves or "mcp" in accepted.unsupported_tools:
         return b""
     said = {
         "form": FORM,

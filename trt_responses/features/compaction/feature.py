@@ -40,6 +40,8 @@ FULL, SAID = 0.75, 0.5
 class Compactions:
     """Makes conversations short."""
 
+    reads = ("compacts", "compacts_beyond")
+
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class InConversations:
     """Makes responses in conversations."""
 
+    reads = ("conversation",)
+
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
 

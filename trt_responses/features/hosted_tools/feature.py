@@ -50,6 +50,8 @@ class Signer(Protocol):
 class HostedTools:
     """Runs the tools that the operator has switched on."""
 
+    reads = ("built_in", "input")
+
     def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Signer) -> None:
         """`tools` by their kinds."""
         self.tools = tools

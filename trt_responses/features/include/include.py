@@ -33,6 +33,8 @@ class Inclusion:
     """Adds what `include` asks for to last snapshots. Without `tells_messages` nobody may see texts
     with their ids."""
 
+    reads = ("included",)
+
     def __init__(self, dialect: Dialect, *, tells_messages: bool = True) -> None:
         self._dialect = dialect
         self._tells_messages = tells_messages

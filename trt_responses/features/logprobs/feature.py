@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Logprobs:
     """Tells clients how likely each token was."""
 
+    reads = ("scored",)
+
     def accept(self, accepted: Accepted) -> Step | None:
         return LogprobsStep() if accepted.scored else None
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Prefills:
     """Reads a prompt into the engine's cache, and writes nothing."""
 
+    reads = ("generates",)
+
     def accept(self, accepted: Accepted) -> Step | None:
         return None if accepted.generates else PrefillStep()
 

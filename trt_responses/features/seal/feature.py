@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Seals:
     """Seals the thoughts of those who ask for it."""
 
+    reads = ("seals",)
+
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 

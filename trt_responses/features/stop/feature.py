@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Stop:
     """Ends an answer at the client's texts."""
 
+    reads = ("stop",)
+
     def accept(self, accepted: Accepted) -> Step | None:
         return StopStep(accepted.stop) if accepted.stop else None
 
