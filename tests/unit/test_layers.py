@@ -134,8 +134,6 @@ DEBTS = {
     "accept.accepted": "features.include",
     "accept.model_names": "features.rollout",
     "accept.responses": "features.include",
-    "accept.sampling": "apis.chat apis.kserve",
-    "accept.tools": "features.containers",
     "prompt.prompt": "features.compaction features.hosted_tools",
     "prompt.references": "features.seal",
     "run.assembly": "features.background features.compaction features.hosted_tools"
