@@ -151,7 +151,6 @@ DEBTS = {
     "web.middleware": "features.metrics",
     "web.responses": "features.background",
     "web.stored": "features.background features.conversations",
-    "wire.judge": "apis.chat apis.messages",
 }
 """Files of the core that still know a feature or an API. A line here may go and none may come."""
 

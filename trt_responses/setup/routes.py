@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from starlette.routing import WebSocketRoute
 
+from trt_responses.apis.chat import fields as chat_fields
 from trt_responses.apis.chat.endpoint import ChatCompletions
 from trt_responses.apis.kserve.control import Control
 from trt_responses.apis.kserve.endpoints import KServe
 from trt_responses.apis.kserve.inference import Inference
 from trt_responses.apis.kserve.model import ServedModel
+from trt_responses.apis.messages import fields as messages_fields
 from trt_responses.apis.messages.endpoint import Messages, messages_fault
 from trt_responses.apis.playground.endpoint import Playground
 from trt_responses.apis.websocket.connection import SocketLimits, SocketParts
@@ -39,6 +41,7 @@ from trt_responses.web.responses import CreateParts, Responses
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.wire.dialect import DIALECTS
+from trt_responses.wire.fields import FIELDS, SOCKET
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
@@ -48,6 +51,14 @@ if TYPE_CHECKING:
     from trt_responses.setup.parts import ServerParts
     from trt_responses.web.framework import HotRoute
     from trt_responses.web.headers import ReplyHeaders
+
+
+FIELD_TABLES = {
+    "/v1/responses": FIELDS,
+    "/v1/responses over WebSocket": SOCKET,
+    "/v1/chat/completions": chat_fields.FIELDS,
+    "/v1/messages": messages_fields.FIELDS,
+}
 
 
 class Cold(Protocol):
@@ -185,7 +196,7 @@ def _cold_routes(
         Explain(telemetry.explanations, _explainer(server), headers=headers),
         chat,
         ConversationRoutes(conversations, headers=headers, limits=limits),
-        Fields(headers, lambda: server.parts.engine.limits().ignores),
+        Fields(headers, FIELD_TABLES, lambda: server.parts.engine.limits().ignores),
         Models(server.names, int(time.time()), headers),
         HealthChecks(server.health, headers, about=server.about),
         MetricsPage(telemetry.metrics, headers, key=settings.metrics_key, keys=server.keys),
