@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect
 
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept, accept_compaction
 from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
@@ -23,9 +24,10 @@ from trt_responses.web.headers import (
     ignored_header,
     run_headers,
 )
-from trt_responses.web.idempotency import HEADER
+from trt_responses.web.idempotency import HEADER, Repeats
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
+from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.request import CompactRequest, CountRequest
 from trt_responses.wire.request import Request as CreateRequest
 
@@ -36,32 +38,16 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.accept.model_names import ModelNames
     from trt_responses.features.background.background import Background
     from trt_responses.run.inputs import NewSpelling
     from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.idempotency import Repeats
-    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.web.shared import Shared
     from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.limits import RequestLimits
 
     Extra = dict[str, str]
     """Headers of ours that a reply has besides those of every reply."""
 
 R = TypeVar("R", bound=Options)
-
-
-class CreateParts(TypedDict):
-    """What every API that makes runs needs."""
-
-    runs: Runs
-    repeats: Repeats
-    names: ModelNames
-    headers: ReplyHeaders
-    stream_limits: StreamLimits
-    limits: RequestLimits
 
 
 class Asked(NamedTuple):
@@ -82,13 +68,13 @@ class Making:
     fault = staticmethod(fault)
     """The reply that tells an error in the API's shape."""
 
-    def __init__(self, **parts: Unpack[CreateParts]) -> None:
-        self._runs = parts["runs"]
-        self._repeats = parts["repeats"]
-        self._names = parts["names"]
-        self._headers = parts["headers"]
-        self._stream_limits = parts["stream_limits"]
-        self._limits = parts["limits"]
+    def __init__(self, shared: Shared) -> None:
+        self._runs = shared.runs
+        self._repeats = shared.of(Repeats)
+        self._names = shared.of(ModelNames)
+        self._headers = shared.headers
+        self._stream_limits = shared.stream_limits
+        self._limits = shared.limits
 
     async def _parsed(self, request: Request, kind: type[R]) -> tuple[bytes, R]:
         check_json(request)
@@ -162,15 +148,14 @@ class Responses(Making):
 
     def __init__(
         self,
+        shared: Shared,
         background: Background,
-        dialect: Dialect,
         follows: Callable[[str, str, dict[str, str], Dialect], ASGIApp],
-        **parts: Unpack[CreateParts],
     ) -> None:
         """`follows` writes a background stream as the store keeps it."""
-        super().__init__(**parts)
+        super().__init__(shared)
         self._background = background
-        self._dialect = dialect
+        self._dialect = DIALECTS[shared.settings.dialect]
         self._follows = follows
 
     async def create(self, request: Request, owner: str) -> ASGIApp:

@@ -5,30 +5,37 @@ Knows the guard and connections; what a connection does is in `connection.py`.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
+from starlette.routing import WebSocketRoute
 
-from trt_responses.apis.websocket.connection import Connection
+from trt_responses.accept.model_names import ModelNames
+from trt_responses.apis.websocket.connection import Connection, SocketLimits, SocketParts
+from trt_responses.apis.websocket.intake import Intake
 from trt_responses.errors import Overloaded
+from trt_responses.run.lifecycle import Lifecycle
 from trt_responses.web.endpoint import reply_of
 from trt_responses.web.guard import ANYONE
 from trt_responses.web.headers import dialect_of
+from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from starlette.types import Receive, Scope, Send
 
-    from trt_responses.apis.websocket.connection import SocketParts
-    from trt_responses.run.lifecycle import Lifecycle
-    from trt_responses.web.guard import Guard
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.dialect import Dialect
+    from trt_responses.web.shared import Shared
 
 SCHEMES = {"ws": "http", "wss": "https"}
+
+
+def routes(shared: Shared) -> list[WebSocketRoute]:
+    """The endpoint of this folder, where WebSockets are switched on."""
+    return [WebSocketRoute(Sockets.path, Sockets(shared))] if shared.settings.websockets else []
 
 
 class Sockets:
@@ -36,22 +43,13 @@ class Sockets:
 
     path = "/v1/responses"
 
-    def __init__(
-        self,
-        parts: SocketParts,
-        *,
-        guard: Guard,
-        headers: ReplyHeaders,
-        lifecycle: Lifecycle,
-        dialect: Dialect,
-        most: int,
-    ) -> None:
-        self._parts = parts
-        self._guard = guard
-        self._headers = headers
-        self._lifecycle = lifecycle
-        self._dialect = dialect
-        self._most = most
+    def __init__(self, shared: Shared) -> None:
+        self._parts = _parts(shared)
+        self._guard = shared.guard
+        self._headers = shared.headers
+        self._lifecycle = shared.of(Lifecycle)
+        self._dialect = DIALECTS[shared.settings.dialect]
+        self._most = shared.settings.websockets
         self._open: set[Connection] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,6 +97,26 @@ class Sockets:
         """Let what is being made end, and close each connection behind it."""
         for connection in tuple(self._open):
             connection.end()
+
+
+def _parts(shared: Shared) -> SocketParts:
+    settings = shared.settings
+    return SocketParts(
+        runs=shared.runs,
+        store=shared.parts.store,
+        names=shared.of(ModelNames),
+        stream_limits=shared.stream_limits,
+        limits=shared.limits,
+        socket_limits=SocketLimits(
+            life_s=settings.websocket_s,
+            running=settings.websocket_running,
+            lanes=settings.websocket_lanes,
+            memory_bytes=settings.websocket_bytes,
+        ),
+        intake=Intake(),
+        clock_ns=time.monotonic_ns,
+        sleep=shared.sleep,
+    )
 
 
 def _too_many(why: str) -> Overloaded:
