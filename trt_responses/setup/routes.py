@@ -14,6 +14,7 @@ from trt_responses.apis.messages import endpoint as messages
 from trt_responses.apis.messages import fields as messages_fields
 from trt_responses.apis.playground import endpoint as playground
 from trt_responses.apis.websocket import endpoint as websocket
+from trt_responses.apis.websocket import request as websocket_request
 from trt_responses.features.containers.endpoint import ContainerRoutes
 from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.features.conversations.conversations import Conversations
@@ -35,7 +36,7 @@ from trt_responses.web.shared import Shared
 from trt_responses.web.stored import Stored
 from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.wire.dialect import DIALECTS
-from trt_responses.wire.fields import FIELDS, SOCKET
+from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 FIELD_TABLES = {
     "/v1/responses": FIELDS,
-    "/v1/responses over WebSocket": SOCKET,
+    "/v1/responses over WebSocket": websocket_request.SOCKET,
     "/v1/chat/completions": chat_fields.FIELDS,
     "/v1/messages": messages_fields.FIELDS,
 }

@@ -226,16 +226,6 @@ KINDS: tuple[Field, ...] = (
 
 FIELDS: tuple[Field, ...] = OPTIONS + KINDS
 
-SOCKET: tuple[Field, ...] = (
-    Field("type", "honoured", "`response.create`"),
-    Field("stream_id", "honoured", "the lane; see websocket.md"),
-    Field("generate", "honoured", "false reads the prompt and writes nothing"),
-    Field("stream", "honoured", "events come in any case"),
-    Field("background", "refused", "what a connection asks for ends with it"),
-)
-"""What is done with fields of a WebSocket's `response.create` that `POST /v1/responses` has not, or
-that mean something else there; all others are as in `FIELDS`."""
-
 TABLE = {field.path: field for field in FIELDS}
 NESTED = frozenset(field.path.partition(".")[0] for field in OPTIONS if "." in field.path)
 

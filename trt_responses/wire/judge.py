@@ -12,9 +12,9 @@ import orjson
 from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
-from trt_responses.wire.fields import SOCKET, nothing
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
+from trt_responses.wire.fields import nothing
 from trt_responses.wire.known_tools import known
 from trt_responses.wire.tools import NamespaceTool, kind_of, run_by_nobody
 
@@ -47,7 +47,7 @@ def column_of(*fields: Field) -> Column:
     return Column(table, frozenset(taken), frozenset(nested))
 
 
-OVER_HTTP, OVER_WEBSOCKET = column_of(*FIELDS), column_of(*FIELDS, *SOCKET)
+OVER_HTTP = column_of(*FIELDS)
 
 
 def judge(

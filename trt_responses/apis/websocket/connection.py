@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trt_responses.accept.responses import accept
 from trt_responses.apis.websocket.frames import STEER, client_event, error_frame, steer_refused
 from trt_responses.apis.websocket.lanes import Lanes, Waiting
+from trt_responses.apis.websocket.request import COLUMN, SocketRequest
+from trt_responses.apis.websocket.spelling import SocketSpelling
 from trt_responses.apis.websocket.writer import FrameWriter
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
 from trt_responses.frozen import dataclass
-from trt_responses.log.entries import SocketSpelling
 from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
 from trt_responses.web.headers import (
     dropped_header,
@@ -23,7 +25,6 @@ from trt_responses.web.headers import (
     run_headers,
 )
 from trt_responses.wire.parse import steps_of
-from trt_responses.wire.request import SocketRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -272,7 +273,9 @@ class Connection:
         owner = self._owner()
         async with self._turns.turn():
             wanted = await in_pieces(steps_of(fields, size, SocketRequest, parts.limits))
-            accepted = accept(wanted, self._dialect, parts.runs.built_in)
+            accepted = accept(wanted, self._dialect, parts.runs.built_in, COLUMN)
+            if wanted.generate is False:
+                accepted = replace(accepted, generates=False)
         parts.names.check(wanted.model)
         lane.stores = accepted.store
         ignored = parts.runs.ignored(accepted)
