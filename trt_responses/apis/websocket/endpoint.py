@@ -5,7 +5,6 @@ Knows the guard and connections; what a connection does is in `connection.py`.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.routing import WebSocketRoute
 
-from trt_responses.accept.model_names import ModelNames
-from trt_responses.apis.websocket.connection import Connection, SocketLimits, SocketParts
+from trt_responses.apis.websocket.connection import Connection
 from trt_responses.apis.websocket.intake import Intake
 from trt_responses.errors import Overloaded
 from trt_responses.run.lifecycle import Lifecycle
@@ -44,10 +42,8 @@ class Sockets:
     path = "/v1/responses"
 
     def __init__(self, shared: Shared) -> None:
-        self._parts = _parts(shared)
-        self._guard = shared.guard
-        self._headers = shared.headers
-        self._lifecycle = shared.of(Lifecycle)
+        self._shared = shared
+        self._intake = Intake()
         self._dialect = DIALECTS[shared.settings.dialect]
         self._most = shared.settings.websockets
         self._open: set[Connection] = set()
@@ -58,7 +54,7 @@ class Sockets:
         try:
             connection = self._connection(request, send)
         except Exception as error:  # nothing was accepted: it is an HTTP request yet
-            await reply_of(error, request, self._headers(request))(scope, receive, send)
+            await reply_of(error, request, self._shared.headers(request))(scope, receive, send)
             return
         headers = [(b"x-request-id", scope["state"]["request_id"].encode())]
         self._open.add(connection)
@@ -71,9 +67,10 @@ class Sockets:
 
     def _connection(self, request: Request, send: Send) -> Connection:
         """A connection for a client that may connect."""
-        owner = partial(self._guard.owner, request)
-        connection = Connection(self._parts, send, owner, dialect_of(request, self._dialect))
-        self._lifecycle.check_takes_work()
+        owner = partial(self._shared.guard.owner, request)
+        dialect = dialect_of(request, self._dialect)
+        connection = Connection(self._shared, self._intake, send, owner, dialect)
+        self._shared.of(Lifecycle).check_takes_work()
         of_owner = [each for each in self._open if each.owner == connection.owner]
         share = self._most if connection.owner == ANYONE else max(1, self._most // 2)
         if not self._has_place(of_owner, share):
@@ -97,26 +94,6 @@ class Sockets:
         """Let what is being made end, and close each connection behind it."""
         for connection in tuple(self._open):
             connection.end()
-
-
-def _parts(shared: Shared) -> SocketParts:
-    settings = shared.settings
-    return SocketParts(
-        runs=shared.runs,
-        store=shared.parts.store,
-        names=shared.of(ModelNames),
-        stream_limits=shared.stream_limits,
-        limits=shared.limits,
-        socket_limits=SocketLimits(
-            life_s=settings.websocket_s,
-            running=settings.websocket_running,
-            lanes=settings.websocket_lanes,
-            memory_bytes=settings.websocket_bytes,
-        ),
-        intake=Intake(),
-        clock_ns=time.monotonic_ns,
-        sleep=shared.sleep,
-    )
 
 
 def _too_many(why: str) -> Overloaded:
