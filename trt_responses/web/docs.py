@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from trt_responses.web.endpoint import Answer, Told
+    from trt_responses.web.endpoint import Answer, ErrorReply
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.responses import Responses
     from trt_responses.web.shared import Shared
@@ -58,7 +58,7 @@ def body_route(
     body: tuple[str, type[Options]],
     *,
     refused: Sequence[int] = (),
-    told: Told | None = None,
+    error_reply: ErrorReply | None = None,
     **described: Any,
 ) -> HotRoute:
     """A route that reads a body, and may write a stream. `body` is the kind of request with its
@@ -69,8 +69,7 @@ def body_route(
     names = shared.of(ModelNames)
     models = () if names.answers_any else names.known
     with_body.__annotations__["body"] = _body_model(*body, models)
-    app = Endpoint(answer, guard=shared.guard, headers=shared.headers, told=told)
-    statuses = replies(*REFUSED, *refused)
+    app, statuses = Endpoint(answer, shared, error_reply), replies(*REFUSED, *refused)
     return HotRoute(path, with_body, app=app, methods=["POST"], responses=statuses, **described)
 
 
@@ -106,7 +105,7 @@ def hot_routes(shared: Shared, responses: Responses, stored: Stored) -> list[Hot
             name="compact",
             summary="Make a conversation short",
         ),
-        _retrieve_route(Endpoint(stored.retrieve, guard=shared.guard, headers=shared.headers)),
+        _retrieve_route(Endpoint(stored.retrieve, shared)),
     ]
 
 

@@ -71,7 +71,7 @@ class ChatCompletions(Making):
         return await self._reply(asked, start, whole)
 
     async def _read(self, request: Request) -> tuple[bytes, ChatRequest]:
-        """What is asked. Some clients send a Responses body here, for some names of models."""
+        """The request. Some clients send a Responses body here, for some names of models."""
         try:
             return await self._parsed(request, ChatRequest)
         except InvalidRequest as error:

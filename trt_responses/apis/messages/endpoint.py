@@ -42,7 +42,7 @@ def routes(shared: Shared) -> list[HotRoute]:
         messages.create,
         ("CreateMessage", MessagesRequest),
         refused=(429, 500, OVERLOADED),
-        told=messages_fault,
+        error_reply=messages_fault,
         name="message",
         summary="Create a message, as Anthropic's clients do",
         response_description="The message, or with `stream: true` its events.",
@@ -54,7 +54,7 @@ def routes(shared: Shared) -> list[HotRoute]:
         messages.count,
         ("CountMessageTokens", CountRequest),
         refused=(OVERLOADED,),
-        told=messages_fault,
+        error_reply=messages_fault,
         name="count_message",
         summary="Count the tokens of messages",
     )
@@ -62,7 +62,7 @@ def routes(shared: Shared) -> list[HotRoute]:
 
 
 def messages_fault(error: ApiError, headers: dict[str, str]) -> Response:
-    """The reply with which an error is told: its status, and a body in Anthropic's shape."""
+    """The reply to an error: its status, and a body in Anthropic's shape."""
     headers = named_request(headers)
     body = orjson.dumps(error_of(error, headers["request-id"]))
     status = OVERLOADED if error.status == 503 else error.status

@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING
 
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
-from trt_responses.apis.websocket.frames import STEER, client_event, error_frame, steer_refused
+from trt_responses.apis.websocket.frames import (
+    STEER,
+    SocketSpelling,
+    client_event,
+    error_frame,
+    steer_refused,
+)
 from trt_responses.apis.websocket.lanes import Lanes, Waiting
 from trt_responses.apis.websocket.request import COLUMN, SocketRequest
-from trt_responses.apis.websocket.spelling import SocketSpelling
 from trt_responses.apis.websocket.writer import FrameWriter
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
 from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
@@ -251,16 +256,16 @@ class Connection:
         shared.of(ModelNames).check(wanted.model)
         lane.stores = accepted.store
         ignored = shared.runs.ignored(accepted)
-        told = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
+        headers = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
         run = await shared.runs.start(
             accepted,
             owner=owner,
             arrival_ns=waiting.arrival_ns,
             dialect=self._dialect,
-            spelling=lambda *_: SocketSpelling(self._dialect, lane.stream_id, told),
+            spelling=lambda *_: SocketSpelling(self._dialect, lane.stream_id, headers),
             memory=lane,
         )
-        told |= run_headers(run)
+        headers |= run_headers(run)
         return run
 
     async def _make(self, lane: Lane, run: Run) -> None:
