@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from trt_responses.apis.kserve import bodies as k
 from trt_responses.apis.kserve.log_settings import log_settings, set_log, wanted_log
-from trt_responses.web.admin import note
+from trt_responses.features.limits.endpoint import note
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 

@@ -12,8 +12,6 @@ import orjson
 from trt_responses.store import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trt_responses.store import Job
 
 LOST = (
@@ -27,20 +25,6 @@ def snapshot(found: Record | Job) -> bytes:
     if isinstance(found, Record) or not found.lost:
         return found.body
     return lost_snapshot(found.body)
-
-
-def with_outputs(found: Record, answer_of: Callable[[bytes], str | None]) -> bytes:
-    """The last snapshot with the outputs of code that was run here, which `answer_of` finds in the
-    block of each call."""
-    last = orjson.loads(found.body)
-    calls = [block for block in found.blocks if b'"code_interpreter_call"' in block.item]
-    blocks = {orjson.loads(block.item)["id"]: block.ids for block in calls}
-    for item in last["output"]:
-        if item["type"] == "code_interpreter_call" and item["outputs"] is None:
-            text = answer_of(blocks.get(item["id"], b""))
-            if text is not None:
-                item["outputs"] = [{"type": "logs", "logs": text}] if text else []
-    return orjson.dumps(last)
 
 
 def lost_snapshot(body: bytes) -> bytes:

@@ -11,6 +11,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.accept.tools import check_container_options
 from trt_responses.features.containers.bodies import ContainerRequest, told
+from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -20,7 +21,19 @@ from trt_responses.wire.listing import Order, Page, page_of
 if TYPE_CHECKING:
     from trt_responses.tool import ContainerStore
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Cold, Shared
     from trt_responses.wire.limits import RequestLimits
+
+
+def routes(shared: Shared) -> list[Cold]:
+    """The endpoints of this folder; none where no tool has containers. Those of all tools are the
+    same."""
+    tools, limits = shared.parts.tools.values(), shared.limits
+    held = next((tool.containers for tool in tools if tool.containers is not None), None)
+    if held is None:
+        return []
+    both = ContainerRoutes, ContainerFileRoutes
+    return [kind(held, shared.headers, limits) for kind in both]
 
 
 class ContainerRoutes:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
-    from trt_responses.features.metrics.requests import RequestFacts
     from trt_responses.run.run import RunFacts
+    from trt_responses.web.middleware import RequestFacts
 
 logger = logging.getLogger("trt_responses.requests")
 
