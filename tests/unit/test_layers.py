@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "serve.silence",
-    "serve": f"{LEAVES} settings run app setup serve.protocol serve.silence serve.websocket",
+    "serve": f"{LEAVES} settings run setup serve.protocol serve.silence serve.websocket",
     "app": f"{SEAMS} settings prepare.shelf web backends setup features.limits features.rollout",
     "": "app settings",
     "__main__": "cli",
@@ -67,7 +67,8 @@ MAY_IMPORT = {
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
     " stores.* tool tools.* prepare.*",
     "setup": f"{CORE} prepare.shelf backends features.* apis.*",
-    "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor backends fleet serve engine",
+    "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor app backends fleet serve"
+    " engine",
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
     # features
     "features": "",
@@ -146,7 +147,6 @@ DEBTS = {
     "run.parts": "features.include features.rollout features.seal",
     "run.run": "features.conversations features.hosted_tools",
     "run.runs": "features.background features.conversations features.rollout",
-    "serve.server": "features.metrics fleet",
     "web.docs": "apis.chat apis.messages",
     "wire.judge": "apis.chat apis.messages",
     "wire.parse": "apis.chat apis.messages",

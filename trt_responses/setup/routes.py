@@ -20,7 +20,7 @@ from trt_responses.apis.websocket.connection import SocketLimits, SocketParts
 from trt_responses.apis.websocket.endpoint import Sockets
 from trt_responses.apis.websocket.intake import Intake
 from trt_responses.features.background import endpoint as background
-from trt_responses.features.background.jobs import BackgroundJobs
+from trt_responses.features.background.endpoint import BackgroundJobs
 from trt_responses.features.containers import endpoint as containers
 from trt_responses.features.conversations import endpoint as conversations
 from trt_responses.features.explain import endpoint as explain
@@ -82,10 +82,10 @@ def _shared(server: ServerParts, headers: ReplyHeaders) -> Shared:
         keys=server.keys,
         lifecycle=server.lifecycle,
     )
-    jobs = BackgroundJobs(server.background, server.store, stream_limits)
+    jobs = BackgroundJobs(server.background, server.store, headers, stream_limits)
     parts = (
         *(server.names, server.repeats, server.lifecycle, server.health, server.keys, jobs),
-        *(server.versions, server.exchange, server.background, Audit(settings.audit_path)),
+        *(server.versions, server.exchange, Audit(settings.audit_path)),
         *(telemetry.metrics, telemetry.statistics, telemetry.explanations),
     )
     return Shared(

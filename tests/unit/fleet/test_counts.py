@@ -40,7 +40,7 @@ from pathlib import Path
 from trt_responses.features.limits.admission import Admission
 from trt_responses.features.limits.keys import OwnerLimits
 from trt_responses.errors import Overloaded
-from trt_responses.serve import counts
+from trt_responses.fleet import counts
 from trt_responses.fleet.counts import SharedCounts
 counts.LOCK_TRIES = 10**6  # one that is held back by the machine keeps the other waiting
 path, number, limits = Path(sys.argv[1]), int(sys.argv[2]), OwnerLimits(requests_per_minute=6000)

@@ -20,31 +20,26 @@ from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from trt_responses.tool import ContainerStore
-    from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.shared import Cold, Shared
-    from trt_responses.wire.limits import RequestLimits
 
 
 def routes(shared: Shared) -> list[Cold]:
     """The endpoints of this folder; none where no tool has containers. Those of all tools are the
     same."""
-    tools, limits = shared.parts.tools.values(), shared.limits
-    held = next((tool.containers for tool in tools if tool.containers is not None), None)
+    found = (tool.containers for tool in shared.parts.tools.values())
+    held = next((each for each in found if each is not None), None)
     if held is None:
         return []
-    both = ContainerRoutes, ContainerFileRoutes
-    return [kind(held, shared.headers, limits) for kind in both]
+    return [ContainerRoutes(held, shared), ContainerFileRoutes(held, shared)]
 
 
 class ContainerRoutes:
     """The endpoints of one tool's containers."""
 
-    def __init__(
-        self, containers: ContainerStore, headers: ReplyHeaders, limits: RequestLimits
-    ) -> None:
+    def __init__(self, containers: ContainerStore, shared: Shared) -> None:
         self._containers = containers
-        self._headers = headers
-        self._limits = limits
+        self._headers = shared.headers
+        self._limits = shared.limits
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/v1/containers")

@@ -28,10 +28,8 @@ from trt_responses.wire.listing import Order, Page, page_of
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
-    from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.shared import Shared
     from trt_responses.wire.base import Options
-    from trt_responses.wire.limits import RequestLimits
 
     R = TypeVar("R", bound=Options)
 
@@ -40,19 +38,17 @@ REFUSED = (400, 401, 403, 404, 413, 415, 503)
 
 def routes(shared: Shared) -> list[ConversationRoutes]:
     """The endpoints of this folder."""
-    made = Conversations(shared.parts, most_items=shared.settings.conversation_items)
-    return [ConversationRoutes(made, headers=shared.headers, limits=shared.limits)]
+    return [ConversationRoutes(shared)]
 
 
 class ConversationRoutes:
     """The endpoints of conversations."""
 
-    def __init__(
-        self, conversations: Conversations, *, headers: ReplyHeaders, limits: RequestLimits
-    ) -> None:
-        self._conversations = conversations
-        self._headers = headers
-        self._limits = limits
+    def __init__(self, shared: Shared) -> None:
+        most_items = shared.settings.conversation_items
+        self._conversations = Conversations(shared.parts, most_items=most_items)
+        self._headers = shared.headers
+        self._limits = shared.limits
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/v1/conversations")
