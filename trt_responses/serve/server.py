@@ -176,18 +176,12 @@ def serve(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with handed_socket() or bound(settings) as address:
-            _serve(settings, app_of, address)
+            log_to_stderr(settings)
+            close_folder_to_others(settings.data_dir)
+            run_server(app_of(lasting(settings)), settings, address, Notifier())
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         pass
     return 0
-
-
-def _serve(
-    settings: Settings, app_of: Callable[[Settings], FastAPI], address: socket.socket
-) -> None:
-    log_to_stderr(settings)
-    close_folder_to_others(settings.data_dir)
-    run_server(app_of(lasting(settings)), settings, address, Notifier())
 
 
 def run_server(

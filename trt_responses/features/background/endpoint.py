@@ -97,6 +97,6 @@ class BackgroundJobs:
         self, of: str, owner: str, headers: dict[str, str], dialect: Dialect, after: int = -1
     ) -> Tail:
         """The stream of a response as the store keeps it."""
-        tail = Tail(headers, self._stream_limits.keep_alive, partial(self._background.news, of))
-        pause, store = tail.pause, self._store
-        return tail.over(frames_of(store, of, owner, after=after, pause=pause, dialect=dialect))
+        news, keep_alive = partial(self._background.news, of), self._stream_limits.keep_alive
+        frames = partial(frames_of, self._store, of, owner, after, dialect)
+        return Tail(headers, keep_alive, news, frames)
