@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "serve.silence",
     "serve": f"{LEAVES} settings run setup serve.protocol serve.silence serve.websocket",
-    "app": f"{SEAMS} settings prepare.shelf web backends setup features.limits features.rollout",
+    "app": f"{SEAMS} settings prepare.shelf web backends setup",
     "": "app settings",
     "__main__": "cli",
     # put together
@@ -117,7 +117,7 @@ MAY_IMPORT = {
     "dialects.templates.read": f"{HARMONY} dialects.templates",
     "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
     "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"
-    " app backends serve features.limits features.metrics",
+    " app backends serve setup features.limits features.metrics",
     # checkpoints to engines
     "prepare": f"{LEAVES} tokens engine prepare.checkpoint prepare.graph prepare.shelf",
     "prepare.checkpoint": f"{LEAVES} tokens engine prepare",

@@ -27,6 +27,7 @@ from trt_responses.features.limits.counts import NEVER_USED
 from trt_responses.features.limits.keys import OwnerLimits
 from trt_responses.fleet.counts import OFFER_S, OWNERS, SharedCounts, make_counts
 from trt_responses.settings import Settings
+from trt_responses.setup.engine import Given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +114,8 @@ async def front_ends(
     clients = []
     for number, engine in enumerate(engines):
         counts = stack.enter_context(closing(SharedCounts(path, number)))
-        app = create_app(Settings(**SETTINGS, **settings), engine=engine, counts=counts)
+        given = Given(engine, counts=counts)
+        app = create_app(Settings(**SETTINGS, **settings), given=given)
         await stack.enter_async_context(living(app))
         clients.append(Client(app))
     return clients
