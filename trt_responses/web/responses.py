@@ -25,6 +25,7 @@ from trt_responses.web.headers import (
     run_headers,
 )
 from trt_responses.web.idempotency import HEADER, Repeats
+from trt_responses.web.jobs import installed
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import DIALECTS
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.background.background import Background
     from trt_responses.run.inputs import NewSpelling
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Shared
@@ -146,17 +146,10 @@ class Making:
 class Responses(Making):
     """The endpoints that make a response, and that count the tokens of its input."""
 
-    def __init__(
-        self,
-        shared: Shared,
-        background: Background,
-        follows: Callable[[str, str, dict[str, str], Dialect], ASGIApp],
-    ) -> None:
-        """`follows` writes a background stream as the store keeps it."""
+    def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._background = background
+        self._jobs = shared.jobs
         self._dialect = DIALECTS[shared.settings.dialect]
-        self._follows = follows
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, CreateRequest)
@@ -210,7 +203,7 @@ class Responses(Making):
     ) -> Run:
         arrival_ns = request.scope["state"]["arrival_ns"]
         if accepted.echo.background:
-            run = await self._background.start(
+            run = await installed(self._jobs).start(
                 accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect, request=body
             )
         else:
@@ -222,10 +215,8 @@ class Responses(Making):
 
     def _background_reply(self, run: Run, asked: Asked, extra: Extra) -> ASGIApp:
         headers = self._headers(asked.request) | extra
-        if asked.stream and self._background.can_move:
-            return self._follows(run.id, run.owner, headers, run.log.dialect)
         if asked.stream:
-            return Follow(run, headers, self._stream_limits)
+            return installed(self._jobs).stream(run, headers)
         return json_reply(orjson.dumps(run.log.response), headers)
 
 

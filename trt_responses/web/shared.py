@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from fastapi import APIRouter
     from starlette.routing import BaseRoute
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
     from trt_responses.web.guard import Guard
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.jobs import Jobs
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
 
@@ -46,6 +47,10 @@ class Shared:
     about: Callable[[], Mapping[str, Any]]
     """Returns the model, the versions and the engine's kind."""
     sleep: Callable[[float], Awaitable[None]]
+    jobs: Jobs | None
+    """Background responses; None: not installed."""
+    on_delete: Sequence[Callable[[str, str], None]]
+    """Called with the id of each deleted response and its owner."""
     by_class: Mapping[type, object]
 
     def of(self, kind: type[T]) -> T:

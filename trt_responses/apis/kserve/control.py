@@ -10,8 +10,8 @@ from starlette.responses import Response
 from trt_responses.apis.kserve import bodies as k
 from trt_responses.apis.kserve.log_settings import log_settings, set_log, wanted_log
 from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.endpoint import note
 from trt_responses.features.rollout.exchange import Exchange
-from trt_responses.web.admin import note
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 
