@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from trt_responses.setup.routes import FIELD_TABLES
 from trt_responses.web.fields import markdown
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
@@ -12,8 +13,10 @@ MARKED = re.compile(r"(<!-- fields of (\S+) -->\n).*?(<!-- end of fields -->)", 
 
 
 def main() -> None:
-    page = MARKED.sub(lambda marks: marks[1] + markdown(marks[2]) + marks[3], PAGE.read_text())
-    PAGE.write_text(page)
+    def written(marks: re.Match[str]) -> str:
+        return marks[1] + markdown(FIELD_TABLES[marks[2]]) + marks[3]
+
+    PAGE.write_text(MARKED.sub(written, PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine
-    from trt_responses.features.limits.counts import Counts
-    from trt_responses.features.rollout.builds import Builds
-    from trt_responses.features.rollout.loaded import Loaded
     from trt_responses.prepare.shelf.shelf import Selection
     from trt_responses.setup.parts import ServerParts
     from trt_responses.store import Store
@@ -43,24 +40,21 @@ ENGINE_STOP_S = 5.0
 def create_app(
     settings: Settings | None = None,
     *,
-    engine: Engine | Loaded | None = None,
+    engine: Engine | None = None,
     speaks: Dialect | None = None,
-    builds: Builds | None = None,
     store: Store | None = None,
     tools: Sequence[Tool] | None = None,
     engine_of: Callable[[Selection, Settings], Engine] = engine_of,
-    counts: Counts | None = None,
+    given: Given | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FastAPI:
     """The server as an ASGI app. An engine, a store and tools that are passed in are started and
     stopped with it, as those named in the settings are. `speaks` is what the model of such an
-    engine speaks, if not Harmony. `engine_of` makes the engine that the settings name. In `counts`
-    stand the responses of each owner, where several apps over one engine count together; `sleep` is
-    awaited for every wait of its own. With an engine as a `Loaded` one goes its version, and
-    `builds` are the versions that may take its place."""
+    engine speaks, if not Harmony. `engine_of` makes the engine that the settings name. `given`, in
+    place of an engine, is for programs that bring more; `sleep` is awaited for every wait."""
     settings = settings or Settings.from_environment()
-    given = Given(engine, builds, speaks)
-    server = server_parts(settings, given, store, tools, engine_of, counts, sleep)
+    given = given or Given(engine, speaks=speaks)
+    server = server_parts(settings, given, store, tools, engine_of, given.counts, sleep)
     app = App(
         title="trt_responses",
         version=__version__,

@@ -13,7 +13,7 @@ from tests.support.served import SETTINGS, WEATHER, served
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.settings import Settings
-from trt_responses.web.fields import ENDPOINTS
+from trt_responses.setup.routes import FIELD_TABLES
 
 HELLO = [{"role": "user", "content": "hi"}]
 
@@ -48,7 +48,7 @@ def test_the_table_is_served_as_it_is() -> None:
                 for row in told["data"]
             ] == [
                 (endpoint, field.path, field.treatment, field.ours)
-                for endpoint, fields in ENDPOINTS.items()
+                for endpoint, fields in FIELD_TABLES.items()
                 for field in fields
             ]
 
@@ -86,7 +86,7 @@ def test_the_table_says_what_the_running_engine_does_nothing_with() -> None:
         assert {field for _, field in named} == {"seed"}
         assert {endpoint for endpoint, _ in named} == {
             endpoint
-            for endpoint, fields in ENDPOINTS.items()
+            for endpoint, fields in FIELD_TABLES.items()
             if any(f.path == "seed" for f in fields)
         }
 

@@ -19,6 +19,7 @@ from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.settings import Settings
+from trt_responses.setup.engine import Given
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -248,7 +249,7 @@ def app_with(
     given = {"admin_key": "boss", "data_dir": tmp_path, "gate_prompts": prompts}
     old = Faulty(first or scripted())
     app = create_app(
-        Settings(**(SETTINGS | given | settings)), engine=Loaded(version(1), old), builds=held
+        Settings(**(SETTINGS | given | settings)), given=Given(Loaded(version(1), old), held)
     )
     return app, held, old
 

@@ -55,20 +55,21 @@ MAY_IMPORT = {
     "steering": f"{SEAMS} wire schema language log accept",
     "prompt": f"{SEAMS} wire language log accept steering tokens run",
     "run": RUN,
-    "web": f"{SEAMS} wire log accept run web.stream",
+    "web": f"{SEAMS} settings wire log accept run web.stream",
     "web.stream": f"{LEAVES} wire log run",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "serve.silence",
-    "serve": f"{LEAVES} settings run app setup serve.protocol serve.silence serve.websocket",
-    "app": f"{SEAMS} settings prepare.shelf web backends setup features.limits features.rollout",
+    "serve": f"{LEAVES} settings run setup serve.protocol serve.silence serve.websocket",
+    "app": f"{SEAMS} settings prepare.shelf web backends setup",
     "": "app settings",
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
     " stores.* tool tools.* prepare.*",
     "setup": f"{CORE} prepare.shelf backends features.* apis.*",
-    "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor backends fleet serve engine",
+    "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor app backends fleet serve"
+    " engine",
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
     # features
     "features": "",
@@ -81,7 +82,7 @@ MAY_IMPORT = {
     "features.include": CORE,
     "features.limits": CORE,
     "features.logprobs": CORE,
-    "features.metrics": f"{CORE} features.limits features.rollout apis.kserve",
+    "features.metrics": f"{CORE} features.rollout apis.kserve",
     "features.prefill": CORE,
     "features.rollout": f"{CORE} features.limits prepare prepare.shelf",
     "features.seal": CORE,
@@ -117,7 +118,7 @@ MAY_IMPORT = {
     "dialects.templates.read": f"{HARMONY} dialects.templates",
     "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
     "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"
-    " app backends serve features.limits features.metrics",
+    " app backends serve setup features.limits features.metrics",
     # checkpoints to engines
     "prepare": f"{LEAVES} tokens engine prepare.checkpoint prepare.graph prepare.shelf",
     "prepare.checkpoint": f"{LEAVES} tokens engine prepare",
@@ -131,19 +132,7 @@ MAY_IMPORT = {
 """Each room, and the rooms that its files may import besides their own. A row speaks for the files
 of the folder, or the one file, that it names; `x.*` stands for `x` and every row below it."""
 
-DEBTS = {
-    "accept.sampling": "apis.chat apis.kserve",
-    "accept.tools": "features.containers",
-    "serve.server": "features.metrics fleet",
-    "web.admin": "features.limits",
-    "web.docs": "apis.chat apis.messages",
-    "web.guard": "features.limits",
-    "web.middleware": "features.metrics",
-    "web.responses": "features.background",
-    "web.stored": "features.background features.conversations",
-    "wire.judge": "apis.chat apis.messages",
-    "wire.parse": "apis.chat apis.messages",
-}
+DEBTS: dict[str, str] = {}
 """Files of the core that still know a feature or an API. A line here may go and none may come."""
 
 KINDS = ("engines", "stores", "tools", "prepare")

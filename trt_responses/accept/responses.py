@@ -25,9 +25,9 @@ from trt_responses.wire.items import (
     ConfigurationUpdate,
     ItemPlace,
 )
-from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, OVER_WEBSOCKET, judge
+from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, Column, judge
 from trt_responses.wire.known_tools import known
-from trt_responses.wire.request import CompactRequest, Request, SocketRequest
+from trt_responses.wire.request import CompactRequest, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,17 +47,20 @@ SEALED = "reasoning.encrypted_content"
 
 
 def accept(
-    request: Request, dialect: Dialect = OPENAI, built_in: Mapping[str, Sequence[str]] = NO_TOOLS
+    request: Request,
+    dialect: Dialect = OPENAI,
+    built_in: Mapping[str, Sequence[str]] = NO_TOOLS,
+    column: Column = OVER_HTTP,
 ) -> Accepted:
     """What a request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
-    `built_in` are the kinds of tools that the server runs, each with the model's names for them."""
+    `built_in` are the kinds of tools that the server runs, each with the model's names for them;
+    `column` is what the endpoint does with each field."""
     echoed, request = known(request.tools or ()), _updated(request)
     lists = _lists_of_tools(echoed, request)
     placed, tools = _placed(lists)
     items, trigger = _without_trigger(request.input)
     run_here = _run_here(lists, request.include or (), built_in)
-    over_socket = isinstance(request, SocketRequest)
-    ignored = judge(request, placed, OVER_WEBSOCKET if over_socket else OVER_HTTP, built_in)
+    ignored = judge(request, placed, column, built_in)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
     if dialect is OPEN_RESPONSES:
         _check_sayable(reasoning.effort, request.tools or ())
@@ -87,7 +90,6 @@ def accept(
         echo=echo,
         ignored=ignored,
         unsupported_tools=_unsupported(known(request.tools or ()), built_in),
-        generates=not (isinstance(request, SocketRequest) and request.generate is False),
         built_in=run_here,
         max_tool_calls=request.max_tool_calls,
     )

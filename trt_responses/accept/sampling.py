@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.accept.accepted import ThoughtBudget
 from trt_responses.engine import GenerateOptions
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Effort
-    from trt_responses.apis.chat.request import ChatRequest
-    from trt_responses.apis.kserve.bodies import Parameters
-    from trt_responses.wire.request import Request
 
 MINIMAL_THOUGHT = 64
 """Tokens of a thought at effort `minimal`."""
 EFFORT_BUDGETS = {"none": 0, "minimal": MINIMAL_THOUGHT}
+
+
+class Sampled(Protocol):
+    """A request's fields of sampling; None stands for the default."""
+
+    @property
+    def temperature(self) -> float | None: ...
+
+    @property
+    def top_p(self) -> float | None: ...
+
+    @property
+    def top_k(self) -> int | None: ...
+
+    @property
+    def min_p(self) -> float | None: ...
+
+    @property
+    def presence_penalty(self) -> float | None: ...
+
+    @property
+    def frequency_penalty(self) -> float | None: ...
+
+    @property
+    def seed(self) -> int | None: ...
 
 
 def thought_of(effort: Effort | None, most: int | None) -> ThoughtBudget | None:
@@ -27,9 +49,7 @@ def thought_of(effort: Effort | None, most: int | None) -> ThoughtBudget | None:
     return None if most is None else ThoughtBudget(most, "reasoning.max_tokens")
 
 
-def sampling_of(
-    request: Request | ChatRequest | Parameters, logprobs: int | None
-) -> GenerateOptions:
+def sampling_of(request: Sampled, logprobs: int | None) -> GenerateOptions:
     """The options of sampling, with the default wherever the client gave none."""
     return GenerateOptions(
         max_tokens=0,  # each segment brings its own budget and stop ids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.accept.accepted import BuiltInTool, Grammar, Tool
 from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
@@ -13,13 +13,24 @@ from trt_responses.wire import tools as t
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from trt_responses.features.containers.bodies import ContainerRequest
-
 OUTPUTS = {
     "code_interpreter": "code_interpreter_call.outputs",
     "web_search": "web_search_call.action.sources",
 }
 """The value of `include` that asks for the outputs of each kind of call."""
+
+
+class ContainerOptions(Protocol):
+    """What a request may ask of a new container."""
+
+    @property
+    def file_ids(self) -> Sequence[str] | None: ...
+
+    @property
+    def memory_limit(self) -> str | None: ...
+
+    @property
+    def network_policy(self) -> t.NetworkPolicy | None: ...
 
 
 def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
@@ -113,9 +124,7 @@ def _check_new_container(asked: t.NewContainer, place: str) -> None:
         raise unsupported_value(f"{place}skills", "there are none here. Leave the field out")
 
 
-def check_container_options(
-    asked: t.AutoContainer | t.NewContainer | ContainerRequest, place: str
-) -> None:
+def check_container_options(asked: ContainerOptions, place: str) -> None:
     """Refuse, by name, options of containers that are not built."""
     policy = asked.network_policy
     for name, wanted, why in (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses import __version__, doctor
@@ -99,7 +100,9 @@ def _add_serve(commands: Commands) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from trt_responses.fleet.fleet import serve_fleet  # only this command pays for loading it
+    from trt_responses.app import create_app  # only this command pays for loading it
+    from trt_responses.fleet.engine_process import engine_of
+    from trt_responses.fleet.fleet import serve_fleet
     from trt_responses.serve.server import serve
 
     given = {name: getattr(options, name) for name in SERVE_OPTIONS}
@@ -112,7 +115,9 @@ def _serve(options: argparse.Namespace) -> int:
     _stop_with_the_terminal()
     if settings.engine_elsewhere() is None:
         _prepare_what_is_served(settings)
-    return serve_fleet(settings) if settings.frontends > 1 else serve(settings)
+    if settings.frontends > 1:
+        return serve_fleet(settings)
+    return serve(settings, partial(create_app, engine_of=engine_of))
 
 
 def _stop_with_the_terminal() -> None:

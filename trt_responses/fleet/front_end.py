@@ -22,6 +22,7 @@ from trt_responses.fleet.counts import COUNTS, SharedCounts
 from trt_responses.fleet.siblings import Siblings
 from trt_responses.serve.server import LostEngineError, bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
+from trt_responses.setup.engine import Given
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,7 +54,7 @@ def main() -> int:
     counts = SharedCounts(folder / COUNTS, number)
     try:
         with bound(settings, shared=True) as address:
-            app = create_app(settings, engine_of=engine_of, counts=counts)
+            app = create_app(settings, engine_of=engine_of, given=Given(counts=counts))
             join(app, Siblings(folder, number, settings.frontends, app.state.metrics))
             run_server(app, settings, address)
     except StartupError as error:

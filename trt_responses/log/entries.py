@@ -13,8 +13,6 @@ import orjson
 from trt_responses.frozen import replace
 from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.events import (
-    Created,
-    Error,
     InProgress,
     Lifecycle,
     OutputTextDelta,
@@ -22,7 +20,7 @@ from trt_responses.wire.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.events import Delta, Event
@@ -108,29 +106,6 @@ class ResponsesSpelling:
         for empty in (b'"delta":"",', *without):
             body = body.replace(empty, b"")
         return self._begun(name, body) + b',"delta":"'
-
-
-class SocketSpelling(ResponsesSpelling):
-    """The spelling of a WebSocket: each frame is the JSON alone, and names its lane. `told` are the
-    headers that a reply over HTTP would have, which stand in the first event."""
-
-    __slots__ = ("_lane", "_told")
-
-    def __init__(self, dialect: Dialect, stream_id: str | None, told: Mapping[str, str]) -> None:
-        super().__init__(dialect)
-        self._lane = b',"stream_id":%b' % orjson.dumps(stream_id) if stream_id else b""
-        self._told = told
-
-    def frame(self, event: Event, number: int) -> bytes:
-        if isinstance(event, Error):
-            return b""  # there, it is an answer to what made no response
-        return super().frame(event, number)
-
-    def _begun(self, name: str, body: bytes) -> bytes:
-        tells = bool(self._told) and name == Created.type
-        return (
-            body[:-1] + self._lane + (b',"headers":%b' % orjson.dumps(self._told) if tells else b"")
-        )
 
 
 class Single:

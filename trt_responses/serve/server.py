@@ -20,18 +20,17 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from trt_responses.app import create_app
 from trt_responses.errors import StartupError
-from trt_responses.features.metrics.log import JsonLines, TextLines
 from trt_responses.files import close_folder_to_others
-from trt_responses.fleet.engine_process import engine_of
 from trt_responses.serve.drain import Drain
+from trt_responses.serve.lines import JsonLines, TextLines
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 from trt_responses.serve.websocket import PING_S, socket_protocol
 from trt_responses.setup.parts import mint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from fastapi import FastAPI
@@ -170,24 +169,19 @@ def freeze_heap() -> None:
     gc.freeze()
 
 
-def serve(settings: Settings) -> int:
-    """Serve until told to stop, and return the exit status. A start that fails says why in one
-    sentence."""
+def serve(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:
+    """Serve the app of these settings until told to stop, and return the exit status. A start that
+    fails says why in one sentence."""
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with handed_socket() or bound(settings) as address:
-            _serve(settings, address)
+            log_to_stderr(settings)
+            close_folder_to_others(settings.data_dir)
+            run_server(app_of(lasting(settings)), settings, address, Notifier())
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         pass
     return 0
-
-
-def _serve(settings: Settings, address: socket.socket) -> None:
-    log_to_stderr(settings)
-    close_folder_to_others(settings.data_dir)
-    app = create_app(lasting(settings), engine_of=engine_of)
-    run_server(app, settings, address, Notifier())
 
 
 def run_server(

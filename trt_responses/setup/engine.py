@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine
+    from trt_responses.features.limits.counts import Counts
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.features.rollout.versions import Versions
     from trt_responses.prepare.shelf.shelf import Selection
@@ -32,11 +33,13 @@ ELSEWHERE = {
 
 
 class Given(NamedTuple):
-    """An engine that a program hands in when it embeds the app, with its dialect and its builds."""
+    """What a program hands in: an engine, or one with its version; the builds that may take its
+    place; its dialect; and the counts of several apps over one engine."""
 
     engine: Engine | Loaded | None = None
     builds: Builds | None = None
     speaks: Dialect | None = None
+    counts: Counts | None = None
 
     @property
     def dialect(self) -> Dialect:

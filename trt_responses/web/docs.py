@@ -18,24 +18,29 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import HTMLResponse, Response
 
 from trt_responses import __version__
-from trt_responses.apis.chat.request import ChatRequest
-from trt_responses.apis.messages.request import CountRequest as CountMessages
-from trt_responses.apis.messages.request import MessagesRequest
-from trt_responses.web.endpoint import json_reply
+from trt_responses.accept.model_names import ModelNames
+from trt_responses.web.endpoint import Endpoint, json_reply
 from trt_responses.web.framework import Anybody, ColdRoute, HotRoute, replies
 from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from starlette.types import ASGIApp
 
-    from trt_responses.accept.model_names import ModelNames
+    from trt_responses.web.endpoint import Answer, ErrorReply
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.responses import Responses
+    from trt_responses.web.shared import Shared
+    from trt_responses.web.stored import Stored
     from trt_responses.wire.base import Options
 
 STREAM = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+
+REFUSED = (400, 401, 403, 404, 413, 415, 503)
+STREAMED = {"responses": {"200": STREAM}}
 
 
 @cache
@@ -46,89 +51,55 @@ def _body_model(name: str, parses: type[Options], models: tuple[str, ...]) -> ty
     return create_model(name, __base__=parses, model=(str, only))
 
 
-REFUSED = (400, 401, 403, 404, 413, 415, 503)
-STREAMED = {"responses": {"200": STREAM}}
-
-
-def hot_routes(
-    names: ModelNames,
+def body_route(
+    shared: Shared,
+    path: str,
+    answer: Answer,
+    body: tuple[str, type[Options]],
     *,
-    create: ASGIApp,
-    count: ASGIApp,
-    compact: ASGIApp,
-    retrieve: ASGIApp,
-    chat: ASGIApp,
-    message: ASGIApp,
-    count_message: ASGIApp,
-) -> list[HotRoute]:
-    """The routes that are no functions of FastAPI's, with their descriptions."""
+    refused: Sequence[int] = (),
+    error_reply: ErrorReply | None = None,
+    **described: Any,
+) -> HotRoute:
+    """A route that reads a body, and may write a stream. `body` is the kind of request with its
+    name in the description, `refused` the statuses besides those that every such route has."""
+
+    async def with_body(body: Any) -> None: ...
+
+    names = shared.of(ModelNames)
     models = () if names.answers_any else names.known
-    request = _taking(_body_model("CreateResponse", CreateRequest, models))
-    messages = _taking(_body_model("CreateChatCompletion", ChatRequest, models))
-    turns = _taking(_body_model("CreateMessage", MessagesRequest, models))
-    counted = _taking(_body_model("CountMessageTokens", CountMessages, models))
+    with_body.__annotations__["body"] = _body_model(*body, models)
+    app, statuses = Endpoint(answer, shared, error_reply), replies(*REFUSED, *refused)
+    return HotRoute(path, with_body, app=app, methods=["POST"], responses=statuses, **described)
+
+
+CREATE = "CreateResponse", CreateRequest
+"""The body of a request for a response."""
+
+
+def hot_routes(shared: Shared, responses: Responses, stored: Stored) -> list[HotRoute]:
+    """The routes of responses that are no functions of FastAPI's, with their descriptions."""
     return [
-        HotRoute(
+        body_route(
+            shared,
             "/v1/responses",
-            request,
-            app=create,
-            methods=["POST"],
+            responses.create,
+            CREATE,
+            refused=(429, 500),
             name="create",
             summary="Create a response",
             response_description="The response, or with `stream: true` its events.",
-            responses=replies(*REFUSED, 429, 500),
             openapi_extra=STREAMED,
         ),
-        HotRoute(
+        body_route(
+            shared,
             "/v1/responses/input_tokens",
-            request,
-            app=count,
-            methods=["POST"],
+            responses.count,
+            CREATE,
             name="count",
             summary="Count the tokens of an input",
-            responses=replies(*REFUSED),
         ),
-        HotRoute(
-            "/v1/responses/compact",
-            request,
-            app=compact,
-            methods=["POST"],
-            name="compact",
-            summary="Make a conversation short",
-            responses=replies(*REFUSED, 429, 500),
-        ),
-        HotRoute(
-            "/v1/chat/completions",
-            messages,
-            app=chat,
-            methods=["POST"],
-            name="chat",
-            summary="Create a chat completion",
-            response_description="The completion, or with `stream: true` its chunks.",
-            responses=replies(*REFUSED, 429, 500),
-            openapi_extra=STREAMED,
-        ),
-        HotRoute(
-            "/v1/messages",
-            turns,
-            app=message,
-            methods=["POST"],
-            name="message",
-            summary="Create a message, as Anthropic's clients do",
-            response_description="The message, or with `stream: true` its events.",
-            responses=replies(*REFUSED, 429, 500, 529),
-            openapi_extra=STREAMED,
-        ),
-        HotRoute(
-            "/v1/messages/count_tokens",
-            counted,
-            app=count_message,
-            methods=["POST"],
-            name="count_message",
-            summary="Count the tokens of messages",
-            responses=replies(*REFUSED, 529),
-        ),
-        _retrieve_route(retrieve),
+        _retrieve_route(Endpoint(stored.retrieve, shared)),
     ]
 
 
@@ -151,15 +122,6 @@ def _retrieve_route(retrieve: ASGIApp) -> HotRoute:
             ],
         },
     )
-
-
-def _taking(body_model: type[Options]) -> Callable[..., object]:
-    """A function whose signature tells FastAPI the body of a route."""
-
-    async def with_body(body: Any) -> None: ...
-
-    with_body.__annotations__["body"] = body_model
-    return with_body
 
 
 def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from trt_responses.web.guard import Guard
-    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Shared
 
     Answer = Callable[[Request, str], Awaitable[ASGIApp]]
-    Told = Callable[[ApiError, dict[str, str]], Response]
+    ErrorReply = Callable[[ApiError, dict[str, str]], Response]
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +35,13 @@ class Endpoint:
     """A raw ASGI app: a function of the request and its owner makes or raises the reply."""
 
     def __init__(
-        self, answer: Answer, *, guard: Guard, headers: ReplyHeaders, told: Told | None = None
+        self, answer: Answer, shared: Shared, error_reply: ErrorReply | None = None
     ) -> None:
-        """`told` makes the reply that tells an error, where that has not OpenAI's shape."""
+        """`error_reply` builds error bodies for APIs other than OpenAI's."""
         self._answer = answer
-        self._told = told or fault
-        self._guard = guard
-        self._headers = headers
+        self._error_reply = error_reply or fault
+        self._guard = shared.guard
+        self._headers = shared.headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -51,7 +50,7 @@ class Endpoint:
         except ClientDisconnect:
             return
         except Exception as error:  # no headers have gone, so that the client can be told
-            reply = reply_of(error, request, self._headers(request), self._told)
+            reply = reply_of(error, request, self._headers(request), self._error_reply)
         note_status(request, reply)
         await reply(scope, receive, send)
 
@@ -62,12 +61,15 @@ def note_status(request: Request, reply: ASGIApp) -> None:
 
 
 def reply_of(
-    error: Exception, request: Request, headers: dict[str, str], told: Told | None = None
+    error: Exception,
+    request: Request,
+    headers: dict[str, str],
+    error_reply: ErrorReply | None = None,
 ) -> Response:
     """The reply to a request that has raised, before any headers have gone."""
     if isinstance(error, HTTPException):
         headers = headers | dict(error.headers or {})
-    return (told or fault)(_refusal(error, request), headers)
+    return (error_reply or fault)(_refusal(error, request), headers)
 
 
 def _refusal(error: Exception, request: Request) -> ApiError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import orjson
@@ -12,27 +11,26 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.wire.fields import CHAT, FIELDS, MESSAGES, SOCKET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.wire.fields import Field
 
-ENDPOINTS = {
-    "/v1/responses": FIELDS,
-    "/v1/responses over WebSocket": SOCKET,
-    "/v1/chat/completions": CHAT,
-    "/v1/messages": MESSAGES,
-}
+    Tables = Mapping[str, Iterable[Field]]
+    """The fields of each endpoint."""
 
 
 class Fields:
     """`GET /v1/fields`."""
 
-    def __init__(self, headers: ReplyHeaders, ignored: Callable[[], frozenset[str]]) -> None:
+    def __init__(
+        self, headers: ReplyHeaders, tables: Tables, ignored: Callable[[], frozenset[str]]
+    ) -> None:
         """`ignored` names what the running engine takes and does nothing with."""
         self._headers = headers
+        self._tables = tables
         self._ignored = ignored
 
     def router(self) -> APIRouter:
@@ -42,11 +40,10 @@ class Fields:
         return router
 
     async def list(self, request: Request, owner: Owner) -> Response:
-        return json_reply(_body(self._ignored()), self._headers(request))
+        return json_reply(_body(self._tables, self._ignored()), self._headers(request))
 
 
-@lru_cache(maxsize=4)
-def _body(ignored: frozenset[str]) -> bytes:
+def _body(tables: Tables, ignored: frozenset[str]) -> bytes:
     rows = [
         {
             "endpoint": endpoint,
@@ -56,16 +53,15 @@ def _body(ignored: frozenset[str]) -> bytes:
             "ours": f.ours,
             "ignored_by_engine": f.path in ignored,
         }
-        for endpoint, fields in ENDPOINTS.items()
+        for endpoint, fields in tables.items()
         for f in fields
     ]
     return orjson.dumps({"object": "list", "data": rows})
 
 
-def markdown(endpoint: str = "/v1/responses") -> str:
+def markdown(fields: Iterable[Field]) -> str:
     """The table of one endpoint as a document has it."""
     rows = "".join(
-        f"| `{f.path}` | {f.treatment} | {f.note}{' (ours)' if f.ours else ''} |\n"
-        for f in ENDPOINTS[endpoint]
+        f"| `{f.path}` | {f.treatment} | {f.note}{' (ours)' if f.ours else ''} |\n" for f in fields
     )
     return f"| field | | |\n|---|---|---|\n{rows}"

@@ -7,7 +7,7 @@ Knows headers; knows no route.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
 from trt_responses.web.headers import Origins, header, origin_refused
@@ -17,11 +17,25 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from trt_responses.features.limits.keys import KeyRing
     from trt_responses.run.lifecycle import Lifecycle
 
 ANYONE = ""
 """The owner of everything on a server without keys."""
+
+
+class Keys(Protocol):
+    """Whose the keys of requests are."""
+
+    asked: bool
+    """Whether a request needs a key."""
+
+    def owner_of(self, key: str) -> str | None:
+        """The owner of a key."""
+        ...
+
+    def admin_of(self, key: str) -> str | None:
+        """The name of the admin whose key it is."""
+        ...
 
 
 class Guard:
@@ -32,10 +46,11 @@ class Guard:
         *,
         hosts: Iterable[str],
         origins: Iterable[str],
-        keys: KeyRing,
+        keys: Keys | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> None:
-        """With a `lifecycle`, requests are let in only while the server is open."""
+        """Without `keys` nobody needs one. With a `lifecycle`, requests are let in only while the
+        server is open."""
         self._hosts = frozenset(map(str.lower, hosts))
         self._origins = Origins(origins)
         self._keys = keys
@@ -52,17 +67,21 @@ class Guard:
     def admin(self, request: Request) -> str:
         """The name of the admin whose key the request brings, or the reason why it may not."""
         self._check_place(request)
-        if not (key := key_of(request)):
+        if not key_of(request):
             raise Unauthorized(
                 "An admin's key is asked for: send it as `Authorization: Bearer KEY`."
             )
-        if (name := self._keys.admin_of(key)) is None:
+        if (name := self.admin_of(request)) is None:
             raise Forbidden(
                 "The API key is no admin's: TRT_RESPONSES_ADMIN_KEY is one, and "
                 "`trt-responses keys new OWNER --admin` makes another.",
                 code="admin_only",
             )
         return name
+
+    def admin_of(self, request: Request) -> str | None:
+        """The name of the admin whose key the request brings, if it is one's."""
+        return None if self._keys is None else self._keys.admin_of(key_of(request))
 
     def _check_place(self, request: Request) -> None:
         self._check_host(request)
@@ -86,7 +105,7 @@ class Guard:
             raise origin_refused(origin)
 
     def _check_key(self, request: Request) -> str:
-        if not self._keys.asked:
+        if self._keys is None or not self._keys.asked:
             return ANYONE
         if not (key := key_of(request)):
             raise Unauthorized("No API key: send it as `Authorization: Bearer KEY`.")

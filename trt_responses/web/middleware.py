@@ -9,12 +9,11 @@ untouched, for `send` is called for every engine step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from trt_responses.features.metrics.requests import RequestFacts
 from trt_responses.run.origin import ORIGIN, Origin
 from trt_responses.web.arrival import given
 from trt_responses.web.cors import preflight_reply
@@ -25,13 +24,32 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from trt_responses.features.metrics.requests import RequestListener
     from trt_responses.run.run import Run
     from trt_responses.web.headers import Origins, ReplyHeaders
 
 UNKNOWN = "unknown"
 CLIENT_LEFT = 499
 """The status of a request whose client left before any reply; nobody gets it. nginx calls it so."""
+
+
+class RequestFacts(NamedTuple):
+    """What became of one request."""
+
+    request_id: str
+    method: str
+    endpoint: str
+    """The route that was asked for, never its path."""
+    status: int
+    end: str
+    """How the response ended that it asked for: `background` if it goes on, `none` if there is
+    none."""
+    total_ns: int
+
+
+class RequestListener(Protocol):
+    """Hears of each request at its end."""
+
+    def request_ended(self, facts: RequestFacts) -> None: ...
 
 
 class Middleware:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect
 
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
 from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
@@ -24,9 +25,11 @@ from trt_responses.web.headers import (
     ignored_header,
     run_headers,
 )
-from trt_responses.web.idempotency import HEADER
+from trt_responses.web.idempotency import HEADER, Repeats
+from trt_responses.web.jobs import installed
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
+from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.request import CountRequest
 from trt_responses.wire.request import Request as CreateRequest
 
@@ -37,32 +40,15 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.accept.model_names import ModelNames
-    from trt_responses.features.background.background import Background
     from trt_responses.run.request import NewSpelling
     from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.idempotency import Repeats
-    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.web.shared import Shared
     from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.limits import RequestLimits
 
     Extra = dict[str, str]
     """Headers of ours that a reply has besides those of every reply."""
 
 R = TypeVar("R", bound=Options)
-
-
-class CreateParts(TypedDict):
-    """What every API that makes runs needs."""
-
-    runs: Runs
-    repeats: Repeats
-    names: ModelNames
-    headers: ReplyHeaders
-    stream_limits: StreamLimits
-    limits: RequestLimits
 
 
 class Asked(NamedTuple):
@@ -83,13 +69,13 @@ class Making:
     fault = staticmethod(fault)
     """The reply that tells an error in the API's shape."""
 
-    def __init__(self, **parts: Unpack[CreateParts]) -> None:
-        self._runs = parts["runs"]
-        self._repeats = parts["repeats"]
-        self._names = parts["names"]
-        self._headers = parts["headers"]
-        self._stream_limits = parts["stream_limits"]
-        self._limits = parts["limits"]
+    def __init__(self, shared: Shared) -> None:
+        self._runs = shared.runs
+        self._repeats = shared.of(Repeats)
+        self._names = shared.of(ModelNames)
+        self._headers = shared.headers
+        self._stream_limits = shared.stream_limits
+        self._limits = shared.limits
 
     async def _parsed(self, request: Request, kind: type[R]) -> tuple[bytes, R]:
         check_json(request)
@@ -161,18 +147,10 @@ class Making:
 class Responses(Making):
     """The endpoints that make a response, and that count the tokens of its input."""
 
-    def __init__(
-        self,
-        background: Background,
-        dialect: Dialect,
-        follows: Callable[[str, str, dict[str, str], Dialect], ASGIApp],
-        **parts: Unpack[CreateParts],
-    ) -> None:
-        """`follows` writes a background stream as the store keeps it."""
-        super().__init__(**parts)
-        self._background = background
-        self._dialect = dialect
-        self._follows = follows
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._jobs = shared.jobs
+        self._dialect = DIALECTS[shared.settings.dialect]
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, CreateRequest)
@@ -206,7 +184,7 @@ class Responses(Making):
     ) -> Run:
         arrival_ns = request.scope["state"]["arrival_ns"]
         if accepted.echo.background:
-            run = await self._background.start(
+            run = await installed(self._jobs).start(
                 accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect, request=body
             )
         else:
@@ -216,10 +194,8 @@ class Responses(Making):
 
     def _background_reply(self, run: Run, asked: Asked, extra: Extra) -> ASGIApp:
         headers = self._headers(asked.request) | extra
-        if asked.stream and self._background.can_move:
-            return self._follows(run.id, run.owner, headers, run.log.dialect)
         if asked.stream:
-            return Follow(run, headers, self._stream_limits)
+            return installed(self._jobs).stream(run, headers)
         return json_reply(orjson.dumps(run.log.response), headers)
 
 

@@ -1,7 +1,4 @@
-"""`/v1/responses/{id}`: a response retrieved, replayed, cancelled, deleted; its input listed.
-
-A response that this server is making is read from its own log; every other one from the store.
-"""
+"""`/v1/responses/{id}`: a response retrieved, replayed, deleted; its input listed."""
 
 from __future__ import annotations
 
@@ -15,28 +12,22 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound, invalid_value
-from trt_responses.features.background.replay import frames_of
-from trt_responses.features.background.snapshot import snapshot, with_outputs
-from trt_responses.features.conversations.conversations import is_conversation
 from trt_responses.store import Expired, Job, Record
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import dialect_of, ignored_header
-from trt_responses.web.stream.sse import Follow
-from trt_responses.web.stream.tail import Tail
+from trt_responses.web.jobs import installed
+from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.listing import Order, Page, page_of, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.types import ASGIApp
 
-    from trt_responses.features.background.background import Background
-    from trt_responses.store import Found, Store
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.stream.sse import StreamLimits
-    from trt_responses.wire.dialect import Dialect
+    from trt_responses.store import Found
+    from trt_responses.web.shared import Shared
 
+PREFIX = "resp_"
+"""Of each response's id: the store keeps other records, too, which are deleted elsewhere."""
 TRUTHS = {"true": True, "1": True, "false": False, "0": False, "": False}
 IGNORED = ("include", "include[]", "include_obfuscation")
 OUTPUTS = "code_interpreter_call.outputs"
@@ -64,26 +55,13 @@ Limit = Annotated[
 class Stored:
     """The endpoints of a response after its creation."""
 
-    def __init__(
-        self,
-        store: Store,
-        background: Background,
-        *,
-        headers: ReplyHeaders,
-        stream_limits: StreamLimits,
-        dialect: Dialect,
-        answer_of: Callable[[bytes], str | None],
-        forget: Callable[[str, str], None] = lambda response_id, owner: None,
-    ) -> None:
-        """`forget` hears of each response that is deleted, and whose it was. `answer_of` reads a
-        tool's answer in the block of its call."""
-        self._store = store
-        self._background = background
-        self._headers = headers
-        self._stream_limits = stream_limits
-        self._dialect = dialect
-        self._forget = forget
-        self._answer_of = answer_of
+    def __init__(self, shared: Shared) -> None:
+        self._store = shared.parts.store
+        self._speaks = shared.parts.dialect
+        self._jobs = shared.jobs
+        self._headers = shared.headers
+        self._dialect = DIALECTS[shared.settings.dialect]
+        self._on_delete = shared.on_delete
 
     def router(self) -> APIRouter:
         """The routes that write no stream; `retrieve` may, and is mounted as a hot one."""
@@ -91,9 +69,6 @@ class Stored:
         router.delete("", summary="Delete a stored response", responses=replies(401, 403, 404))(
             self.delete
         )
-        router.post(
-            "/cancel", summary="Stop a background response", responses=replies(400, 401, 403, 404)
-        )(self.cancel)
         router.get(
             "/input_items",
             summary="List what a response was asked",
@@ -108,67 +83,31 @@ class Stored:
             return await self._replay(found, request, owner, headers)
         if "starting_after" in request.query_params:
             raise invalid_value("starting_after", "it goes with `stream=true`")
-        if isinstance(found, Record) and OUTPUTS in _included(request):
-            headers = self._headers(request) | ignored_query(request, OUTPUTS)
-            return json_reply(with_outputs(found, self._answer_of), headers)
-        return json_reply(self._snapshot(found, owner), headers)
+        if isinstance(found, Job):
+            return json_reply(installed(self._jobs).snapshot(found, owner), headers)
+        if OUTPUTS not in _included(request):
+            return json_reply(found.body, headers)
+        headers = self._headers(request) | ignored_query(request, OUTPUTS)
+        return json_reply(self._with_outputs(found), headers)
 
     async def _replay(
         self, found: Record | Job, request: Request, owner: str, headers: dict[str, str]
     ) -> ASGIApp:
         after = _number(request, "starting_after", -1)
-        if isinstance(found, Record) and not orjson.loads(found.body)["background"]:
-            raise InvalidRequest(
-                f"Response '{found.id}' was not made in the background, and only those can be "
-                "streamed again: get it without `stream`.",
-                param="stream",
-                code="not_a_background_response",
-            )
-        run = self._background.running(found.id, owner)
-        if run is not None and not self._background.can_move:
-            return Follow(run, headers, self._stream_limits, after=after)
-        tail = self.tail(found.id, owner, headers, dialect_of(request, self._dialect), after=after)
-        if isinstance(found, Record) or found.lost:
-            await tail.begin()
-        return tail
-
-    def tail(
-        self,
-        response_id: str,
-        owner: str,
-        headers: dict[str, str],
-        dialect: Dialect,
-        *,
-        after: int = -1,
-    ) -> Tail:
-        """A background stream as the store keeps it, whichever server makes it."""
-        keep_alive = self._stream_limits.keep_alive
-        tail = Tail(headers, keep_alive, partial(self._background.news, response_id))
-        return tail.over(
-            frames_of(
-                self._store, response_id, owner, after=after, pause=tail.pause, dialect=dialect
-            )
+        check_background(
+            found, "stream", ", and only those can be streamed again: get it without `stream`"
         )
+        dialect = dialect_of(request, self._dialect)
+        return await installed(self._jobs).replay(found, owner, headers, dialect, after)
 
     async def delete(self, request: Request, response_id: str, owner: Owner) -> Response:
-        if is_conversation(response_id) or not await self._store.delete(response_id, owner):
+        is_response = response_id.startswith(PREFIX)
+        if not is_response or not await self._store.delete(response_id, owner):
             raise unknown(response_id)
-        self._background.drop(response_id, owner)
-        self._forget(response_id, owner)
+        for hears in self._on_delete:
+            hears(response_id, owner)
         gone = {"id": response_id, "object": "response", "deleted": True}
         return json_reply(orjson.dumps(gone), self._headers(request))
-
-    async def cancel(self, request: Request, response_id: str, owner: Owner) -> Response:
-        found = await self._found(response_id, owner)
-        if isinstance(found, Record) and not orjson.loads(found.body)["background"]:
-            raise InvalidRequest(
-                f"Response '{found.id}' was not made in the background: hang up to end such a one.",
-                param="response_id",
-                code="not_a_background_response",
-            )
-        if isinstance(found, Job) and not found.lost:
-            found = _there(found.id, await self._background.cancel(found.id, owner))
-        return json_reply(self._snapshot(found, owner), self._headers(request))
 
     async def input_items(
         self,
@@ -194,23 +133,38 @@ class Stored:
         return json_reply(orjson.dumps(listed), self._headers(request) | ignored_query(request))
 
     async def _found(self, response_id: str, owner: str) -> Record | Job:
-        return _there(response_id, await self._store.get(response_id, owner))
+        return there(response_id, await self._store.get(response_id, owner))
 
-    def _snapshot(self, found: Record | Job, owner: str) -> bytes:
-        """The response as JSON: as of now when this server is making it, else as it was last
-        kept."""
-        if isinstance(found, Job) and not found.lost:
-            run = self._background.running(found.id, owner)
-            # One that has ended here and not in the store has gone to another server.
-            if run is not None and not run.log.closed:
-                return orjson.dumps(run.log.response)
-        return snapshot(found)
+    def _with_outputs(self, found: Record) -> bytes:
+        """The last snapshot with the outputs of code that was run here, which stand in the block of
+        each call."""
+        last = orjson.loads(found.body)
+        calls = [block for block in found.blocks if b'"code_interpreter_call"' in block.item]
+        blocks = {orjson.loads(block.item)["id"]: block.ids for block in calls}
+        for item in last["output"]:
+            if item["type"] == "code_interpreter_call" and item["outputs"] is None:
+                ids = self._speaks.renderer.answer_in(blocks.get(item["id"], b""))
+                if ids is not None:
+                    text = self._speaks.lexicon.text(ids)
+                    item["outputs"] = [{"type": "logs", "logs": text}] if text else []
+        return orjson.dumps(last)
 
 
-def _there(response_id: str, found: Found) -> Record | Job:
+def there(response_id: str, found: Found) -> Record | Job:
+    """What was found, if it is a response."""
     if isinstance(found, Job) or (isinstance(found, Record) and not found.version):
         return found
     raise unknown(response_id, found if isinstance(found, Expired) else None)
+
+
+def check_background(found: Record | Job, param: str, remedy: str) -> None:
+    """Refuse what only background responses allow; `remedy` goes on where the reason ends."""
+    if isinstance(found, Record) and not orjson.loads(found.body)["background"]:
+        raise InvalidRequest(
+            f"Response '{found.id}' was not made in the background{remedy}.",
+            param=param,
+            code="not_a_background_response",
+        )
 
 
 def unknown(response_id: str, expired: Expired | None = None) -> NotFound:

@@ -5,13 +5,15 @@ Knows no field of the API. Imports nothing of ours.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping  # noqa: TC003  # pydantic reads the annotations
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Discriminator,
     Field,
+    TypeAdapter,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
@@ -37,12 +39,25 @@ class ClientObject(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
 
 
+class Lists(NamedTuple):
+    """The long lists of a kind of request, whose entries are read one by one."""
+
+    entries: Mapping[str, TypeAdapter[Any]]
+    """Of the request itself, by their names."""
+    kind: Callable[[dict[str, Any]], Any]
+    """What kind an entry says it is, or a part of one."""
+    parts: Mapping[tuple[str, str], TypeAdapter[Any]]
+    """Of an entry, or a part of one, by its kind and the list's name."""
+
+
 class Options(ClientObject):
     """A client's object of which a request has few, so that each counts its own keys.
 
     Items and their parts may come by the thousand: for those the reader of the list counts.
     """
 
+    lists: ClassVar[Lists | None] = None
+    """Of a whole request; without them its lists are those of the Responses API."""
     _few_keys = model_validator(mode="before")(few_keys)
 
 

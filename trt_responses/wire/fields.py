@@ -2,7 +2,7 @@
 
 A field is honoured, echoed (it stands in the answer and changes nothing else), ignored (named in
 the header `x-trt-ignored`, or `x-trt-dropped-tools`), or refused by name unless it asks for what
-happens anyway. The table only: `fields.py` enforces it, `GET /v1/fields` and docs/api.md tell it.
+happens anyway. The table only: `judge.py` enforces it, `GET /v1/fields` and docs/api.md tell it.
 
 A row's path is a field, `outer.inner`; `include.value`; a key of each entry, `tools[].key`; or a
 kind of entry, `tools[].type=kind`.
@@ -111,7 +111,8 @@ OPTIONS: tuple[Field, ...] = (
 )
 
 
-def _rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field]:
+def rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field]:
+    """A row for each kind, all with the same treatment and note."""
     return [Field(path + kind, treatment, note) for kind in kinds]
 
 
@@ -120,8 +121,8 @@ HISTORY = "brought back as history; shown to the model as a call and its result"
 RUN_ELSEWHERE = "left out and named in `x-trt-dropped-tools`; refused when all of them are such"
 
 KINDS: tuple[Field, ...] = (
-    *_rows("include.", "honoured", "", "reasoning.encrypted_content"),
-    *_rows("include.", "honoured", "of text, not of thoughts", "message.output_text.logprobs"),
+    *rows("include.", "honoured", "", "reasoning.encrypted_content"),
+    *rows("include.", "honoured", "of text, not of thoughts", "message.output_text.logprobs"),
     Field("include.metrics", "honoured", "times, tokens, segments, repairs at the end", ours=True),
     Field(
         "include.messages",
@@ -129,27 +130,27 @@ KINDS: tuple[Field, ...] = (
         "`input_messages` and `output_messages` at the end, each with its ids",
         ours=True,
     ),
-    *_rows(
+    *rows(
         "include.",
         "ignored",
         "",
         *("file_search_call.results", "web_search_call.results"),
         *("message.input_image.image_url", "computer_call_output.output.image_url"),
     ),
-    *_rows("include.", "honoured", SWITCHED_ON, "code_interpreter_call.outputs"),
-    *_rows("include.", "honoured", SWITCHED_ON, "web_search_call.action.sources"),
-    *_rows("input[].type=", "honoured", "", "message", "function_call", "function_call_output"),
-    *_rows("input[].type=", "honoured", "", "reasoning", "item_reference", "compaction"),
-    *_rows(
+    *rows("include.", "honoured", SWITCHED_ON, "code_interpreter_call.outputs"),
+    *rows("include.", "honoured", SWITCHED_ON, "web_search_call.action.sources"),
+    *rows("input[].type=", "honoured", "", "message", "function_call", "function_call_output"),
+    *rows("input[].type=", "honoured", "", "reasoning", "item_reference", "compaction"),
+    *rows(
         "input[].type=",
         "honoured",
         "for the request that brings it, as its own field would be",
         *("additional_tools", "configuration_update"),
     ),
     Field("input[].type=compaction_trigger", "honoured", "as the last item; see state.md"),
-    *_rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
+    *rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
     Field("input[].type=agent_message", "honoured", "of one of Codex's agents", ours=True),
-    *_rows(
+    *rows(
         "input[].type=",
         "honoured",
         HISTORY,
@@ -158,16 +159,16 @@ KINDS: tuple[Field, ...] = (
         *("local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call"),
         "apply_patch_call_output",
     ),
-    *_rows(
+    *rows(
         "input[].type=",
         "refused",
         "",
         *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
         *("tool_search_call", "tool_search_output", "program", "program_output"),
     ),
-    *_rows("input[].content[].type=", "honoured", "", "input_text", "output_text", "refusal"),
+    *rows("input[].content[].type=", "honoured", "", "input_text", "output_text", "refusal"),
     Field("input[].content[].type=text", "honoured", ours=True),
-    *_rows(
+    *rows(
         "input[].content[].type=",
         "refused",
         "unless TRT_RESPONSES_NOTE_IMAGES: then a line of text says what was there",
@@ -175,15 +176,15 @@ KINDS: tuple[Field, ...] = (
     ),
     Field("input[].content[].type=input_audio", "refused", "likewise", ours=True),
     Field("input[].content[].type=input_video", "refused", "likewise", ours=True),
-    *_rows("tools[].type=", "honoured", "", "function"),
-    *_rows(
+    *rows("tools[].type=", "honoured", "", "function"),
+    *rows(
         "tools[].type=",
         "honoured",
         "a grammar is enforced; where an engine reads no Lark, `x-trt-schema-left` names it",
         "custom",
     ),
-    *_rows("tools[].type=", "honoured", "flattened for the model, given back apart", "namespace"),
-    *_rows(
+    *rows("tools[].type=", "honoured", "flattened for the model, given back apart", "namespace"),
+    *rows(
         "tools[].type=",
         "ignored",
         RUN_ELSEWHERE,
@@ -197,24 +198,24 @@ KINDS: tuple[Field, ...] = (
         "`shell_call` items, for the client to run; with an `environment` that is a container, run "
         f"here {SWITCHED_ON}",
     ),
-    *_rows("tools[].type=", "honoured", "as calls of their kind", "local_shell", "apply_patch"),
-    *_rows("tools[].type=", "honoured", SWITCHED_ON, "code_interpreter", "mcp"),
-    *_rows("tools[].type=", "honoured", SWITCHED_ON, "web_search", "web_search_2025_08_26"),
-    *_rows("tools[].type=", "honoured", SWITCHED_ON, "web_search_preview"),
-    *_rows("tools[].type=", "honoured", SWITCHED_ON, "web_search_preview_2025_03_11"),
-    *_rows("tools[].", "honoured", "", "type", "name", "description", "parameters", "strict"),
-    *_rows("tools[].", "honoured", "", "format", "tools"),
-    *_rows("tools[].", "echoed", "", "output_schema"),
-    *_rows("tools[].", "ignored", "echoed too", "defer_loading", "allowed_callers", "async"),
-    *_rows("tool_choice.type=", "honoured", "", "function", "custom", "allowed_tools"),
-    *_rows("tool_choice.type=", "honoured", "", "shell", "apply_patch"),
+    *rows("tools[].type=", "honoured", "as calls of their kind", "local_shell", "apply_patch"),
+    *rows("tools[].type=", "honoured", SWITCHED_ON, "code_interpreter", "mcp"),
+    *rows("tools[].type=", "honoured", SWITCHED_ON, "web_search", "web_search_2025_08_26"),
+    *rows("tools[].type=", "honoured", SWITCHED_ON, "web_search_preview"),
+    *rows("tools[].type=", "honoured", SWITCHED_ON, "web_search_preview_2025_03_11"),
+    *rows("tools[].", "honoured", "", "type", "name", "description", "parameters", "strict"),
+    *rows("tools[].", "honoured", "", "format", "tools"),
+    *rows("tools[].", "echoed", "", "output_schema"),
+    *rows("tools[].", "ignored", "echoed too", "defer_loading", "allowed_callers", "async"),
+    *rows("tool_choice.type=", "honoured", "", "function", "custom", "allowed_tools"),
+    *rows("tool_choice.type=", "honoured", "", "shell", "apply_patch"),
     Field("tool_choice.type=local_shell", "honoured", ours=True),
-    *_rows("tool_choice.type=", "honoured", SWITCHED_ON, "code_interpreter", "mcp"),
-    *_rows("tool_choice.type=", "honoured", SWITCHED_ON, "web_search_preview"),
-    *_rows("tool_choice.type=", "honoured", SWITCHED_ON, "web_search_preview_2025_03_11"),
+    *rows("tool_choice.type=", "honoured", SWITCHED_ON, "code_interpreter", "mcp"),
+    *rows("tool_choice.type=", "honoured", SWITCHED_ON, "web_search_preview"),
+    *rows("tool_choice.type=", "honoured", SWITCHED_ON, "web_search_preview_2025_03_11"),
     Field("tool_choice.type=web_search", "honoured", SWITCHED_ON, ours=True),
     Field("tool_choice.type=web_search_2025_08_26", "honoured", SWITCHED_ON, ours=True),
-    *_rows(
+    *rows(
         "tool_choice.type=",
         "refused",
         "nobody runs it here",
@@ -224,83 +225,6 @@ KINDS: tuple[Field, ...] = (
 )
 
 FIELDS: tuple[Field, ...] = OPTIONS + KINDS
-
-CHAT: tuple[Field, ...] = (
-    *_rows("", "honoured", "", "model", "messages", "stream", "tools", "tool_choice"),
-    *_rows("", "honoured", "", "temperature", "top_p", "logprobs", "top_logprobs", "seed"),
-    Field("stop", "honoured", "in the answer alone, not in thoughts and calls; without `logprobs`"),
-    *_rows("", "honoured", "", "frequency_penalty", "presence_penalty", "reasoning_effort"),
-    Field("max_completion_tokens", "honoured", "tokens of the thought count too"),
-    Field("max_tokens", "honoured", "the old name of `max_completion_tokens`"),
-    Field("response_format", "honoured", "JSON is guided: see structured-output.md"),
-    Field(
-        "parallel_tool_calls", "honoured", "one call, unless TRT_RESPONSES_MAX_CALLS allows more"
-    ),
-    Field("stream_options.include_usage", "honoured"),
-    Field("stream_options.include_obfuscation", "ignored", "nothing is obfuscated"),
-    Field("chat_template_kwargs.reasoning_effort", "honoured", ours=True),
-    Field("include_reasoning", "honoured", "false hides the thought", ours=True),
-    *[Field(name, "honoured", ours=True) for name in ("top_k", "min_p")],
-    *_rows("", "ignored", "completions are not stored", "store", "metadata"),
-    *_rows("", "ignored", "", "user", "safety_identifier", "service_tier", "verbosity"),
-    Field("prompt_cache_key", "ignored", "prefixes are cached without it"),
-    *_rows("", "ignored", "", "prompt_cache_retention", "prompt_cache_options"),
-    Field("n", "refused", "one choice only", harmless=lambda value: value in (None, 1)),
-    Field("logit_bias", "refused", harmless=lambda value: not value),
-    Field(
-        "modalities",
-        "refused",
-        "the model writes text",
-        harmless=lambda value: value in (None, ["text"]),
-    ),
-    *_rows("", "refused", "the model writes text", "audio", "prediction"),
-    Field("web_search_options", "refused", "nobody searches here"),
-    Field("functions", "refused", "their newer name is `tools`"),
-    Field("function_call", "refused", "its newer name is `tool_choice`"),
-    Field("moderation", "refused", "nothing is moderated"),
-    Field(
-        "input", "refused", "it belongs to `POST /v1/responses`: send the request there", ours=True
-    ),
-)
-"""What is done with each field of `POST /v1/chat/completions`."""
-
-SOCKET: tuple[Field, ...] = (
-    Field("type", "honoured", "`response.create`"),
-    Field("stream_id", "honoured", "the lane; see websocket.md"),
-    Field("generate", "honoured", "false reads the prompt and writes nothing"),
-    Field("stream", "honoured", "events come in any case"),
-    Field("background", "refused", "what a connection asks for ends with it"),
-)
-"""What is done with fields of a WebSocket's `response.create` that `POST /v1/responses` has not, or
-that mean something else there; all others are as in `FIELDS`."""
-
-SAMPLING = ("temperature", "top_p", "top_k")
-
-MESSAGES: tuple[Field, ...] = (
-    *_rows("", "honoured", "", "model", "messages", "system", "stream"),
-    Field("max_tokens", "honoured", "tokens of the thought count too; at most what has room"),
-    *[Field(name, "honoured", "older clients", ours=True) for name in SAMPLING],
-    Field("stop_sequences", "honoured", "in the answer alone, not in thoughts and calls"),
-    Field("tools", "honoured", "those with an `input_schema`; others are left out and named"),
-    Field("tool_choice", "honoured", "the choice is forced, not asked for"),
-    Field(
-        "thinking",
-        "honoured",
-        "absent: the model thinks, and its thought is not shown; `disabled`: it does not think",
-    ),
-    Field("output_config.effort", "honoured", "low, medium, high; above: high"),
-    Field("output_config.format", "honoured", "JSON is guided: see structured-output.md"),
-    Field("output_format", "honoured", "the old name of `output_config.format`", ours=True),
-    *[Field(name, "honoured", ours=True) for name in ("min_p", "seed")],
-    Field("cache_control", "ignored", "prefixes are cached without it"),
-    Field("metadata", "ignored"),
-    Field("context_management", "ignored", "nothing is left out", ours=True),
-    *_rows("", "ignored", "", "service_tier", "speed", "inference_geo", "diagnostics"),
-    *_rows("", "ignored", "headers of the SDK's", "user_profile_id", "workspace_id"),
-    Field("container", "refused", "nothing is run here"),
-    Field("mcp_servers", "refused", "the client calls them", ours=True),
-)
-"""What is done with each field of `POST /v1/messages`."""
 
 TABLE = {field.path: field for field in FIELDS}
 NESTED = frozenset(field.path.partition(".")[0] for field in OPTIONS if "." in field.path)

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
-from trt_responses.wire.fields import CHAT, MESSAGES, SOCKET, nothing
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
+from trt_responses.wire.fields import nothing
 from trt_responses.wire.known_tools import known
 from trt_responses.wire.tools import NamespaceTool, kind_of, run_by_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.apis.chat.request import ChatRequest
-    from trt_responses.apis.messages.request import CountRequest as MessagesCount
     from trt_responses.wire.base import ClientObject
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
@@ -41,15 +39,15 @@ class Column(NamedTuple):
     nested: frozenset[str]
 
 
-def _column(*fields: Field) -> Column:
+def column_of(*fields: Field) -> Column:
+    """What an endpoint does, from the rows of its table."""
     table = {field.path: field for field in fields}
     taken = (path for path, f in table.items() if f.treatment in ("honoured", "echoed"))
     nested = (path.partition(".")[0] for path in table if "." in path)
     return Column(table, frozenset(taken), frozenset(nested))
 
 
-OVER_HTTP, OVER_WEBSOCKET = _column(*FIELDS), _column(*FIELDS, *SOCKET)
-OF_CHAT, OF_MESSAGES = _column(*CHAT), _column(*MESSAGES)
+OVER_HTTP = column_of(*FIELDS)
 
 
 def judge(
@@ -60,7 +58,7 @@ def judge(
 ) -> list[str]:
     """The paths that are ignored; raises `Unsupported` for the first that is refused. `offered` are
     the request's tools as `flat` gives them; `built_in` the kinds that the server runs."""
-    ignored = _judged(request, column)
+    ignored = judge_fields(request, column)
     ignored += _ignored_includes(request, built_in)
     if request.tools:
         tools, run_here = known(request.tools), tuple(built_in)
@@ -80,17 +78,8 @@ def judge(
     return ignored
 
 
-def judge_chat(request: ChatRequest) -> list[str]:
-    """The same for chat completions, by their own column."""
-    return _judged(request, OF_CHAT)
-
-
-def judge_messages(request: MessagesCount) -> list[str]:
-    """The same for Anthropic's Messages."""
-    return _judged(request, OF_MESSAGES)
-
-
-def _judged(request: ClientObject, column: Column) -> list[str]:
+def judge_fields(request: ClientObject, column: Column) -> list[str]:
+    """The same by the request's fields alone, for an API with a table of its own."""
     ignored = []
     for path, value in _sent(request, column.taken, column.nested):
         field = column.table.get(path)

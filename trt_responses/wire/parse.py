@@ -9,15 +9,13 @@ meaning.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, from_json
 
-from trt_responses.apis.chat import request as chat
-from trt_responses.apis.messages import request as messages
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire.base import Options, Read, few_keys
+from trt_responses.wire.base import Lists, Options, Read, few_keys
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
 from trt_responses.wire.known_tools import KNOWN, SentTools
 from trt_responses.wire.limits import RequestLimits
@@ -25,7 +23,7 @@ from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Generator, Iterable
 
     Steps = Generator[None, None, None]
 
@@ -36,17 +34,6 @@ SMALL_BYTES = 64 * 1024
 
 AT_ONCE = 64
 """Entries of a list that are read between two pauses: a third of a millisecond as a rule."""
-
-
-class Lists(NamedTuple):
-    """The long lists of a kind of request, whose entries are read one by one."""
-
-    entries: Mapping[str, TypeAdapter[Any]]
-    """Of the request itself, by their names."""
-    kind: Callable[[dict[str, Any]], Any]
-    """What kind an entry says it is, or a part of one."""
-    parts: Mapping[tuple[str, str], TypeAdapter[Any]]
-    """Of an entry, or a part of one, by its kind and the list's name."""
 
 
 RESPONSES = Lists(
@@ -60,33 +47,6 @@ RESPONSES = Lists(
         ("reasoning", "summary"): TypeAdapter(SummaryText),
     },
 )
-CHAT_PART: TypeAdapter[Any] = TypeAdapter(chat.Part)
-CHAT = Lists(
-    {"messages": TypeAdapter(chat.Message), "tools": TypeAdapter(chat.Tool)},
-    lambda message: message.get("role"),
-    {
-        **{(role, "content"): CHAT_PART for role in chat.ROLES},
-        ("assistant", "tool_calls"): TypeAdapter(chat.ToolCall),
-    },
-)
-
-MESSAGES = Lists(
-    {"messages": TypeAdapter(messages.Message), "tools": TypeAdapter(messages.Tool)},
-    lambda one: one.get("role") or one.get("type"),
-    {
-        ("user", "content"): TypeAdapter(messages.UserBlock),
-        ("assistant", "content"): TypeAdapter(messages.AssistantBlock),
-        ("system", "content"): TypeAdapter(messages.TextBlock),
-        ("tool_result", "content"): TypeAdapter(messages.ResultPart),
-    },
-)
-LISTS: Mapping[type[Options], Lists] = {
-    chat.ChatRequest: CHAT,
-    messages.MessagesRequest: MESSAGES,
-    messages.CountRequest: MESSAGES,
-}
-"""Of the other kinds of requests than the Responses API's."""
-
 NOUN = re.compile(r"^(Input|String|Value|Dictionary|List) | after validation, not (more|\d+)")
 """What pydantic says beside what was expected."""
 
@@ -123,7 +83,7 @@ def steps_of(
         limits.check(sent)
         if size > SMALL_BYTES:
             yield
-        yield from _lists(sent, LISTS.get(kind, RESPONSES))
+        yield from _lists(sent, kind.lists or RESPONSES)
     try:
         request = kind.model_validate(sent)
     except ValidationError as error:

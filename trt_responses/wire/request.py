@@ -131,16 +131,11 @@ def _null_is_empty_list(value: Any) -> Any:
     return [] if value is None else value
 
 
+OptionalInput = Annotated[Input, BeforeValidator(_null_is_empty_list)]
+"""An input that need not be there."""
+
+
 class CompactRequest(Request):
     """A request for a compaction alone. What is said of an answer means nothing here."""
 
-    input: Annotated[Input, BeforeValidator(_null_is_empty_list)] = Field(default_factory=list)
-
-
-class SocketRequest(Request):
-    """What creates a response over a WebSocket. Without an input it goes on from what it names."""
-
-    type: Literal["response.create"]
-    input: Annotated[Input, BeforeValidator(_null_is_empty_list)] = Field(default_factory=list)
-    generate: bool | None = None
-    stream_id: str | None = None
+    input: OptionalInput = Field(default_factory=list)

@@ -27,6 +27,7 @@ from trt_responses.features.limits.counts import NEVER_USED
 from trt_responses.features.limits.keys import OwnerLimits
 from trt_responses.fleet.counts import OFFER_S, OWNERS, SharedCounts, make_counts
 from trt_responses.settings import Settings
+from trt_responses.setup.engine import Given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ from pathlib import Path
 from trt_responses.features.limits.admission import Admission
 from trt_responses.features.limits.keys import OwnerLimits
 from trt_responses.errors import Overloaded
-from trt_responses.serve import counts
+from trt_responses.fleet import counts
 from trt_responses.fleet.counts import SharedCounts
 counts.LOCK_TRIES = 10**6  # one that is held back by the machine keeps the other waiting
 path, number, limits = Path(sys.argv[1]), int(sys.argv[2]), OwnerLimits(requests_per_minute=6000)
@@ -113,7 +114,8 @@ async def front_ends(
     clients = []
     for number, engine in enumerate(engines):
         counts = stack.enter_context(closing(SharedCounts(path, number)))
-        app = create_app(Settings(**SETTINGS, **settings), engine=engine, counts=counts)
+        given = Given(engine, counts=counts)
+        app = create_app(Settings(**SETTINGS, **settings), given=given)
         await stack.enter_async_context(living(app))
         clients.append(Client(app))
     return clients

@@ -139,3 +139,11 @@ def test_a_request_has_one_host(hosts: str) -> None:
 def test_the_host_is_checked_before_the_key() -> None:
     with pytest.raises(Forbidden):
         guard(k="ann").owner(request(host="evil.example", authorization="Bearer k"))
+
+
+def test_a_server_without_the_feature_of_keys_asks_for_none_and_has_no_admin() -> None:
+    bare = Guard(hosts=("localhost",), origins=())
+    brings = request(host="localhost", authorization="Bearer anything")
+    assert bare.owner(brings) == ANYONE
+    with pytest.raises(Forbidden, match="no admin's"):
+        bare.admin(brings)

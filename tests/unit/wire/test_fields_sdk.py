@@ -22,10 +22,13 @@ from openai.types.responses.response_text_config_param import ResponseTextConfig
 from openai.types.responses.tool_param import ToolParam
 from openai.types.shared_params.reasoning import Reasoning
 
+from trt_responses.apis.chat.fields import FIELDS as CHAT
+from trt_responses.apis.messages.fields import FIELDS as MESSAGES
 from trt_responses.errors import InvalidRequest
-from trt_responses.web.fields import ENDPOINTS, markdown
+from trt_responses.setup.routes import FIELD_TABLES
+from trt_responses.web.fields import markdown
 from trt_responses.wire.choice import TAGS
-from trt_responses.wire.fields import CHAT, FIELDS, KINDS, MESSAGES, OPTIONS, TABLE
+from trt_responses.wire.fields import FIELDS, KINDS, OPTIONS, TABLE
 from trt_responses.wire.parse import parse
 
 CLIENT_TOOLS = ("FunctionToolParam", "CustomToolParam", "NamespaceToolParam")
@@ -152,13 +155,13 @@ def test_a_choice_is_taken_or_refused_as_its_row_says(field: Any) -> None:
         assert caught.value.param == "tool_choice"
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
+@pytest.mark.parametrize("endpoint", FIELD_TABLES)
 def test_the_document_tells_the_table_as_it_is(endpoint: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
     marks = rf"<!-- fields of {endpoint} -->\n(.*?)<!-- end of fields -->"
     told = re.search(marks, page, re.DOTALL)
     assert told
-    assert told[1] == markdown(endpoint), "run `python -m scripts.write_api_page`"
+    assert told[1] == markdown(FIELD_TABLES[endpoint]), "run `python -m scripts.write_api_page`"
 
 
 def test_every_field_of_a_chat_completion_has_its_row() -> None:

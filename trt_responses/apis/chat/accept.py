@@ -19,12 +19,13 @@ from trt_responses.accept.accepted import (
 from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat import request as c
+from trt_responses.apis.chat.fields import COLUMN
 from trt_responses.errors import invalid_value, unsupported_value
 from trt_responses.log.item_events import Callee
 from trt_responses.tasks import give_way
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
-from trt_responses.wire.judge import judge_chat, named_twice
+from trt_responses.wire.judge import judge_fields, named_twice
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ AT_ONCE = 64
 async def accept_chat(request: c.ChatRequest) -> Accepted:
     """What the request asks for; other tasks run while a long conversation is read. Raises an
     `InvalidRequest` for the first thing that is wrong."""
-    ignored = judge_chat(request)
+    ignored = judge_fields(request, COLUMN)
     tools = _tools(request.tools or ())
     instructions, items, places = await _conversation(request.messages)
     return Accepted(

@@ -16,16 +16,36 @@ from trt_responses.apis.chat.output import completion_of
 from trt_responses.apis.chat.request import ChatRequest
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
+from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Asked, Making
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
     from trt_responses.run.run import Run
+    from trt_responses.web.shared import Cold, Shared
     from trt_responses.wire.response import Response as ResponseObject
+
+
+def routes(shared: Shared) -> list[BaseRoute | Cold]:
+    """The endpoints of this folder."""
+    chat = ChatCompletions(shared)
+    create = body_route(
+        shared,
+        "/v1/chat/completions",
+        chat.create,
+        ("CreateChatCompletion", ChatRequest),
+        refused=(429, 500),
+        name="chat",
+        summary="Create a chat completion",
+        response_description="The completion, or with `stream: true` its chunks.",
+        openapi_extra=STREAMED,
+    )
+    return [create, chat]
 
 
 class ChatCompletions(Making):
@@ -51,7 +71,7 @@ class ChatCompletions(Making):
         return await self._reply(asked, start, whole)
 
     async def _read(self, request: Request) -> tuple[bytes, ChatRequest]:
-        """What is asked. Some clients send a Responses body here, for some names of models."""
+        """The request. Some clients send a Responses body here, for some names of models."""
         try:
             return await self._parsed(request, ChatRequest)
         except InvalidRequest as error:

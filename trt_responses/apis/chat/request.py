@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, TypeAdapter
 
-from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, Options, by_type
+from trt_responses.wire.base import ClientObject, ListOf, Lists, NonEmpty, Options, by_type
 from trt_responses.wire.choice import BY_CHOICE, Mode
 from trt_responses.wire.choice import Effort as Effort
 from trt_responses.wire.items import TEXT_OR_LIST
@@ -311,8 +311,20 @@ class TemplateArguments(Options):
 StopText = Annotated[str, Field(min_length=1, max_length=256)]
 
 
+PART: TypeAdapter[Any] = TypeAdapter(Part)
+
+
 class ChatRequest(Options):
     """What a client of chat completions may ask for. Null always means the default."""
+
+    lists = Lists(
+        {"messages": TypeAdapter(Message), "tools": TypeAdapter(Tool)},
+        lambda message: message.get("role"),
+        {
+            **{(role, "content"): PART for role in ROLES},
+            ("assistant", "tool_calls"): TypeAdapter(ToolCall),
+        },
+    )
 
     model: Annotated[str, Field(min_length=1)]
     messages: Annotated[ListOf[Message], Field(min_length=1)]

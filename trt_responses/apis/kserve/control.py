@@ -9,7 +9,9 @@ from starlette.responses import Response
 
 from trt_responses.apis.kserve import bodies as k
 from trt_responses.apis.kserve.log_settings import log_settings, set_log, wanted_log
-from trt_responses.web.admin import note
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.endpoint import note
+from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 
@@ -18,23 +20,18 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from trt_responses.features.limits.audit import Audit
-    from trt_responses.features.rollout.exchange import Exchange
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.web.shared import Shared
 
 
 class Control:
     """Loads and unloads versions, and sets the log's level. An act that cannot be noted is not
     done; where the server has neither keys nor an admin, nobody is named and nothing noted."""
 
-    def __init__(
-        self, exchange: Exchange, audit: Audit, headers: ReplyHeaders, limits: RequestLimits
-    ) -> None:
-        self._exchange = exchange
-        self._audit = audit
-        self._headers = headers
-        self._limits = limits
+    def __init__(self, shared: Shared) -> None:
+        self._exchange = shared.of(Exchange)
+        self._audit = shared.of(Audit)
+        self._headers = shared.headers
+        self._limits = shared.limits
 
     async def load(self, request: Request, found: re.Match[str]) -> Response:
         """The promoted version if it is not the one that is served, else the newest; a version

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
@@ -19,30 +19,27 @@ from starlette.routing import Route
 
 from trt_responses import __version__
 from trt_responses.apis.kserve import bodies as k
+from trt_responses.apis.kserve.control import Control
+from trt_responses.apis.kserve.inference import Inference
 from trt_responses.apis.kserve.log_settings import log_settings
-from trt_responses.apis.kserve.model import number
+from trt_responses.apis.kserve.model import ServedModel, number
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
+from trt_responses.features.limits.keys import KeyRing
+from trt_responses.features.metrics.statistics import Statistics
+from trt_responses.features.rollout.exchange import Exchange
+from trt_responses.features.rollout.versions import Versions
+from trt_responses.run.health import Health
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply, note_status
 from trt_responses.wire.parse import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from trt_responses.apis.kserve.control import Control
-    from trt_responses.apis.kserve.inference import Inference
-    from trt_responses.apis.kserve.model import ServedModel
-    from trt_responses.features.limits.keys import KeyRing
-    from trt_responses.features.metrics.statistics import Statistics
-    from trt_responses.features.rollout.exchange import Exchange
     from trt_responses.features.rollout.loaded import Loaded, Version
-    from trt_responses.features.rollout.versions import Versions
-    from trt_responses.run.health import Health
-    from trt_responses.web.guard import Guard
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.web.shared import Shared
 
     Answer = Callable[[Request, re.Match[str]], Awaitable[ASGIApp]]
 
@@ -65,37 +62,27 @@ PLACES = {
 """What stands in a path for what a client chose; a model's name may hold slashes."""
 
 
+def routes(shared: Shared) -> list[Route]:
+    """The endpoints of this folder: one route lets in whatever follows `/v2`."""
+    return [Route("/v2{rest:path}", KServe(shared), include_in_schema=False)]
+
+
 class KServe:
     """All routes of the protocol, as one raw ASGI app."""
 
-    def __init__(
-        self,
-        model: ServedModel,
-        inference: Inference,
-        health: Health,
-        statistics: Statistics,
-        *,
-        about: Callable[[], Mapping[str, Any]],
-        versions: Versions,
-        exchange: Exchange,
-        control: Control,
-        guard: Guard,
-        keys: KeyRing,
-        headers: ReplyHeaders,
-        limits: RequestLimits,
-    ) -> None:
-        """`about` is what is served: the model, and the engine's kind and version."""
-        self._model = model
-        self._versions = versions
-        self._health = health
-        self._statistics = statistics
-        self._about = about
-        self._exchange = exchange
-        self._control = control
-        self._guard = guard
-        self._keys = keys
-        self._headers = headers
-        self._limits = limits
+    def __init__(self, shared: Shared) -> None:
+        self._versions = shared.of(Versions)
+        self._model = model = ServedModel(shared.about()["model"], self._versions)
+        self._health = shared.of(Health)
+        self._statistics = shared.of(Statistics)
+        self._about = shared.about
+        self._exchange = shared.of(Exchange)
+        self._control = control = Control(shared)
+        self._guard = shared.guard
+        self._keys = shared.of(KeyRing)
+        self._headers = shared.headers
+        self._limits = shared.limits
+        inference = Inference(shared, model)
         plain, streamed = (partial(inference.generate, stream=one) for one in (False, True))
         self._routes: dict[str, dict[str, Answer]] = {
             "/v2": {"GET": self._server},
@@ -117,10 +104,6 @@ class KServe:
             "/v2/logging": {"GET": self._logging, "POST": control.set_logging},
         }
         self._patterns = {path: _pattern(path) for path in self._routes}
-
-    def route(self) -> Route:
-        """What lets a request in here, whatever follows `/v2`."""
-        return Route("/v2{rest:path}", self, include_in_schema=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)

@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from trt_responses.apis.kserve.model import ServedModel
     from trt_responses.run.request import NewSpelling
     from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.stream.sse import StreamLimits
-    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.web.shared import Shared
     from trt_responses.wire.response import Response as ResponseObject
 
 JSON_LENGTH = b"inference-header-content-length"
@@ -43,20 +40,12 @@ JSON_LENGTH = b"inference-header-content-length"
 class Inference:
     """The endpoints that ask the model."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        model: ServedModel,
-        *,
-        headers: ReplyHeaders,
-        stream_limits: StreamLimits,
-        limits: RequestLimits,
-    ) -> None:
-        self._runs = runs
+    def __init__(self, shared: Shared, model: ServedModel) -> None:
+        self._runs = shared.runs
         self._model = model
-        self._headers = headers
-        self._stream_limits = stream_limits
-        self._limits = limits
+        self._headers = shared.headers
+        self._stream_limits = shared.stream_limits
+        self._limits = shared.limits
 
     async def generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
         self._model.check(found)

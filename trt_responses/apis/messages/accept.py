@@ -19,13 +19,14 @@ from trt_responses.accept.accepted import (
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat.accept import AT_ONCE
 from trt_responses.apis.messages import request as m
+from trt_responses.apis.messages.fields import COLUMN
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import Unsupported, invalid_value
 from trt_responses.log.item_events import Callee
 from trt_responses.tasks import give_way
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
-from trt_responses.wire.judge import judge_messages, named_twice
+from trt_responses.wire.judge import judge_fields, named_twice
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ ANSWER = "answer"
 async def accept_messages(request: m.CountRequest) -> Accepted:
     """What the request asks for; other tasks run while a long conversation is read. Raises an
     `InvalidRequest` for the first thing that is wrong."""
-    ignored = judge_messages(request)
+    ignored = judge_fields(request, COLUMN)
     sent = request if isinstance(request, m.MessagesRequest) else None
     tools = _tools(request.tools or ())
     placed: list[Placed] = []

@@ -13,6 +13,7 @@ from trt_responses.apis.messages.accept import accept_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
+from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import dropped_header, ignored_header
 from trt_responses.web.responses import Asked, Making
@@ -26,12 +27,42 @@ if TYPE_CHECKING:
     from trt_responses.apis.messages.output import Thoughts
     from trt_responses.errors import ApiError
     from trt_responses.run.run import Run
+    from trt_responses.web.framework import HotRoute
+    from trt_responses.web.shared import Shared
 
 R = TypeVar("R", bound=CountRequest)
 
 
+def routes(shared: Shared) -> list[HotRoute]:
+    """The endpoints of this folder."""
+    messages = Messages(shared)
+    create = body_route(
+        shared,
+        "/v1/messages",
+        messages.create,
+        ("CreateMessage", MessagesRequest),
+        refused=(429, 500, OVERLOADED),
+        error_reply=messages_fault,
+        name="message",
+        summary="Create a message, as Anthropic's clients do",
+        response_description="The message, or with `stream: true` its events.",
+        openapi_extra=STREAMED,
+    )
+    count = body_route(
+        shared,
+        "/v1/messages/count_tokens",
+        messages.count,
+        ("CountMessageTokens", CountRequest),
+        refused=(OVERLOADED,),
+        error_reply=messages_fault,
+        name="count_message",
+        summary="Count the tokens of messages",
+    )
+    return [create, count]
+
+
 def messages_fault(error: ApiError, headers: dict[str, str]) -> Response:
-    """The reply with which an error is told: its status, and a body in Anthropic's shape."""
+    """The reply to an error: its status, and a body in Anthropic's shape."""
     headers = named_request(headers)
     body = orjson.dumps(error_of(error, headers["request-id"]))
     status = OVERLOADED if error.status == 503 else error.status

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, TypeAdapter
 
-from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, Options, by_type, type_named
+from trt_responses.wire.base import (
+    ClientObject,
+    ListOf,
+    Lists,
+    NonEmpty,
+    Options,
+    by_type,
+    type_named,
+)
 from trt_responses.wire.items import TEXT_OR_LIST
 from trt_responses.wire.request import Count
 from trt_responses.wire.tools import Schema
@@ -310,6 +318,17 @@ StopText = Annotated[str, Field(min_length=1, max_length=256)]
 
 class CountRequest(Options):
     """A conversation whose tokens are to be counted. Null always means the default."""
+
+    lists = Lists(
+        {"messages": TypeAdapter(Message), "tools": TypeAdapter(Tool)},
+        lambda one: one.get("role") or one.get("type"),
+        {
+            ("user", "content"): TypeAdapter(UserBlock),
+            ("assistant", "content"): TypeAdapter(AssistantBlock),
+            ("system", "content"): TypeAdapter(TextBlock),
+            ("tool_result", "content"): TypeAdapter(ResultPart),
+        },
+    )
 
     model: NonEmpty
     messages: Annotated[ListOf[Message], Field(min_length=1)]

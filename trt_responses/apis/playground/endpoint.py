@@ -22,7 +22,7 @@ from trt_responses.web.framework import Anybody, ColdRoute
 from trt_responses.web.headers import header
 
 if TYPE_CHECKING:
-    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Shared
 
 FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
@@ -43,11 +43,17 @@ POLICY = {
 """Nothing but these files runs or is loaded, and no text ever becomes HTML or a script."""
 
 
-class Playground:
-    """What answers at the address itself; without `is_on`, JSON alone."""
+def routes(shared: Shared) -> list[Playground]:
+    """The endpoints of this folder."""
+    return [Playground(shared)]
 
-    def __init__(self, headers: ReplyHeaders, *, is_on: bool) -> None:
-        self._headers = headers
+
+class Playground:
+    """What answers at the address itself; when it is switched off, JSON alone."""
+
+    def __init__(self, shared: Shared) -> None:
+        is_on = shared.settings.playground
+        self._headers = shared.headers
         self._files = {path.name: path.read_bytes() for path in FOLDER.iterdir()} if is_on else {}
 
     def router(self) -> APIRouter:

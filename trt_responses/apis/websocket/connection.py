@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
-from trt_responses.apis.websocket.frames import STEER, client_event, error_frame, steer_refused
+from trt_responses.apis.websocket.frames import (
+    STEER,
+    SocketSpelling,
+    client_event,
+    error_frame,
+    steer_refused,
+)
 from trt_responses.apis.websocket.lanes import Lanes, LaneStep, Waiting
+from trt_responses.apis.websocket.request import COLUMN, SocketRequest
 from trt_responses.apis.websocket.writer import FrameWriter
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
-from trt_responses.frozen import dataclass
-from trt_responses.log.entries import SocketSpelling
 from trt_responses.run.request import RunRequest
 from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
 from trt_responses.web.headers import (
@@ -24,23 +32,18 @@ from trt_responses.web.headers import (
     run_headers,
 )
 from trt_responses.wire.parse import steps_of
-from trt_responses.wire.request import SocketRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from starlette.types import Message, Receive, Send
 
-    from trt_responses.accept.model_names import ModelNames
     from trt_responses.apis.websocket.frames import ClientEvent
     from trt_responses.apis.websocket.intake import Intake
     from trt_responses.apis.websocket.lanes import Lane
     from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
-    from trt_responses.store import Store
-    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.web.shared import Shared
     from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.limits import RequestLimits
 
 logger = logging.getLogger(__name__)
 
@@ -76,48 +79,23 @@ class SlowClient(Exception):
     """The client does not take what is written to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SocketLimits:
-    """How much one connection may do, and for how long."""
-
-    life_s: float
-    running: int
-    """Responses that are made at once; others wait."""
-    lanes: int
-    memory_bytes: int
-    """Of unstored responses that can be continued."""
-
-
-@dataclass(frozen=True, slots=True)
-class SocketParts:
-    """What every connection is made of."""
-
-    runs: Runs
-    store: Store
-    names: ModelNames
-    stream_limits: StreamLimits
-    limits: RequestLimits
-    socket_limits: SocketLimits
-    intake: Intake
-    clock_ns: Callable[[], int]
-    sleep: Callable[[float], Awaitable[None]]
-
-
 class Connection:
     """One client's connection. Its owner is asked for again before each response."""
 
     def __init__(
-        self, parts: SocketParts, send: Send, owner: Callable[[], str], dialect: Dialect
+        self, shared: Shared, intake: Intake, send: Send, owner: Callable[[], str], dialect: Dialect
     ) -> None:
+        settings = shared.settings
         self.owner = owner()
-        self._turns = parts.intake.of(self.owner)
-        limits = parts.socket_limits
-        self._parts = parts
+        self._turns = intake.of(self.owner)
+        self._shared = shared
         self._send = send
         self._owner = owner
         self._dialect = dialect
-        self._lanes = Lanes(parts.store, most=limits.lanes, memory_bytes=limits.memory_bytes)
-        self._places = asyncio.Semaphore(limits.running)
+        self._lanes = Lanes(
+            shared.parts.store, most=settings.websocket_lanes, memory_bytes=settings.websocket_bytes
+        )
+        self._places = asyncio.Semaphore(settings.websocket_running)
         self._waiting = 0
         self._waiting_bytes = 0
         self._refused = 0
@@ -159,9 +137,9 @@ class Connection:
             self._close_if_idle()
 
     async def _grow_old(self) -> None:
-        left_s = self._parts.socket_limits.life_s
+        left_s = self._shared.settings.websocket_s
         while left_s > 0:
-            await self._parts.sleep(min(IDLE_S, left_s))
+            await self._shared.sleep(min(IDLE_S, left_s))
             left_s -= IDLE_S
             busy = self._active or any(lane.busy for lane in self._lanes)
             self._active, self.idle_looks = False, 0 if busy else self.idle_looks + 1
@@ -205,7 +183,7 @@ class Connection:
         try:
             async with self._turns.turn():
                 frame = text.encode()
-                await check_values(frame, self._parts.limits)
+                await check_values(frame, self._shared.limits)
                 if len(frame) > COUNTED_AT_ONCE:
                     await asyncio.sleep(0)  # before it is parsed
                 event = client_event(frame)
@@ -225,7 +203,7 @@ class Connection:
             self.end(POLICY, error_frame(TOO_MANY_REFUSED, None))
 
     def _queue(self, lane: Lane, event: ClientEvent) -> None:
-        most = WAITING_BODIES * self._parts.limits.body_bytes
+        most = WAITING_BODIES * self._shared.limits.body_bytes
         if self._waiting_bytes + event.size > most or self._waiting >= WAITING:
             raise Overloaded(
                 f"More than {WAITING} requests, or {most} bytes of them, wait on this connection: "
@@ -235,7 +213,7 @@ class Connection:
         self._active, self.idle_looks = True, 0
         self._waiting += 1
         self._waiting_bytes += event.size
-        lane.waiting.append(Waiting(event, self._parts.clock_ns()))
+        lane.waiting.append(Waiting(event, time.monotonic_ns()))
         if not lane.busy:
             lane.busy = True
             self._tasks.create_task(self._work(lane))
@@ -269,31 +247,33 @@ class Connection:
             lane.forget(named)
 
     async def _start(self, lane: Lane, waiting: Waiting) -> Run:
-        parts, (fields, size) = self._parts, waiting.event
+        shared, (fields, size) = self._shared, waiting.event
         owner = self._owner()
         async with self._turns.turn():
-            wanted = await in_pieces(steps_of(fields, size, SocketRequest, parts.limits))
-            accepted = accept(wanted, self._dialect, parts.runs.built_in)
-        parts.names.check(wanted.model)
+            wanted = await in_pieces(steps_of(fields, size, SocketRequest, shared.limits))
+            accepted = accept(wanted, self._dialect, shared.runs.built_in, COLUMN)
+            if wanted.generate is False:
+                accepted = replace(accepted, generates=False)
+        shared.of(ModelNames).check(wanted.model)
         lane.stores = accepted.store
-        ignored = parts.runs.ignored(accepted)
-        told = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
-        run = await parts.runs.start(
+        ignored = shared.runs.ignored(accepted)
+        headers = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
+        run = await shared.runs.start(
             RunRequest(
                 accepted,
                 owner,
                 waiting.arrival_ns,
                 self._dialect,
-                lambda *_: SocketSpelling(self._dialect, lane.stream_id, told),
+                lambda *_: SocketSpelling(self._dialect, lane.stream_id, headers),
                 (LaneStep(lane),),
             )
         )
-        told |= run_headers(run)
+        headers |= run_headers(run)
         return run
 
     async def _make(self, lane: Lane, run: Run) -> None:
         """Make a run, and write its events meanwhile."""
-        runs, limits = self._parts.runs, self._parts.stream_limits
+        runs, limits = self._shared.runs, self._shared.stream_limits
         try:
             if self._gone:
                 return

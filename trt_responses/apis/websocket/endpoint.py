@@ -10,25 +10,30 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
+from starlette.routing import WebSocketRoute
 
 from trt_responses.apis.websocket.connection import Connection
+from trt_responses.apis.websocket.intake import Intake
 from trt_responses.errors import Overloaded
+from trt_responses.run.lifecycle import Lifecycle
 from trt_responses.web.endpoint import reply_of
 from trt_responses.web.guard import ANYONE
 from trt_responses.web.headers import dialect_of
+from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from starlette.types import Receive, Scope, Send
 
-    from trt_responses.apis.websocket.connection import SocketParts
-    from trt_responses.run.lifecycle import Lifecycle
-    from trt_responses.web.guard import Guard
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.dialect import Dialect
+    from trt_responses.web.shared import Shared
 
 SCHEMES = {"ws": "http", "wss": "https"}
+
+
+def routes(shared: Shared) -> list[WebSocketRoute]:
+    """The endpoint of this folder, where WebSockets are switched on."""
+    return [WebSocketRoute(Sockets.path, Sockets(shared))] if shared.settings.websockets else []
 
 
 class Sockets:
@@ -36,22 +41,11 @@ class Sockets:
 
     path = "/v1/responses"
 
-    def __init__(
-        self,
-        parts: SocketParts,
-        *,
-        guard: Guard,
-        headers: ReplyHeaders,
-        lifecycle: Lifecycle,
-        dialect: Dialect,
-        most: int,
-    ) -> None:
-        self._parts = parts
-        self._guard = guard
-        self._headers = headers
-        self._lifecycle = lifecycle
-        self._dialect = dialect
-        self._most = most
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._intake = Intake()
+        self._dialect = DIALECTS[shared.settings.dialect]
+        self._most = shared.settings.websockets
         self._open: set[Connection] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +54,7 @@ class Sockets:
         try:
             connection = self._connection(request, send)
         except Exception as error:  # nothing was accepted: it is an HTTP request yet
-            await reply_of(error, request, self._headers(request))(scope, receive, send)
+            await reply_of(error, request, self._shared.headers(request))(scope, receive, send)
             return
         headers = [(b"x-request-id", scope["state"]["request_id"].encode())]
         self._open.add(connection)
@@ -73,9 +67,10 @@ class Sockets:
 
     def _connection(self, request: Request, send: Send) -> Connection:
         """A connection for a client that may connect."""
-        owner = partial(self._guard.owner, request)
-        connection = Connection(self._parts, send, owner, dialect_of(request, self._dialect))
-        self._lifecycle.check_takes_work()
+        owner = partial(self._shared.guard.owner, request)
+        dialect = dialect_of(request, self._dialect)
+        connection = Connection(self._shared, self._intake, send, owner, dialect)
+        self._shared.of(Lifecycle).check_takes_work()
         of_owner = [each for each in self._open if each.owner == connection.owner]
         share = self._most if connection.owner == ANYONE else max(1, self._most // 2)
         if not self._has_place(of_owner, share):

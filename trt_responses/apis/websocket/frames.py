@@ -1,5 +1,5 @@
-"""The frames of a WebSocket at `/v1/responses`: what a client sends, and what is no event of a
-response. Knows JSON; knows no connection and no run."""
+"""The frames of a WebSocket at `/v1/responses`: what a client sends, and what it gets. Knows JSON
+and events; knows no connection and no run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
+from trt_responses.log.entries import ResponsesSpelling
+from trt_responses.wire.events import Created, Error
 from trt_responses.wire.parse import request_json, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.events import Event
 
 CREATE, STEER = "response.create", "response.steer"
 STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
@@ -25,6 +30,31 @@ BAD_STREAM_ID = InvalidRequest(
 NO_RECORD = ("previous_response_not_found", "previous_response_expired")
 """Codes with which HTTP refuses a response that is not there. Clients of a WebSocket know the first
 alone, with status 400: they connect anew, and send the whole conversation."""
+
+
+class SocketSpelling(ResponsesSpelling):
+    """The spelling of a WebSocket: each frame is the JSON alone, and names its lane. `headers` are
+    those of a reply over HTTP; they stand in the first event."""
+
+    __slots__ = ("_headers", "_lane")
+
+    def __init__(self, dialect: Dialect, stream_id: str | None, headers: Mapping[str, str]) -> None:
+        super().__init__(dialect)
+        self._lane = b',"stream_id":%b' % orjson.dumps(stream_id) if stream_id else b""
+        self._headers = headers
+
+    def frame(self, event: Event, number: int) -> bytes:
+        if isinstance(event, Error):
+            return b""  # there, it is an answer to what made no response
+        return super().frame(event, number)
+
+    def _begun(self, name: str, body: bytes) -> bytes:
+        tells = bool(self._headers) and name == Created.type
+        return (
+            body[:-1]
+            + self._lane
+            + (b',"headers":%b' % orjson.dumps(self._headers) if tells else b"")
+        )
 
 
 class ClientEvent(NamedTuple):

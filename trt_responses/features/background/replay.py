@@ -30,10 +30,9 @@ async def frames_of(
     store: Store,
     response_id: str,
     owner: str,
-    *,
     after: int,
-    pause: Callable[[Callable[[], bytes]], Awaitable[object]],
     dialect: Dialect,
+    pause: Callable[[Callable[[], bytes]], Awaitable[object]],
 ) -> AsyncIterator[bytes]:
     """Frames with greater numbers, as they come to be kept, to the response's end.
 

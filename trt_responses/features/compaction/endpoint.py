@@ -9,28 +9,43 @@ import orjson
 from trt_responses.accept.responses import accept_compaction
 from trt_responses.features.compaction.feature import CompactionStep
 from trt_responses.run.request import RunRequest
+from trt_responses.web.docs import CREATE, body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Making, snapshot
 from trt_responses.web.stream.sse import watched
+from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.request import CompactRequest
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from starlette.requests import Request
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
-    from trt_responses.web.responses import CreateParts
-    from trt_responses.wire.dialect import Dialect
+    from trt_responses.web.shared import Shared
+
+
+def routes(shared: Shared) -> list[BaseRoute]:
+    """The endpoint of this folder."""
+    return [
+        body_route(
+            shared,
+            "/v1/responses/compact",
+            Compact(shared).compact,
+            CREATE,
+            refused=(429, 500),
+            name="compact",
+            summary="Make a conversation short",
+        )
+    ]
 
 
 class Compact(Making):
     """Gives what users said, and one item for all the rest. Nothing is kept here."""
 
-    def __init__(self, dialect: Dialect, **parts: Unpack[CreateParts]) -> None:
-        super().__init__(**parts)
-        self._dialect = dialect
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._dialect = DIALECTS[shared.settings.dialect]
 
     async def compact(self, request: Request, owner: str) -> ASGIApp:
         _, wanted = await self._parsed(request, CompactRequest)

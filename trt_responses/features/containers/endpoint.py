@@ -11,6 +11,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.accept.tools import check_container_options
 from trt_responses.features.containers.bodies import ContainerRequest, told
+from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -19,19 +20,26 @@ from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from trt_responses.tool import ContainerStore
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.web.shared import Cold, Shared
+
+
+def routes(shared: Shared) -> list[Cold]:
+    """The endpoints of this folder; none where no tool has containers. Those of all tools are the
+    same."""
+    found = (tool.containers for tool in shared.parts.tools.values())
+    held = next((each for each in found if each is not None), None)
+    if held is None:
+        return []
+    return [ContainerRoutes(held, shared), ContainerFileRoutes(held, shared)]
 
 
 class ContainerRoutes:
     """The endpoints of one tool's containers."""
 
-    def __init__(
-        self, containers: ContainerStore, headers: ReplyHeaders, limits: RequestLimits
-    ) -> None:
+    def __init__(self, containers: ContainerStore, shared: Shared) -> None:
         self._containers = containers
-        self._headers = headers
-        self._limits = limits
+        self._headers = shared.headers
+        self._limits = shared.limits
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/v1/containers")

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from trt_responses.tool import ContainerStore, FileFacts
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.web.shared import Shared
 
 READ_BYTES = 256 * 1024
 MOST_PARTS = 8
@@ -45,12 +44,10 @@ NO_FORM = InvalidRequest(
 class ContainerFileRoutes:
     """The endpoints of the files of one tool's containers."""
 
-    def __init__(
-        self, containers: ContainerStore, headers: ReplyHeaders, limits: RequestLimits
-    ) -> None:
+    def __init__(self, containers: ContainerStore, shared: Shared) -> None:
         self._containers = containers
-        self._headers = headers
-        self._limits = limits
+        self._headers = shared.headers
+        self._limits = shared.limits
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/v1/containers/{container_id}/files")

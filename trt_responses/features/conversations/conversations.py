@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 PREFIX = "conv"
 
 
-def is_conversation(record_id: str) -> bool:
-    """Whether an id is that of a conversation."""
-    return record_id.startswith(f"{PREFIX}_")
-
-
 class Conversations:
     """What can be done with conversations besides making a response in one."""
 

@@ -17,7 +17,7 @@ from trt_responses.features.conversations.bodies import (
     NewConversation,
     NewItems,
 )
-from trt_responses.features.conversations.conversations import no_item
+from trt_responses.features.conversations.conversations import Conversations, no_item
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -28,25 +28,27 @@ from trt_responses.wire.listing import Order, Page, page_of
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
-    from trt_responses.features.conversations.conversations import Conversations
-    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Shared
     from trt_responses.wire.base import Options
-    from trt_responses.wire.limits import RequestLimits
 
     R = TypeVar("R", bound=Options)
 
 REFUSED = (400, 401, 403, 404, 413, 415, 503)
 
 
+def routes(shared: Shared) -> list[ConversationRoutes]:
+    """The endpoints of this folder."""
+    return [ConversationRoutes(shared)]
+
+
 class ConversationRoutes:
     """The endpoints of conversations."""
 
-    def __init__(
-        self, conversations: Conversations, *, headers: ReplyHeaders, limits: RequestLimits
-    ) -> None:
-        self._conversations = conversations
-        self._headers = headers
-        self._limits = limits
+    def __init__(self, shared: Shared) -> None:
+        most_items = shared.settings.conversation_items
+        self._conversations = Conversations(shared.parts, most_items=most_items)
+        self._headers = shared.headers
+        self._limits = shared.limits
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/v1/conversations")

@@ -11,27 +11,32 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import Forbidden, NotFound
+from trt_responses.features.explain.explain import Explainer
+from trt_responses.features.explain.explanations import Explanations
 from trt_responses.features.explain.transcript import written
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
-    from trt_responses.features.explain.explain import Explainer
-    from trt_responses.features.explain.explanations import Explanations
-    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Shared
 
 Name = Annotated[str | None, Query(pattern="^[a-z0-9_]{1,64}$")]
+
+
+def routes(shared: Shared) -> list[Explain]:
+    """The endpoint of this folder."""
+    return [Explain(shared)]
 
 
 class Explain:
     """The endpoint; without an explainer it is off."""
 
-    def __init__(
-        self, kept: Explanations, explainer: Explainer | None, *, headers: ReplyHeaders
-    ) -> None:
-        self._kept = kept
-        self._explainer = explainer
-        self._headers = headers
+    def __init__(self, shared: Shared) -> None:
+        self._kept = shared.of(Explanations)
+        self._headers = shared.headers
+        parts, told = shared.parts, shared.settings.explain
+        explainer = Explainer(parts.dialect, shared.card_of, redacts=told == "redacted")
+        self._explainer = None if told == "off" else explainer
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute)

@@ -193,10 +193,6 @@ class KeyRing:
         found = self._valid(digest)
         return str(found) if found is not None and found.admin else None
 
-    def is_admin(self, key: str) -> bool:
-        """Whether a key is an admin's."""
-        return self.admin_of(key) is not None
-
     @property
     def has_admin(self) -> bool:
         """Whether some key is an admin's."""

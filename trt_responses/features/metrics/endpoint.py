@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
@@ -10,31 +11,33 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import PlainTextResponse, Response
 
 from trt_responses.errors import Unauthorized
-from trt_responses.features.limits.keys import digest_of
+from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.web.framework import Anybody, ColdRoute, replies
 from trt_responses.web.guard import key_of
 from trt_responses.web.headers import header
 
 if TYPE_CHECKING:
-    from trt_responses.features.limits.keys import KeyRing
-    from trt_responses.features.metrics.metrics import Metrics
-    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Shared
 
 OPEN_METRICS = "application/openmetrics-text"
 OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+def routes(shared: Shared) -> list[MetricsPage]:
+    """The endpoint of this folder."""
+    return [MetricsPage(shared)]
+
+
 class MetricsPage:
     """A scrape. It is open to anybody, or to those with a key of its own and to admins."""
 
-    def __init__(
-        self, metrics: Metrics, headers: ReplyHeaders, *, key: str | None, keys: KeyRing
-    ) -> None:
-        self._metrics = metrics
-        self._headers = headers
-        self._key_digest = None if key is None else digest_of(key)
-        self._keys = keys
+    def __init__(self, shared: Shared) -> None:
+        self._metrics = shared.of(Metrics)
+        self._headers = shared.headers
+        self._guard = shared.guard
+        key = shared.settings.metrics_key
+        self._key_digest = None if key is None else _digest_of(key)
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, dependencies=[Anybody])
@@ -58,9 +61,14 @@ class MetricsPage:
     def _check_key(self, request: Request) -> None:
         if self._key_digest is None:
             return
-        key = key_of(request)
-        if not compare_digest(digest_of(key), self._key_digest) and not self._keys.is_admin(key):
+        is_ours = compare_digest(_digest_of(key_of(request)), self._key_digest)
+        if not is_ours and self._guard.admin_of(request) is None:
             raise Unauthorized(
                 "The metrics ask for a key of their own, or an admin's: send it as "
                 "`Authorization: Bearer KEY`."
             )
+
+
+def _digest_of(key: str) -> bytes:
+    """A digest, so that no comparison's time tells how long the key is."""
+    return hashlib.sha256(key.encode()).digest()

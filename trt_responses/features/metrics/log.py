@@ -1,4 +1,4 @@
-"""One line for each request, as text or as JSON. Never a word of what was said.
+"""One line for each request. Never a word of what was said.
 
 A request that makes a response has the response's line, at its end; any other has its own. Knows
 finished runs and requests; the core knows nothing of it.
@@ -7,19 +7,14 @@ finished runs and requests; the core knows nothing of it.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trt_responses.features.metrics.requests import RequestFacts
     from trt_responses.run.facts import RunFacts
+    from trt_responses.web.middleware import RequestFacts
 
 logger = logging.getLogger("trt_responses.requests")
 
-FIELDS = "fields"
-"""The attribute of a log record that holds its values, for the JSON format."""
 PROBES = ("/health", "/v1/health", "/v2/health", "/metrics")
 """Routes that are asked several times a second: their lines are for debugging."""
 WORST_FINE = 399
@@ -56,33 +51,6 @@ class RequestLog:
         )
 
 
-class JsonLines(logging.Formatter):
-    """Writes each record as one line of JSON."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line | getattr(record, FIELDS, {}), default=str).decode()
-
-
-class TextLines(logging.Formatter):
-    """Writes each record as a line of text, its values behind it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        values = "".join(
-            f" {name}={'-' if value is None else value}"
-            for name, value in getattr(record, FIELDS, {}).items()
-        )
-        line = f"{record.levelname} {record.getMessage()}{values}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
 def _tools(facts: RunFacts) -> str:
     """The calls that were run here: the tool, how long it took, and the size of its answer."""
     return ",".join(
@@ -92,7 +60,7 @@ def _tools(facts: RunFacts) -> str:
 
 
 def _tell(level: int, message: str, **values: object) -> None:
-    logger.log(level, "%s", message, extra={FIELDS: values})
+    logger.log(level, "%s", message, extra={"fields": values})
 
 
 def _ms(since_ns: int, until_ns: int | None) -> int | None:

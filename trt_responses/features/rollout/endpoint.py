@@ -10,30 +10,32 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import error_body
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.endpoint import note
 from trt_responses.features.rollout.bodies import load_request
+from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.features.rollout.refused import LoadRefused
-from trt_responses.web.admin import note
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
 
 if TYPE_CHECKING:
-    from trt_responses.features.limits.audit import Audit
-    from trt_responses.features.rollout.exchange import Exchange
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.limits import RequestLimits
+    from trt_responses.web.shared import Shared
+
+
+def routes(shared: Shared) -> list[EngineActs]:
+    """The endpoints of this folder."""
+    return [EngineActs(shared)]
 
 
 class EngineActs:
     """Each act is noted in the audit file first; one that cannot be noted is not done."""
 
-    def __init__(
-        self, exchange: Exchange, audit: Audit, headers: ReplyHeaders, limits: RequestLimits
-    ) -> None:
-        self._exchange = exchange
-        self._audit = audit
-        self._headers = headers
-        self._limits = limits
+    def __init__(self, shared: Shared) -> None:
+        self._exchange = shared.of(Exchange)
+        self._audit = shared.of(Audit)
+        self._headers = shared.headers
+        self._limits = shared.limits
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/admin/engines")

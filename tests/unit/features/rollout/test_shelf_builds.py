@@ -155,6 +155,7 @@ from trt_responses.features.rollout.shelf_builds import PreparedBuilds
 from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.features.rollout.versions import Versions
 from trt_responses.settings import Settings
+from trt_responses.setup.engine import Given
 
 async def main(engines_dir):
     first = Loaded(Version("mine", "llamacpp", 1, "a" * 12), scripted())
@@ -162,7 +163,7 @@ async def main(engines_dir):
         engines_dir=engines_dir, engine="mine", model="mine", admin_key="boss", data_dir=engines_dir
     )
     builds = PreparedBuilds("mine", settings, lambda *_: scripted())
-    app = create_app(settings, engine=first, builds=builds)
+    app = create_app(settings, given=Given(first, builds))
     async with living(app):
         body = b'{"version": 2, "gate": false, "reason": "at noon"}'
         await Client(app, lambda: 0).send("POST", "/admin/engines/mine/load", body, ADMIN)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from trt_responses.web.stream.keepalive import KeepAlive
 
+    Pause = Callable[[Callable[[], bytes]], Awaitable[object]]
+
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
@@ -35,7 +37,9 @@ class Tail:
         headers: dict[str, str],
         keep_alive: KeepAlive,
         sleep: Callable[[float], Awaitable[None]],
+        frames_of: Callable[[Pause], AsyncIterator[bytes]],
     ) -> None:
+        """`frames_of` gives the frames to write, and awaits `pause` before it asks for more."""
         self._headers = headers
         self._keep_alive = keep_alive
         self._sleep = sleep
@@ -43,20 +47,14 @@ class Tail:
         self._pings = 0
         """Signs of life since the last frames."""
         self._send: Send | None = None
-        self._frames: AsyncIterator[bytes] | None = None
-        self._first: bytes | None = None
-
-    def over(self, frames: AsyncIterator[bytes]) -> Tail:
-        """Take the frames to write."""
-        self._frames = frames
-        return self
+        self._frames = frames_of(self._pause)
+        self._first = b""
 
     async def begin(self) -> None:
         """Fetch the first frames now, so that a refusal is raised before any header has gone."""
-        assert self._frames is not None
         self._first = await anext(self._frames, b"")
 
-    async def pause(self, repeated: Callable[[], bytes]) -> None:
+    async def _pause(self, repeated: Callable[[], bytes]) -> None:
         """Wait before the store is asked again. When the client has waited long it gets a comment,
         or the `repeated` event, as it would from the server that makes the run."""
         await self._sleep(POLL_S)
@@ -83,7 +81,6 @@ class Tail:
 
     async def _write(self) -> None:
         assert self._send is not None
-        assert self._frames is not None
         try:
             if self._first:
                 await self._send_frames(self._first)

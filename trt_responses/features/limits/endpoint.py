@@ -11,25 +11,28 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import ApiError
+from trt_responses.features.limits.audit import Audit
+from trt_responses.run.lifecycle import Lifecycle
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
 
 if TYPE_CHECKING:
-    from trt_responses.features.limits.audit import Audit
-    from trt_responses.run.lifecycle import Lifecycle
-    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Shared
+
+
+def routes(shared: Shared) -> list[AdminActs]:
+    """The endpoints of this folder."""
+    return [AdminActs(shared)]
 
 
 class AdminActs:
     """Each act is noted in the audit file first; one that cannot be noted is not done."""
 
-    def __init__(
-        self, lifecycle: Lifecycle, audit: Audit, headers: ReplyHeaders, *, linger_s: float
-    ) -> None:
-        self._lifecycle = lifecycle
-        self._audit = audit
-        self._headers = headers
-        self._linger_s = linger_s
+    def __init__(self, shared: Shared) -> None:
+        self._lifecycle = shared.of(Lifecycle)
+        self._audit = shared.of(Audit)
+        self._headers = shared.headers
+        self._linger_s = shared.settings.linger_s
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute)

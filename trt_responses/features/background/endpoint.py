@@ -1,0 +1,102 @@
+"""Background responses for the web: started, streamed, read and cancelled, whichever server makes
+them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response  # noqa: TC002  # likewise
+
+from trt_responses.features.background.replay import frames_of
+from trt_responses.features.background.snapshot import lost_snapshot
+from trt_responses.features.background.tail import Tail
+from trt_responses.store import Job, Record
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import ColdRoute, Owner, replies
+from trt_responses.web.stored import check_background, there
+from trt_responses.web.stream.sse import Follow
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from trt_responses.features.background.background import Background
+    from trt_responses.run.run import Run
+    from trt_responses.store import Store
+    from trt_responses.web.headers import ReplyHeaders
+    from trt_responses.web.shared import Shared
+    from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.wire.dialect import Dialect
+
+
+def routes(shared: Shared) -> list[BackgroundJobs]:
+    """The endpoint of this folder."""
+    return [shared.of(BackgroundJobs)]
+
+
+class BackgroundJobs:
+    """A response that this server makes is read from its own log; every other from the store."""
+
+    def __init__(
+        self,
+        background: Background,
+        store: Store,
+        headers: ReplyHeaders,
+        stream_limits: StreamLimits,
+    ) -> None:
+        self._background = background
+        self._store = store
+        self._headers = headers
+        self._stream_limits = stream_limits
+        self.start = background.start
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute, prefix="/v1/responses/{response_id}")
+        router.post(
+            "/cancel", summary="Stop a background response", responses=replies(400, 401, 403, 404)
+        )(self.cancel)
+        return router
+
+    async def cancel(self, request: Request, response_id: str, owner: Owner) -> Response:
+        found = there(response_id, await self._store.get(response_id, owner))
+        check_background(found, "response_id", ": hang up to end such a one")
+        if isinstance(found, Job) and not found.lost:
+            found = there(found.id, await self._background.cancel(found.id, owner))
+        body = found.body if isinstance(found, Record) else self.snapshot(found, owner)
+        return json_reply(body, self._headers(request))
+
+    def stream(self, run: Run, headers: dict[str, str]) -> ASGIApp:
+        if self._background.can_move:
+            return self._tail(run.id, run.owner, headers, run.log.dialect)
+        return Follow(run, headers, self._stream_limits)
+
+    async def replay(
+        self, found: Record | Job, owner: str, headers: dict[str, str], dialect: Dialect, after: int
+    ) -> ASGIApp:
+        run = self._background.running(found.id, owner)
+        if run is not None and not self._background.can_move:
+            return Follow(run, headers, self._stream_limits, after=after)
+        tail = self._tail(found.id, owner, headers, dialect, after)
+        if isinstance(found, Record) or found.lost:
+            await tail.begin()
+        return tail
+
+    def snapshot(self, job: Job, owner: str) -> bytes:
+        if job.lost:
+            return lost_snapshot(job.body)
+        run = self._background.running(job.id, owner)
+        # One that has ended here and not in the store has gone to another server.
+        if run is None or run.log.closed:
+            return job.body
+        return orjson.dumps(run.log.response)
+
+    def _tail(
+        self, of: str, owner: str, headers: dict[str, str], dialect: Dialect, after: int = -1
+    ) -> Tail:
+        """The stream of a response as the store keeps it."""
+        news, keep_alive = partial(self._background.news, of), self._stream_limits.keep_alive
+        frames = partial(frames_of, self._store, of, owner, after, dialect)
+        return Tail(headers, keep_alive, news, frames)
