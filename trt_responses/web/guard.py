@@ -49,7 +49,7 @@ class Guard:
         keys: Keys | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> None:
-        """Without `keys` nobody needs one. With a `lifecycle`, requests are let in only while the
+        """Without `keys` no request needs one. With a `lifecycle`, requests pass only while the
         server is open."""
         self._hosts = frozenset(map(str.lower, hosts))
         self._origins = Origins(origins)

@@ -38,11 +38,10 @@ class RequestFacts(NamedTuple):
     request_id: str
     method: str
     endpoint: str
-    """The route that was asked for, never its path."""
+    """The path of the route, never the request's."""
     status: int
     end: str
-    """How the response ended that it asked for: `background` if it goes on, `none` if there is
-    none."""
+    """How its response ended: `background` if it still runs, `none` if there is none."""
     total_ns: int
 
 
@@ -127,7 +126,7 @@ class Middleware:
 
 
 def _end(run: Run | None) -> str:
-    """How the response ended that a request asked for; one in the background goes on."""
+    """How a request's response ended; one in the background still runs."""
     if run is None:
         return "none"
     return run.log.begun.status if run.log.closed else "background"

@@ -55,7 +55,7 @@ class Tail:
         self._first = await anext(self._frames, b"")
 
     async def _pause(self, repeated: Callable[[], bytes]) -> None:
-        """Wait before the store is asked again. When the client has waited long it gets a comment,
+        """Wait before the store is read again. When the client has waited long it gets a comment,
         or the `repeated` event, as it would from the server that makes the run."""
         await self._sleep(POLL_S)
         self._silent_s += POLL_S
