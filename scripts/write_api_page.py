@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from trt_responses.setup.routes import FIELD_TABLES
+from trt_responses.apis.chat import fields as chat
+from trt_responses.apis.messages import fields as messages
+from trt_responses.apis.websocket.request import SOCKET
 from trt_responses.web.fields import markdown
+from trt_responses.wire.fields import FIELDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+FIELD_TABLES = {
+    "/v1/responses": FIELDS,
+    "/v1/responses over WebSocket": SOCKET,
+    "/v1/chat/completions": chat.FIELDS,
+    "/v1/messages": messages.FIELDS,
+}
 MARKED = re.compile(r"(<!-- fields of (\S+) -->\n).*?(<!-- end of fields -->)", re.DOTALL)
 
 

@@ -19,9 +19,9 @@ from tests.support.serving import serving
 from tests.support.turns import turn
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.run.parts import mint
 from trt_responses.serve.protocol import protocol
 from trt_responses.settings import Settings
-from trt_responses.setup.parts import mint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -26,10 +26,10 @@ from tests.support.served import ANSWER, SETTINGS, STALLED, script, wide
 from tests.support.serving import Address, our_server
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.run.parts import mint
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.silence import DROPPED_BYTES, PIECE_BYTES
 from trt_responses.settings import Settings
-from trt_responses.setup.parts import mint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -19,6 +19,7 @@ from tests.support.steering import GUIDES
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
+from trt_responses.features.rollout.exchange import Exchange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -159,7 +160,7 @@ def test_whatever_fails_the_one_before_comes_back_and_the_runs_go_on(
             loading = asyncio.create_task(s.load(version=2))
             free: list[Call] = []
             while not loading.done():  # what the gate records of the one before takes steps, too
-                asking = "asking" in (s.app.state.exchange.phase or "")
+                asking = "asking" in (s.app.state.server.of(Exchange).phase or "")
                 if asking and (not free or free[-1].ended):
                     free.append(s.client.ask(stream=True))
                 await s.clock.step()

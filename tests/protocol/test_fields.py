@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 
+from scripts.write_api_page import FIELD_TABLES
 from tests.support.asgi import Client, living
 from tests.support.replies import check_told
 from tests.support.served import SETTINGS, WEATHER, served
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.settings import Settings
-from trt_responses.setup.routes import FIELD_TABLES
 
 HELLO = [{"role": "user", "content": "hi"}]
 

@@ -22,17 +22,18 @@ from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepCl
 from trt_responses.features.rollout.gate import Gate, accepted_prompts
 from trt_responses.features.rollout.leases import made_by
 from trt_responses.features.rollout.loaded import Loaded
+from trt_responses.features.rollout.versions import Versions
 from trt_responses.run.request import RunRequest
 from trt_responses.settings import Settings
-from trt_responses.setup.engine import Given
-from trt_responses.setup.parts import server_parts
+from trt_responses.setup.engine import Given, served_engine
+from trt_responses.setup.installed import install_all
+from trt_responses.setup.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from trt_responses.engine import Engine, GenerateOptions
     from trt_responses.features.rollout.measures import GateReport
-    from trt_responses.setup.parts import ServerParts
 
 PLACES = 6
 CLIENTS = 10
@@ -87,7 +88,7 @@ class Clock:
             await engine.step()
 
 
-async def client(server: ServerParts) -> None:
+async def client(server: Server) -> None:
     (asked,) = accepted_prompts([CONVERSATION])
     while True:
         run = await server.runs.start(RunRequest(asked, "ann", 0))
@@ -95,14 +96,17 @@ async def client(server: ServerParts) -> None:
 
 
 @asynccontextmanager
-async def saturated(engine: Engine, clock: Clock, clients: int) -> AsyncIterator[ServerParts]:
+async def saturated(engine: Engine, clock: Clock, clients: int) -> AsyncIterator[Server]:
     """A server whose engine always has as many long conversations as it has places for."""
     loaded = Loaded(version(1), engine)
     settings = Settings(**SETTINGS)
     given = Given(loaded, TestBuilds())
-    server = server_parts(settings, given, None, [], lambda *_: engine, None, clock.sleep)
+    served = served_engine(settings, given, lambda *_: engine)
+    server = Server(settings, served, None, [], clock.sleep)
+    install_all(server)
+    server.build()
     await server.store.start()
-    await server.engine.start()
+    await server.parts.engine.start()
     server.lifecycle.start()
     server.lifecycle.ready()
     tasks = [asyncio.create_task(client(server)) for _ in range(clients)]
@@ -125,7 +129,7 @@ async def compared(factor: float, clients: int) -> GateReport:
         gate = Gate(parts, accepted_prompts(PROMPTS), partial(made_by, server.runs), clock.sleep)
         other = Loaded(version(2), new.engine)
         await other.start()
-        report = await gate.compare(server.versions.promoted, other)
+        report = await gate.compare(server.of(Versions).promoted, other)
         assert not new.engine.health().cache_use  # no copy is left on it
         return report
 

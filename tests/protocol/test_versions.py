@@ -19,6 +19,7 @@ from tests.support.served import ANSWER, SETTINGS, THOUGHT
 from tests.support.turns import turn
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.app import create_app
+from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.features.rollout.loaded import number_in
 from trt_responses.settings import Settings
 
@@ -350,7 +351,7 @@ def test_one_load_goes_on_at_a_time_and_ends_with_the_server(tmp_path: Path) -> 
         waits = Faulty(scripted(manual=True))
         async with exchanged(tmp_path, lambda: waits) as s:
             going = asyncio.create_task(s.load())
-            await until(lambda: "comparing" in (s.app.state.exchange.phase or ""))
+            await until(lambda: "comparing" in (s.app.state.server.of(Exchange).phase or ""))
             refused = await s.load()
             assert (refused.status, "comparing demo@2" in refused.error["message"]) == (409, True)
         assert waits.stopped

@@ -26,7 +26,7 @@ ENGINE = f"{LEAVES} engine engines tokens"
 STORE = f"{LEAVES} store stores"
 TARGET = f"{LEAVES} tokens engine prepare prepare.checkpoint prepare.graph prepare.shelf"
 RUN = f"{SEAMS} feature wire schema language tokens log accept steering prompt"
-CORE = f"{RUN} harmony.* run web.* settings"
+CORE = f"{RUN} harmony.* run web.* settings setup.server"
 """What an extension may import: the core, and no other extension but what its row adds."""
 
 MAY_IMPORT = {
@@ -61,13 +61,16 @@ MAY_IMPORT = {
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "serve.silence",
     "serve": f"{LEAVES} settings run setup serve.protocol serve.silence serve.websocket",
-    "app": f"{SEAMS} settings prepare.shelf web backends setup",
+    "app": f"{SEAMS} feature settings prepare.shelf run web backends setup setup.engine"
+    " setup.server",
     "": "app settings",
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
     " stores.* tool tools.* prepare.*",
-    "setup": f"{CORE} prepare.shelf backends features.* apis.*",
+    "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
+    "setup.server": f"{CORE} backends setup.engine",
+    "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor app backends fleet serve"
     " engine",
     "doctor": f"{SEAMS} settings tokens prepare.* backends",
@@ -118,7 +121,7 @@ MAY_IMPORT = {
     "dialects.templates.read": f"{HARMONY} dialects.templates",
     "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
     "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"
-    " app backends serve setup features.limits features.metrics",
+    " app backends serve setup setup.engine features.limits features.metrics",
     # checkpoints to engines
     "prepare": f"{LEAVES} tokens engine prepare.checkpoint prepare.graph prepare.shelf",
     "prepare.checkpoint": f"{LEAVES} tokens engine prepare",

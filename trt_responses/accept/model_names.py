@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """A version's names."""
+    """A version's names, and its kind of engine."""
+
+    @property
+    def kind(self) -> str: ...
 
     @property
     def names(self) -> Sequence[str]: ...

@@ -18,6 +18,7 @@ from trt_responses.app import create_app
 from trt_responses.children import die_with
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.errors import StartupError
+from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.fleet.counts import COUNTS, SharedCounts
 from trt_responses.fleet.siblings import Siblings
 from trt_responses.serve.server import LostEngineError, bound, log_to_stderr, run_server
@@ -55,7 +56,7 @@ def main() -> int:
     try:
         with bound(settings, shared=True) as address:
             app = create_app(settings, engine_of=engine_of, given=Given(counts=counts))
-            join(app, Siblings(folder, number, settings.frontends, app.state.metrics))
+            join(app, Siblings(folder, number, settings.frontends, app.state.server.of(Metrics)))
             run_server(app, settings, address)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
@@ -79,7 +80,7 @@ def join(app: FastAPI, siblings: Siblings) -> None:
             beating.cancel()
             await asyncio.wait((beating,))
 
-    app.state.metrics.others = siblings.others
+    app.state.server.of(Metrics).others = siblings.others
     app.router.lifespan_context = life
 
 

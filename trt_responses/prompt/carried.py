@@ -43,7 +43,7 @@ class CarriedTurns(Protocol):
 
 
 class Carried(Protocol):
-    """Opens what items carry, for their owner alone."""
+    """Seals what items carry, and opens it for their owner alone."""
 
     async def opened_turns(
         self,
@@ -65,9 +65,19 @@ class Carried(Protocol):
         """The content of a compaction. Raises an `InvalidRequest` where it cannot be opened."""
         ...
 
+    def seal_compaction(
+        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
+    ) -> str: ...
+
+    def signature(self, said: Sequence[str], owner: str) -> str:
+        """A signature of texts that an owner was given, for a client to bring back unchanged."""
+        ...
+
+    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool: ...
+
 
 class _NothingCarried:
-    """Opens nothing: a server without the feature."""
+    """Seals and opens nothing: a server without the feature."""
 
     date = None
 
@@ -81,6 +91,18 @@ class _NothingCarried:
         self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
     ) -> CarriedCompaction:
         raise unsupported_value(param, "nothing that is sealed can be opened here")
+
+    def seal_compaction(
+        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
+    ) -> str:
+        raise NotImplementedError("compactions are not installed without seals")
+
+    def signature(self, said: Sequence[str], owner: str) -> str:
+        """Nothing: no approval that is brought back is known again."""
+        return ""
+
+    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool:
+        return False
 
 
 NOTHING_CARRIED: Carried = _NothingCarried()

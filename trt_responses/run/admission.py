@@ -5,11 +5,14 @@ Runs know this much of it; `features/limits/` decides who is let in, and in whic
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
+
+from trt_responses.errors import ServerBusy
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class Place(Protocol):
@@ -44,8 +47,55 @@ class Admission(Protocol):
         """Give free places to those who wait, since the engine may have come back."""
         ...
 
+    def count_background(self, owner: str, more: int) -> int:
+        """Count so many more background responses of an owner, or less, and return how many there
+        are."""
+        ...
+
     @property
     def running(self) -> int: ...
 
     @property
     def waiting(self) -> int: ...
+
+
+class OpenAdmission:
+    """Lets everybody in while the engine has places, and nobody wait: a server without the feature
+    of limits."""
+
+    waiting = 0
+
+    def __init__(self, places: Callable[[], int]) -> None:
+        self.running = 0
+        self._places = places
+        self._background: Counter[str] = Counter()
+
+    def enter(self, owner: str) -> Place:
+        if self.running >= self._places():
+            raise ServerBusy(f"{self.running} responses are being made, all this server takes.")
+        self.running += 1
+        return _OpenPlace(self)
+
+    def look(self) -> None: ...
+
+    def count_background(self, owner: str, more: int) -> int:
+        self._background[owner] += more
+        return self._background[owner]
+
+
+class _OpenPlace:
+    def __init__(self, admission: OpenAdmission) -> None:
+        self._admission: OpenAdmission | None = admission
+
+    def line_up(self, prompt_tokens: int) -> None: ...
+
+    def turn(self) -> asyncio.Future[None] | None:
+        return None
+
+    def headers(self) -> Mapping[str, str]:
+        return {}
+
+    def leave(self, generated_tokens: int = 0) -> None:
+        if self._admission is not None:
+            self._admission.running -= 1
+            self._admission = None

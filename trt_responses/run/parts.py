@@ -6,6 +6,7 @@ Names only: what is done with them is the business of `assembly.py` and of the p
 
 from __future__ import annotations
 
+import os
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from trt_responses.steering.steering import Steering
     from trt_responses.store import Store
     from trt_responses.tool import Tool
+
+
+def mint(prefix: str) -> str:
+    """A fresh id in the API's form."""
+    return f"{prefix}_{os.urandom(24).hex()}"
 
 
 @dataclass(frozen=True, slots=True)

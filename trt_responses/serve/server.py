@@ -22,12 +22,12 @@ import uvicorn
 
 from trt_responses.errors import StartupError
 from trt_responses.files import close_folder_to_others
+from trt_responses.run.parts import mint
 from trt_responses.serve.drain import Drain
 from trt_responses.serve.lines import JsonLines, TextLines
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 from trt_responses.serve.websocket import PING_S, socket_protocol
-from trt_responses.setup.parts import mint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

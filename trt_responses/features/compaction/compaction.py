@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
     from trt_responses.dialect import Dialect
     from trt_responses.language.fragments import Fragment
+    from trt_responses.prompt.carried import Carried
     from trt_responses.prompt.prompt import Prompt
     from trt_responses.store import Kind
     from trt_responses.wire.output import OutputItem
@@ -79,18 +80,6 @@ def summarising(accepted: Accepted) -> Accepted:
     )
 
 
-class Sealer(Protocol):
-    """Seals compactions for their owner's requests of one model."""
-
-    def seal_compaction(
-        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
-    ) -> str: ...
-
-    def open_compaction(
-        self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
-    ) -> CarriedCompaction: ...
-
-
 class Compaction:
     """What is made short, and for whom."""
 
@@ -99,7 +88,7 @@ class Compaction:
         blocks: Sequence[Block],
         date: str,
         dialect: Dialect,
-        sealer: Sealer,
+        sealer: Carried,
         owner: str,
         model: str,
         said_tokens: int | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
 from trt_responses.features.hosted_tools.approvals import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.features.hosted_tools.loop import Approved
+    from trt_responses.prompt.carried import Carried
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
@@ -39,20 +40,12 @@ if TYPE_CHECKING:
     from trt_responses.wire.hosted_items import McpApprovalRequest
 
 
-class Signer(Protocol):
-    """Vouches for texts that an owner was given, for a client to bring back unchanged."""
-
-    def signature(self, said: Sequence[str], owner: str) -> str: ...
-
-    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool: ...
-
-
 class HostedTools:
     """Runs the tools that the operator has switched on."""
 
     reads = ("built_in", "input")
 
-    def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Signer) -> None:
+    def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Carried) -> None:
         """`tools` by their kinds."""
         self.tools = tools
         self.ledger = ledger

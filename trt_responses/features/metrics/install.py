@@ -1,91 +1,59 @@
-"""The listeners of a server's runs and requests, and what its metrics ask at a scrape."""
+"""Metrics, the log of requests, and statistics."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from trt_responses import __version__
-from trt_responses.features.explain.explanations import Explanations
+from trt_responses.features.metrics.endpoint import routes
 from trt_responses.features.metrics.log import RequestLog
 from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.metrics.token_gaps import TokenGaps
-from trt_responses.features.traces.traces import Traces, traces_to
 from trt_responses.tool import RunsProcesses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
-    from trt_responses.features.limits.key_file import WatchedKeys
-    from trt_responses.features.rollout.versions import Versions
-    from trt_responses.run.facts import Listener, Progress
     from trt_responses.run.health import Health
     from trt_responses.run.recovery import Recovery
-    from trt_responses.settings import Settings
-    from trt_responses.setup.engine import ServedEngine
+    from trt_responses.setup.server import Server
     from trt_responses.store import Store
     from trt_responses.tool import Tool
 
 
-class Telemetry(NamedTuple):
-    """Those who hear of each run at its end."""
-
-    metrics: Metrics
-    request_log: RequestLog
-    traces: Traces | None
-    statistics: Statistics
-    token_gaps: TokenGaps
-    explanations: Explanations
-
-    def listeners(self, settings: Settings) -> list[Listener]:
-        """All that the settings switch on, in the order in which they hear."""
-        found: list[Listener] = [self.traces] if self.traces is not None else []
-        found += [self.request_log, self.metrics, self.token_gaps, self.statistics]
-        if settings.explain != "off" and settings.explain_bytes:
-            found.append(self.explanations)
-        return found
-
-
-def telemetry_of(
-    settings: Settings,
-    served: ServedEngine,
-    versions: Versions,
-    progress: Callable[[], Iterable[Progress]],
-) -> Telemetry:
-    """The listeners of a server. `progress` gives the runs that are being made."""
+def install(server: Server) -> None:
     metrics = Metrics(
-        model=served.model,
-        engine=served.loaded.version.kind,
-        versions=versions.live,
+        model=server.served.model,
+        engine=server.served.kind,
+        versions=lambda: tuple(each.version for each in server.loaded()),
         version=__version__,
-        live_tokens=lambda: sum(run.tokens for run in progress()),
+        live_tokens=lambda: sum(run.tokens for run in server.runs.progress()),
     )
-    endpoint = settings.otlp_endpoint
-    return Telemetry(
-        metrics,
-        RequestLog(),
-        traces_to(endpoint, __version__, settings.otlp_names) if endpoint else None,
-        Statistics(),
-        TokenGaps(metrics.gap_s, progress, time.monotonic_ns),
-        Explanations(settings.explain_bytes),
-    )
+    log, statistics = RequestLog(), Statistics()
+    gaps = TokenGaps(metrics.gap_s, lambda: server.runs.progress(), time.monotonic_ns)
+    server.listeners += (log, metrics, gaps, statistics)
+    server.request_listeners += (metrics, log)
+    server.lives.append(gaps.life)
+    server.provide(metrics, statistics)
+    server.add_routes(70, routes)
+    server.when_built(partial(_read, server, metrics))
 
 
-def read_state(
-    metrics: Metrics,
-    health: Health,
-    watched: WatchedKeys | None,
-    recovery: Recovery,
-    versions: Versions,
-) -> None:
+def _read(server: Server, metrics: Metrics) -> None:
+    """Have the metrics ask the server's parts at each scrape."""
+    read_state(metrics, server.health, server.recovery)
+    for reading in server.readings:
+        metrics.reading(reading.name, reading.help_text, reading.read, kind=reading.kind)
+    read_store(metrics, server.store)
+    read_tools(metrics, server.tools)
+    metrics.show_as(server.settings.metrics_names)
+
+
+def read_state(metrics: Metrics, health: Health, recovery: Recovery) -> None:
     """Have the metrics ask the server's parts for their state at each scrape."""
-    metrics.reading(
-        "engine_version_gone",
-        "Responses that continue one of a version that is not loaded any more.",
-        lambda: versions.gone,
-        kind="counter",
-    )
     metrics.readings(
         health,
         (
@@ -120,13 +88,6 @@ def read_state(
             ("draining", "Whether the server is being stopped.", lambda r: r.state == "draining"),
         ),
     )
-    if watched is not None:
-        metrics.reading("keys", "Keys of the file that are known.", lambda: len(watched))
-        metrics.reading(
-            "keys_file_fault",
-            "Whether the file as it is cannot be used, and older keys are.",
-            lambda: watched.fault is not None,
-        )
 
 
 def read_tools(metrics: Metrics, tools: Sequence[Tool]) -> None:

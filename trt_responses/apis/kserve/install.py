@@ -1,0 +1,14 @@
+"""The KServe protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.apis.kserve.endpoints import routes
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    server.add_routes(10, routes)

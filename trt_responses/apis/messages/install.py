@@ -1,0 +1,16 @@
+"""Anthropic's Messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.apis.messages.endpoint import routes
+from trt_responses.apis.messages.fields import FIELDS
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    server.field_tables["/v1/messages"] = FIELDS
+    server.add_routes(45, routes)

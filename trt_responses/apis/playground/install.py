@@ -1,0 +1,14 @@
+"""The page at `/`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.apis.playground.endpoint import routes
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    server.add_routes(95, routes)

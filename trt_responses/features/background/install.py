@@ -1,0 +1,35 @@
+"""Background responses, their endpoint, and what other servers have left of theirs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trt_responses.features.background.background import Background
+from trt_responses.features.background.endpoint import BackgroundJobs, routes
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    server.add_routes(25, routes)
+    server.when_built(partial(_build, server))
+
+
+def _build(server: Server) -> None:
+    parts, settings = server.parts, server.settings
+    background = Background(
+        server.runs,
+        server.store,
+        count=parts.admission.count_background,
+        max_per_owner=settings.max_background,
+        model=f"{parts.model} {parts.dialect.vocabulary}".rstrip(),  # whose ids a job's are
+        check_streams=server.lifecycle.check_streams,
+        sleep=server.sleep,
+    )
+    jobs = BackgroundJobs(background, server.store, server.headers, server.stream_limits)
+    server.jobs = jobs
+    server.provide(jobs)
+    server.on_delete.append(background.drop)
+    server.lives.append(partial(background.life, settings.drain_s))

@@ -1,0 +1,19 @@
+"""Conversations, their locks and their endpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.conversations.endpoint import routes
+from trt_responses.features.conversations.feature import InConversations
+from trt_responses.features.conversations.locks import Locks
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    locks = Locks(server.store, server.sleep)
+    server.features.append(InConversations(locks))
+    server.lives.append(locks.life)
+    server.add_routes(50, routes)

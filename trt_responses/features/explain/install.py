@@ -1,0 +1,21 @@
+"""What a response was made of, kept for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.explain.endpoint import routes
+from trt_responses.features.explain.explanations import Explanations
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    settings = server.settings
+    kept = Explanations(settings.explain_bytes)
+    server.provide(kept)
+    server.on_delete.append(kept.forget)
+    if settings.explain != "off" and settings.explain_bytes:
+        server.listeners.append(kept)
+    server.add_routes(35, routes)

@@ -1,0 +1,15 @@
+"""What `include` adds to the last snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.include.include import Inclusion
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    told = server.settings.explain == "full"
+    server.features.append(Inclusion(server.served.dialect, tells_messages=told))

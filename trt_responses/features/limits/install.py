@@ -1,0 +1,79 @@
+"""Keys of owners and admins, and the line before the engine."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from trt_responses.errors import StartupError
+from trt_responses.features.limits.admission import Admission, Bounds
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.counts import LocalCounts
+from trt_responses.features.limits.endpoint import routes
+from trt_responses.features.limits.key_file import WatchedKeys
+from trt_responses.features.limits.keys import KeyFault, KeyRing, OwnerLimits
+from trt_responses.setup.server import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trt_responses.settings import Settings
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    settings = server.settings
+    keys = server.keys = _keys(settings)
+    server.admission = Admission(
+        server.places,
+        Bounds(waiting=settings.max_waiting, waiting_tokens=settings.max_waiting_tokens),
+        limits_of=keys.limits_of,
+        clock_s=time.monotonic,
+        counts=server.served.given.counts or LocalCounts(),
+    )
+    server.provide(keys, Audit(settings.audit_path))
+    server.add_routes(75, routes)
+    watched = _watched(settings, keys, server.sleep)
+    if watched is not None:
+        server.lives.append(watched.life)
+        server.readings += (
+            Reading("keys", "Keys of the file that are known.", lambda: len(watched)),
+            Reading(
+                "keys_file_fault",
+                "Whether the file as it is cannot be used, and older keys are.",
+                lambda: watched.fault is not None,
+            ),
+        )
+
+
+def _keys(settings: Settings) -> KeyRing:
+    half = settings.max_waiting // 2 if settings.asks_for_keys else None
+    waiting = half if settings.owner_waiting is None else settings.owner_waiting
+    return KeyRing(
+        settings.owners(),
+        from_file=settings.keys_file is not None,
+        admin_key=settings.admin_key,
+        limits=OwnerLimits(
+            running=settings.owner_running,
+            waiting=waiting,
+            requests_per_minute=settings.owner_requests_per_minute,
+            tokens_per_minute=settings.owner_tokens_per_minute,
+        ),
+    )
+
+
+def _watched(
+    settings: Settings, keys: KeyRing, sleep: Callable[[float], Awaitable[None]]
+) -> WatchedKeys | None:
+    """The file of keys, loaded. Raises a `StartupError` for one that cannot be used."""
+    if settings.keys_file is None:
+        return None
+    watched = WatchedKeys(settings.keys_file, keys, Audit(settings.audit_path), sleep)
+    try:
+        watched.load()
+    except KeyFault as fault:
+        raise StartupError(
+            f"The file of keys {settings.keys_file} cannot be used: {fault}; `trt-responses keys "
+            "new OWNER` makes one."
+        ) from None
+    return watched

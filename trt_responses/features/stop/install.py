@@ -1,0 +1,14 @@
+"""Stop sequences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.stop.feature import Stop
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    server.features.append(Stop())

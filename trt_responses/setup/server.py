@@ -1,0 +1,237 @@
+"""A server while it is put together: what the core needs, and what its folders bring.
+
+Each folder of `features/` and `apis/` has a module `install` with one function of that name, which
+is called with the server before its parts are made. Three rules bind it:
+
+1. It starts nothing. What lives as long as the server goes to `lives`.
+2. It adds to the lists and replaces what stands for it: the engine, the admission, the leases.
+3. What needs the parts or the runs waits for `when_built`. Another folder's part is asked for by
+   its class, with `of`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from trt_responses import __version__
+from trt_responses.accept.model_names import ModelNames
+from trt_responses.backends.dialects import spelled
+from trt_responses.backends.stores import store_of
+from trt_responses.backends.tools import tools_of
+from trt_responses.errors import StartupError
+from trt_responses.prompt.carried import NOTHING_CARRIED
+from trt_responses.run.admission import OpenAdmission
+from trt_responses.run.health import Health
+from trt_responses.run.lifecycle import Lifecycle
+from trt_responses.run.parts import Parts, mint
+from trt_responses.run.recovery import Recovery
+from trt_responses.run.runs import Runs
+from trt_responses.run.stall import StallWatch
+from trt_responses.steering.steering import Steering
+from trt_responses.web.headers import Origins, ReplyHeaders
+from trt_responses.web.idempotency import Repeats
+from trt_responses.web.stream.keepalive import KeepAlive
+from trt_responses.web.stream.sse import StreamLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from trt_responses.accept.model_names import Loaded
+    from trt_responses.engine import Engine
+    from trt_responses.feature import Feature
+    from trt_responses.prompt.carried import Carried
+    from trt_responses.run.admission import Admission
+    from trt_responses.run.facts import Listener
+    from trt_responses.run.parts import Leases
+    from trt_responses.settings import Settings
+    from trt_responses.setup.engine import Served
+    from trt_responses.store import Store
+    from trt_responses.tool import Tool
+    from trt_responses.web.guard import Keys
+    from trt_responses.web.jobs import Jobs
+    from trt_responses.web.middleware import RequestListener
+    from trt_responses.web.shared import Routes
+    from trt_responses.wire.fields import Field
+
+    Life = Callable[[], AbstractAsyncContextManager[object]]
+
+T = TypeVar("T")
+
+
+class Reading(NamedTuple):
+    """A number that metrics ask for at each scrape."""
+
+    name: str
+    help_text: str
+    read: Callable[[], float]
+    kind: Literal["gauge", "counter"] = "gauge"
+
+
+class Server:
+    """One server. Its parts are there when `build` has been called."""
+
+    parts: Parts
+    runs: Runs
+    health: Health
+    stream_limits: StreamLimits
+    recovery: Recovery
+    names: ModelNames
+
+    def __init__(
+        self,
+        settings: Settings,
+        served: Served,
+        store: Store | None = None,
+        tools: Sequence[Tool] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """A store and tools that are not given are those that the settings name."""
+        self.settings = settings
+        self.served = served
+        self.store = store_of(settings, spelled()) if store is None else store
+        self.tools = tools_of(settings) if tools is None else tools
+        self.sleep = sleep
+        self.lifecycle = Lifecycle(time.monotonic)
+        self.origins = Origins(settings.allowed_origins)
+        self.headers = ReplyHeaders(time.monotonic_ns, self.origins, self.lifecycle)
+        self.engine: Engine | None = None
+        """None: the one that is served, as it is."""
+        self.leases: Leases | None = None
+        self.loaded: Callable[[], Iterable[Loaded]] = tuple
+        """The versions of the engine by which clients may ask for it."""
+        self.admission: Admission | None = None
+        self.carried: Carried = NOTHING_CARRIED
+        self.keys: Keys | None = None
+        self.jobs: Jobs | None = None
+        self.features: list[Feature] = []
+        self.listeners: list[Listener] = []
+        self.request_listeners: list[RequestListener] = []
+        self.routes: list[tuple[int, Routes]] = []
+        self.field_tables: dict[str, Iterable[Field]] = {}
+        """The fields of requests that each endpoint reads."""
+        self.readings: list[Reading] = []
+        self.lives: list[Life] = []
+        self.on_delete: list[Callable[[str, str], None]] = []
+        """Called with the id of each deleted response and its owner."""
+        self.card_of: Callable[[str], Mapping[str, Any]] = lambda response_id: served.card
+        """Returns what is known of the engine that made a response."""
+        self.about: Callable[[], Mapping[str, Any]] = self._about
+        self.by_class: dict[type, object] = {}
+        self._later: list[Callable[[], None]] = []
+
+    # --- for the folders ----------------------------------------------------------------------
+
+    def add_routes(self, order: int, routes: Routes) -> None:
+        """Add endpoints; the API is described in their order."""
+        self.routes.append((order, routes))
+
+    def provide(self, *parts: object) -> None:
+        """Let others find parts by their classes."""
+        self.by_class |= {type(part): part for part in parts}
+
+    def of(self, kind: type[T]) -> T:
+        """The part of this class. Raises a `KeyError` where no folder has brought it."""
+        part = self.by_class[kind]
+        assert isinstance(part, kind)
+        return part
+
+    def when_built(self, then: Callable[[], None]) -> None:
+        """Call it when the parts, the runs and the health are there."""
+        self._later.append(then)
+
+    def places(self) -> int:
+        """The engine's places, now; none while it mends itself."""
+        assert self.engine is not None
+        health = self.engine.health()
+        if health.alive and not health.ready:
+            return 0
+        return min(self.settings.max_running or sys.maxsize, self.engine.limits().max_batch)
+
+    # --- how it is put together -----------------------------------------------------------------
+
+    def build(self) -> None:
+        """Make the parts, once every folder is installed."""
+        settings = self.settings
+        if settings.asks_for_keys and self.keys is None:
+            raise StartupError("The settings name keys, and nothing is installed that checks them.")
+        engine = self.engine = self.engine or self.served.new_engine()
+        admission = self.admission = self.admission or OpenAdmission(self.places)
+        recovery = self.recovery = Recovery(
+            engine, wait_s=settings.engine_pause_s, clock_s=time.monotonic, sleep=self.sleep
+        )
+        watch = StallWatch(
+            engine,
+            admission,
+            self.lifecycle,
+            fail_begun=lambda error: self.runs.fail_begun(error),
+            stall_s=settings.stall_s,
+            pause_s=settings.engine_pause_s,
+            clock_ns=time.monotonic_ns,
+            sleep=self.sleep,
+            paused=lambda: recovery.paused,
+        )
+        names = self.names = ModelNames(
+            self.served.model,
+            settings.model_aliases,
+            settings.any_model,
+            lambda: tuple(self.loaded()),
+        )
+        self.parts = self._parts(engine, admission, names, [*self.listeners, watch])
+        self.runs = Runs(self.parts, self.lifecycle)
+        self.health = Health(self.lifecycle, engine, admission, watch, clock_ns=time.monotonic_ns)
+        keep_alive = KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, self.sleep)
+        self.stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
+        repeats = Repeats(
+            max_keys=settings.idempotency_keys,
+            ttl_s=settings.idempotency_ttl_s,
+            clock_s=time.monotonic,
+        )
+        self.lives += (keep_alive.life, repeats.life, watch.life)
+        self.provide(names, self.lifecycle, self.health, keep_alive, repeats)
+        for then in self._later:
+            then()
+
+    def _parts(
+        self,
+        engine: Engine,
+        admission: Admission,
+        names: ModelNames,
+        listeners: Sequence[Listener],
+    ) -> Parts:
+        settings, dialect = self.settings, self.served.dialect
+        return Parts(
+            engine=engine,
+            store=self.store,
+            dialect=dialect,
+            steering=Steering(dialect, schema_s=settings.schema_s),
+            model=names.served,
+            identity=settings.identity,
+            knowledge_cutoff=settings.knowledge_cutoff,
+            admission=admission,
+            mint=mint,
+            today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
+            clock_s=time.time,
+            clock_ns=time.monotonic_ns,
+            listeners=listeners,
+            recovery=self.recovery if settings.engine_pause_s else None,
+            max_calls=settings.max_calls,
+            tools={tool.kind: tool for tool in self.tools},
+            max_tool_calls=settings.max_tool_calls,
+            thought_summaries=settings.thought_summaries,
+            features=self.features,
+            leases=self.leases,
+            carried=self.carried,
+            names=names,
+            note_media=settings.note_images,
+        )
+
+    def _about(self) -> Mapping[str, Any]:
+        """The model, the server's version and the engine, as the health route tells them."""
+        served = self.served
+        engine = {"kind": served.kind, "version": ""}
+        return {"model": served.model, "version": __version__, "engine": engine}
