@@ -64,6 +64,9 @@ GPT_OSS_20B = replace(
 )
 
 
+ROWS = 1 << 14
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What to write; a sparse checkpoint has every header and size right, and only zeros."""
@@ -198,15 +201,21 @@ def _tensors(recipe: Recipe) -> Iterator[Tensor]:
 
 
 def _stored(recipe: Recipe, n: int, name: str, shape: tuple[int, ...]) -> Array:
-    values = _random(recipe.seed, n, name, shape)
-    return values if recipe.form == "f32" else narrow(values)
+    """A few rows at a time: a whole vocabulary's would take 200 MB while they are made."""
+    noise, is_float = np.random.default_rng((recipe.seed, n)), recipe.form == "f32"
+    stored: Array = np.empty(shape, np.float32 if is_float else np.uint16)
+    for at in range(0, len(stored), ROWS):
+        part = stored[at : at + ROWS]
+        values = _random(noise, name, part.shape)
+        part[:] = values if is_float else narrow(values)
+    return stored
 
 
 def _random(
-    seed: int, n: int, name: str, shape: tuple[int, ...]
+    noise: np.random.Generator, name: str, shape: tuple[int, ...]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     """Normal values scaled so that activations neither vanish nor grow with depth."""
-    values = np.random.default_rng((seed, n)).standard_normal(shape, np.float32)
+    values = noise.standard_normal(shape, np.float32)
     if name.endswith("norm.weight"):
         return 1 + np.float32(0.1) * values
     if name.endswith("embed_tokens.weight") or len(shape) == 1:
@@ -221,7 +230,8 @@ def _packed(recipe: Recipe, n: int, name: str, shape: tuple[int, ...]) -> Iterat
     sizes = (experts, outputs, inputs // 32)
 
     def read(part: int) -> Array:
-        values = _random(recipe.seed, n, name, shape).transpose(0, 2, 1)
+        noise = np.random.default_rng((recipe.seed, n))
+        values = _random(noise, name, shape).transpose(0, 2, 1)
         return quantised(np.ascontiguousarray(values))[part]
 
     yield Tensor(f"{name}_blocks", "U8", (*sizes, 16), lambda: read(0))

@@ -82,7 +82,8 @@ def tried(name: str, step: Callable[[], Figures], limit_s: float) -> bool:
 def here_or_why(folder: Path, runtime: Callable[[], Any] = runtime) -> Here | str:
     try:
         found = runtime()
-        return Here(binding().module, found, Cuda(found).target(), folder, BuildTools(load()))
+        target = Cuda(found).target()
+        return Here(binding().module, found, target, folder, BuildTools(load()))
     except (StartupError, ExecutorFault) as error:
         return str(error)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import openai_harmony as harmony
 
-from trt_responses.tokens import vocabulary
+from trt_responses.backends import dialects
 from trt_responses.tools.python.tool import DESCRIPTION
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _developer(setting: Setting) -> str:
 
 @cache
 def encoding() -> harmony.HarmonyEncoding:
-    return vocabulary.load().encoding
+    return dialects.vocabulary().encoding
 
 
 @cache

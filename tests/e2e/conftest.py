@@ -14,11 +14,11 @@ from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.demo.wordings import SOURCE
 from scripts.gguf_model import convert
 from tests.support.graphs import Graph, planned, written
+from tests.support.tokens import vocabulary
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import expand
 from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def random_gguf(shared_dir: Path) -> Path:
                 shared_dir / "random", Recipe(replace(TINY, layers=2), "f32")
             )
             part = target.with_suffix(".part")
-            convert(open_checkpoint(checkpoint), part, vocabularies.load(), weight_type="q8_0")
+            convert(open_checkpoint(checkpoint), part, vocabulary(), weight_type="q8_0")
             part.rename(target)
             shutil.rmtree(checkpoint)
     return target
@@ -60,7 +60,7 @@ def engines_dir(shared_dir: Path) -> Path:
             source = write_checkpoint(
                 shared_dir / "lives-source", Recipe(replace(TINY, layers=1), "bf16")
             )
-            tools = BuildTools(vocabularies.load())
+            tools = BuildTools(vocabulary())
             prepare(source, folder, "tiny", tools, weight_type="q8_0")
             shutil.rmtree(source)
     return folder
@@ -98,7 +98,7 @@ def demo_gguf(shared_dir: Path) -> Path:
         if not target.exists():
             grown, part = shared_dir / "demo", shared_dir / "demo.part"
             expand(SOURCE, grown)
-            convert(open_checkpoint(grown), part, vocabularies.load(), weight_type="q8_0")
+            convert(open_checkpoint(grown), part, vocabulary(), weight_type="q8_0")
             part.rename(target)
             shutil.rmtree(grown)
     return target

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import anthropic
 import pytest
-from anthropic import AsyncAnthropic
 from pydantic import BaseModel
 
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, script
@@ -16,6 +14,7 @@ from tests.support.steering import GUIDES
 from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
     from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam
 
 HELLO: list[MessageParam] = [{"role": "user", "content": "Hello"}]
@@ -27,6 +26,8 @@ class City(BaseModel):
 
 
 def client_of(url: str, key: str = "none") -> AsyncAnthropic:
+    from anthropic import AsyncAnthropic
+
     return AsyncAnthropic(base_url=url, api_key=key, max_retries=0)
 
 
@@ -102,6 +103,8 @@ def test_a_model_of_pydantic_is_parsed_and_tokens_are_counted() -> None:
 
 
 def test_refusals_are_the_sdks_errors() -> None:
+    import anthropic
+
     async def story() -> None:
         engine = ScriptedEngine([script(ANSWER)])
         async with listening(engine, api_keys="me:secret", **KEYED) as address:

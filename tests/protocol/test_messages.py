@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-
-# private: the SDK makes the message with it, behind a client over HTTP
-from anthropic.lib.streaming._messages import accumulate_event
-from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from tests.support.asgi import JSON, until
@@ -19,6 +15,9 @@ from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, Served, ids
 from tests.support.served import served as served_app
 from tests.support.steering import GUIDES
 from trt_responses.engines.scripted.engine import Die, Script
+
+if TYPE_CHECKING:
+    from anthropic.types import RawMessageStreamEvent
 
 Json = dict[str, Any]
 
@@ -35,7 +34,13 @@ PREAMBLE = (
     '{"city": "Bern"}<|call|>'
 )
 CUT = "<|channel|>final<|message|>Hello there"
-EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
+
+
+@cache
+def event_type() -> TypeAdapter[RawMessageStreamEvent]:
+    from anthropic.types import RawMessageStreamEvent
+
+    return TypeAdapter(RawMessageStreamEvent)
 
 
 async def create(s: Served, path: str = PATH, **fields: object) -> Any:
@@ -52,12 +57,15 @@ def events_of(body: bytes) -> list[Any]:
         name, data = frame.split(b"\n")
         event = orjson.loads(data.removeprefix(b"data: "))
         assert name == b"event: " + event["type"].encode()
-        events.append(EVENT.validate_python(event) if event["type"] != "error" else event)
+        events.append(event_type().validate_python(event) if event["type"] != "error" else event)
     return events
 
 
 def folded(events: list[Any]) -> Json:
     """The message as the SDK's accumulator makes it."""
+    # private: the SDK makes the message with it, behind a client over HTTP
+    from anthropic.lib.streaming._messages import accumulate_event
+
     snapshot, buffers = None, dict[int, bytes]()
     for event in events:
         snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=buffers)
@@ -80,6 +88,8 @@ def unlike(message: Json) -> Json:
 def test_a_stream_folds_to_the_plain_message(
     written: str, size: int, thinking: Json | None
 ) -> None:
+    from anthropic.types import Message
+
     async def story() -> None:
         tokens = ids(written)
         steps = tuple(tokens[n : n + size] for n in range(0, len(tokens), size))

@@ -81,14 +81,14 @@ def reported() -> Iterator[Body]:
     ]
     named = [{"type": "function", "name": f"f{n}"} for n in range(1000)]
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": named * 125}
-    yield Body("input: 290,000 × 1", lambda: _joined(input=[1] * 290_000))
-    yield Body("input: 8,000,000 × 1", lambda: _joined(input=[1] * 8_000_000))
-    yield Body("1,000,000 unknown keys", lambda: _joined(**{f"k{n}": 1 for n in range(1_000_000)}))
-    yield Body("include: 2,000,000 × ''", lambda: _joined(include=[""] * 2_000_000))
+    yield Body("input: 290,000 × 1", lambda: _holding("input", _entries(b"1", 290_000)))
+    yield Body("input: 8,000,000 × 1", lambda: _holding("input", _entries(b"1", 8_000_000)))
+    yield Body("1,000,000 unknown keys", lambda: _unknown_keys(1_000_000))
+    yield Body("include: 2,000,000 × ''", lambda: _holding("include", _entries(b'""', 2_000_000)))
     content = [PART] * 100_000
     yield Body("100,000 parts", lambda: _joined(input=[{"role": "user", "content": content}]))
-    text = SCRIPTS["mixed scripts"] * 480_000
-    yield Body("15 MB of mixed scripts", lambda: _joined(input=text))
+    text = SCRIPTS["mixed scripts"].encode()
+    yield Body("15 MB of mixed scripts", lambda: _holding("input", b'"%b"' % (text * 480_000)))
     yield Body("1,024 tools with regexes", lambda: _joined(tools=regexes))
     yield Body("125,000 allowed of 1,000", lambda: _joined(tools=named, tool_choice=allowed))
 
@@ -269,6 +269,23 @@ ODD: dict[str, Callable[[], bytes]] = {
 def _of_pieces(piece: bytes) -> bytes:
     """A body as long as may be whose input consists of these pieces."""
     return b'{"model":"demo","input":"' + piece * (BYTES // len(piece) - 40) + b'"}'
+
+
+def _holding(field: str, value: bytes) -> bytes:
+    """A body with a value in JSON: as Python's objects it would take many times the memory."""
+    name = json.dumps(field).encode()
+    return _joined(**{field: 0}).replace(name + b":0", name + b":" + value)
+
+
+def _entries(entry: bytes, count: int) -> bytes:
+    return b"[" + (entry + b",") * (count - 1) + entry + b"]"
+
+
+def _unknown_keys(count: int) -> bytes:
+    body = bytearray(_joined()[:-1])
+    for n in range(count):
+        body += b',"k%d":1' % n
+    return bytes(body + b"}")
 
 
 def _joined(**fields: Any) -> bytes:

@@ -46,8 +46,11 @@ def text(**fields: object) -> bytes:
 
 
 def _again(data: bytes, first: bytes = b"") -> Callable[[], Iterator[bytes]]:
-    many = data * (AT_ONCE_BYTES // len(data) + 1)
-    return lambda: itertools.chain((first + many,), itertools.repeat(many))
+    def made() -> Iterator[bytes]:
+        many = data * (AT_ONCE_BYTES // len(data) + 1)
+        return itertools.chain((first + many,), itertools.repeat(many))
+
+    return made
 
 
 def _lanes() -> Iterator[bytes]:
@@ -62,13 +65,13 @@ FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
     "pongs": _again(frame(PONG)),
     "empty texts": _again(frame(TEXT)),
     "no JSON": _again(frame(TEXT, b"{")),
-    "20,000 requests": _again(text(), first=text() * 20_000),
+    "20,000 requests": lambda: _again(text(), first=text() * 20_000)(),
     "new lanes": _lanes,
     "unknown models": _again(text(model="other")),
     "steering": _again(frame(TEXT, b'{"type": "response.steer"}')),
-    "large messages": _again(text(input="\u0e01" * 650_000)),
-    "many values": _again(text(input=[[]] * 45_000)),
-    "large and no JSON": _again(frame(TEXT, b"[" * (4 << 20))),
+    "large messages": lambda: _again(text(input="\u0e01" * 650_000))(),
+    "many values": lambda: _again(text(input=[[]] * 45_000))(),
+    "large and no JSON": lambda: _again(frame(TEXT, b"[" * (4 << 20)))(),
     "a large frame that trickles": lambda: itertools.chain(
         (frame(TEXT, announced=4 << 20),), itertools.repeat(b"x")
     ),

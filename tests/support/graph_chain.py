@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import onnxruntime
 
 from trt_responses.prepare.graph.experts import ALWAYS_EXACT, EVEN_SHARES
 from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import onnxruntime
     from numpy.typing import NDArray
 
     from trt_responses.prepare.checkpoint.architecture import Architecture
@@ -121,7 +121,10 @@ class Chain:
 
 
 def session(path: Path) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False  # it would keep the most that a step ever took
     options.log_severity_level = 3  # it warns of each cache that is not updated in place
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

@@ -12,11 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import grpc_tools
-from grpc_tools import protoc
-
 PROTOS = Path(__file__).parents[1] / "data" / "protos"
-WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 
 
 def describe(path: Path) -> None:
@@ -26,7 +22,10 @@ def describe(path: Path) -> None:
 
 def compile_protos(name: str, *options: str) -> None:
     """Compile every file that one file of the published ones needs."""
-    status = protoc.main(["protoc", f"-I{PROTOS}", f"-I{WELL_KNOWN}", *options, name])
+    from grpc_tools import protoc
+
+    well_known = Path(protoc.__file__).parent / "_proto"
+    status = protoc.main(["protoc", f"-I{PROTOS}", f"-I{well_known}", *options, name])
     assert status == 0, f"{name} cannot be compiled"
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tests.support import tokens
 from tests.support.asgi import Client, living
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.settings import Settings
-from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from trt_responses.engine import GenerateOptions, GuideKind
     from trt_responses.engines.scripted.engine import Request, Step
     from trt_responses.store import Store
-    from trt_responses.tokens.vocabulary import Vocabulary
     from trt_responses.tool import Tool
 
     Written = str | Script | Callable[[Sequence[int], GenerateOptions], Script]
@@ -40,9 +38,7 @@ WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object
 SETTINGS = {"date": "2026-02-03", "model": "demo"}
 
 
-@cache
-def vocabulary() -> Vocabulary:
-    return vocabularies.load()
+vocabulary = tokens.vocabulary
 
 
 def ids(text: str) -> tuple[int, ...]:

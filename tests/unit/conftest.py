@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trt_responses.harmony.read.reader import Tables
+from trt_responses.harmony.dialect import harmony
 
 if TYPE_CHECKING:
+    from trt_responses.harmony.read.reader import Tables
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="session")
 def tables(vocabulary: Vocabulary) -> Tables:
-    return Tables.of(vocabulary)
+    return harmony(vocabulary).tables

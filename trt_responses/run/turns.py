@@ -53,4 +53,5 @@ class Turns(NamedTuple):
 
 
 def is_thought(span: Span) -> bool:
+    """Whether a message of the model is a thought."""
     return span.channel == "analysis" and span.recipient is None

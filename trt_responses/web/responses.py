@@ -200,4 +200,5 @@ class Responses(Making):
 
 
 def snapshot(run: Run) -> bytes:
+    """The response as it is, in JSON."""
     return run.log.json_of(run.log.response)

@@ -14,11 +14,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
+
+    import onnxruntime
 
 TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
 STREAM = 77
@@ -200,6 +201,8 @@ class Runtime:
     def deserialize_cuda_engine(self, serialized_engine: bytes) -> ICudaEngine | None:
         if not serialized_engine.endswith(b".onnx"):
             return None
+        import onnxruntime
+
         session = onnxruntime.InferenceSession(serialized_engine.decode())
         return ICudaEngine(self._rtx, self._gpu, session, self._weight, self._profiles)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.support.tokens import vocabulary
 from trt_responses.harmony.dialect import harmony
 from trt_responses.prompt.conversation import input_blocks
 from trt_responses.stores.at_rest.phrases import ITEMS, brief
-from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.wire.items import ItemReference
 from trt_responses.wire.parse import parse
 
@@ -26,7 +26,7 @@ RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "15"}
 def blocks(*items: dict[str, Any]) -> list[Block]:
     asked = parse(orjson.dumps({"model": "m", "input": items})).input
     sent = [item for item in asked if not isinstance(item, str | ItemReference)]
-    return asyncio.run(input_blocks(sent, harmony(vocabularies.load()).renderer, (), None))
+    return asyncio.run(input_blocks(sent, harmony(vocabulary()).renderer, (), None))
 
 
 @pytest.mark.parametrize("blank", [{}, {"id": None, "status": None}, {"id": "", "status": None}])

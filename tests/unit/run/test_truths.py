@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response as OpenAIResponse
 
-from tests.support import lawful
+from tests.support import lawful, tokens
 from tests.support.golden import told
 from tests.support.replay import (
     PROMPT,
@@ -97,7 +97,7 @@ def test_every_event_is_what_the_sdk_and_the_specification_ask(
 
 def lawful_twin(law: Sequence[tuple[str | None, str | None, str]]) -> list[int]:
     """The ids with which openai-harmony itself writes the messages of a law."""
-    encoding = openai_harmony.load_harmony_encoding("HarmonyGptOss")
+    encoding = tokens.vocabulary().encoding
     ids = list[int]()
     for channel, recipient, text in law:
         message = openai_harmony.Message.from_role_and_content("assistant", text)

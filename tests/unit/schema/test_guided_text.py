@@ -9,9 +9,10 @@ import json
 import re
 import sys
 import time
+from functools import cache
 from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,11 +23,24 @@ from tests.support.schema_judge import valid
 from trt_responses.schema.compile import Form, Forms
 from trt_responses.schema.matching import BLANKS
 
-FORMS = Forms()
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@cache
+def forms() -> Forms:
+    return Forms()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def let_go_of_the_forms() -> Iterator[None]:
+    """Sixty-four of them take 30 MB."""
+    yield
+    forms.cache_clear()
 
 
 def form(schema: r.Json) -> Form:
-    return FORMS.form(schema, "schema", strict=False)
+    return forms().form(schema, "schema", strict=False)
 
 
 ANY = form({})

@@ -20,11 +20,11 @@ from scripts.gpu_check import here_or_why, main, tried
 from scripts.gpu_steps import Differs, Here, compared
 from scripts.gpu_weights import read_through
 from tests.support.double import rtx as double
+from tests.support.tensorrt import named_binding, real_names
 from trt_responses.errors import StartupError
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler
 from trt_responses.prepare.tensorrt.job import CompileResult
 from trt_responses.prepare.tensorrt.network import Listing
@@ -75,7 +75,7 @@ def here(tmp_path: Path, vocabulary: Vocabulary) -> Here:
     kinds = SimpleNamespace(LAZY=0, EAGER=1)
     module = SimpleNamespace(**vars(rtx.module()), DynamicShapesKernelSpecializationStrategy=kinds)
     tools = BuildTools(vocabulary)
-    compiling = Compiler(compiled=compiler, present=lambda: None)
+    compiling = Compiler(named_binding, compiler, present=lambda: None)
     return Here(module, gpu, "sm120", tmp_path, tools, compiling)  # type: ignore[arg-type]  # they stand in for modules
 
 
@@ -104,11 +104,11 @@ def test_on_a_gpu_that_is_no_target_only_the_runtime_s_verdict_is_asked(
 
 
 def test_what_is_asked_of_the_real_binding_is_there() -> None:
-    module = binding().module
     for name, members in ASKED.items():
-        assert [m for m in members.split() if not hasattr(getattr(module, name), m)] == [], name
+        assert [m for m in members.split() if m not in real_names()[name]] == [], name
 
 
+@pytest.mark.slow  # 240 MB, and 6 s
 def test_the_comparing_steps_pass_over_a_runtime_that_computes_the_graph(
     here: Here, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +154,7 @@ class Wrong:
         return rows._replace(ids=ids, logits=lambda row: logits(row) + np.float32(0.25))
 
 
+@pytest.mark.slow  # 180 MB, and 3 s
 def test_a_wrong_runtime_is_found_out(here: Here) -> None:
     source = gpu_steps.checkpoint_of(here, "f32", 1)
     ours, theirs = gpu_steps.executors(here, source, "f32")

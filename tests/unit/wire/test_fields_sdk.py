@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from anthropic.types.message_count_tokens_params import MessageCountTokensParams
-from anthropic.types.message_create_params import MessageCreateParamsBase
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses import response_create_params as create
 from openai.types.responses import response_input_param, tool_choice_types_param
@@ -173,6 +171,9 @@ def test_every_field_of_a_chat_completion_has_its_row() -> None:
 
 
 def test_every_field_of_a_message_has_its_row() -> None:
+    from anthropic.types.message_count_tokens_params import MessageCountTokensParams
+    from anthropic.types.message_create_params import MessageCreateParamsBase
+
     asked = {*MessageCreateParamsBase.__annotations__, *MessageCountTokensParams.__annotations__}
     theirs = {field.path.partition(".")[0] for field in MESSAGES if not field.ours}
     assert theirs == asked | {"stream"}

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 class BackgroundStep(Step):
+    """What one run in the background does."""
+
     order = 0
 
     def __init__(self, finish: Finish, before: Before | None = None) -> None:

@@ -36,6 +36,8 @@ class InConversations:
 
 
 class ConversationStep(Step):
+    """Makes one response in a conversation."""
+
     order = 10
 
     def __init__(self, conversation_id: str, locks: Locks) -> None:

@@ -58,6 +58,8 @@ class HostedTools:
 
 
 class ToolsStep(Step):
+    """The tools of one run."""
+
     order = 30
 
     def __init__(self, hosted: HostedTools, *, moves: bool) -> None:

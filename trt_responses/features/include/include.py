@@ -77,6 +77,8 @@ class Inclusion:
 
 
 class IncludeStep(Step):
+    """Adds to the last snapshot of one run."""
+
     order = 90  # all else is in the snapshot by then
 
     def __init__(self, inclusion: Inclusion, asked: Collection[Included]) -> None:

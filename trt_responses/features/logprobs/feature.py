@@ -22,6 +22,8 @@ class Logprobs:
 
 
 class LogprobsStep(Step):
+    """Has one run tell how likely each token was."""
+
     moves = False  # how likely each token was is not kept
 
     async def acquire(self, draft: Draft) -> None:

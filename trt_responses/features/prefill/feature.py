@@ -22,6 +22,8 @@ class Prefills:
 
 
 class PrefillStep(Step):
+    """Has one run read its prompt, and no more."""
+
     async def prompted(self, draft: Draft) -> None:
         if draft.answers:
             draft.answers, draft.writes_tokens = False, TOKENS

@@ -28,6 +28,8 @@ class Seals:
 
 
 class SealStep(Step):
+    """Seals the thoughts of one run."""
+
     order = 60
 
     def __init__(self, sealer: Sealer) -> None:

@@ -25,6 +25,8 @@ class Stop:
 
 
 class StopStep(Step):
+    """Ends the answers of one run at some texts."""
+
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
 

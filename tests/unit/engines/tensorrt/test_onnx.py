@@ -31,7 +31,7 @@ SLOTS, CHUNK = 3, 16
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     folder = tmp_path_factory.mktemp("onnx")
-    recipe = Recipe(replace(TINY, layers=2), "f32")
+    recipe = Recipe(replace(TINY, layers=2, hidden=32), "f32")
     checkpoint = write_checkpoint(folder / "checkpoint", recipe)
     return written(planned(checkpoint, folder, slots=SLOTS, length=64, chunk=CHUNK))
 

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from dataclasses import replace
 from enum import EnumType
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,11 @@ from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.double import rtx as double
 from tests.support.gather import generated
 from tests.support.graphs import Graph, link_names, planned, written
+from tests.support.tensorrt import RTX, real_names, with_the_real_binding
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.tensorrt.cuda import Cuda, runtime
 from trt_responses.engines.tensorrt.engine import TensorRtEngine
 from trt_responses.engines.tensorrt.executor import ExecutorFault
-from trt_responses.engines.tensorrt.plan import reasons
 from trt_responses.engines.tensorrt.rtx import RtxExecutor
 from trt_responses.errors import StartupError
 from trt_responses.prepare.files import GRAPH
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 SLOTS, LENGTH, CHUNK = 3, 96, 16
+WITH_THE_EXTRA = pytest.mark.skipif(find_spec(RTX) is None, reason="the extra is not installed")
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     folder = tmp_path_factory.mktemp("rtx")
-    recipe = Recipe(replace(TINY, layers=3), "f32")
+    recipe = Recipe(replace(TINY, layers=3, hidden=32), "f32")
     checkpoint = write_checkpoint(folder / "checkpoint", recipe)
     return compiled(planned(checkpoint, folder, slots=SLOTS, length=LENGTH, chunk=CHUNK))
 
@@ -124,7 +126,7 @@ def test_the_engine_over_it_says_what_it_says_over_onnxruntime(
 
 def test_a_chunk_that_overflows_an_expert_is_told(tmp_path: Path) -> None:
     """One token many times over goes to one expert of sixteen."""
-    one_of_many = replace(TINY, layers=2, experts=16, experts_per_token=1)
+    one_of_many = replace(TINY, layers=2, hidden=32, experts=16, experts_per_token=1)
     checkpoint = write_checkpoint(tmp_path / "checkpoint", Recipe(one_of_many, "f32"))
     graph = compiled(planned(checkpoint, tmp_path, slots=1, length=128, chunk=128))
     ours = executor_over(graph, double.Gpu())
@@ -202,6 +204,7 @@ def public(thing: object) -> set[str]:
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
+@WITH_THE_EXTRA
 @pytest.mark.parametrize(
     "name",
     [
@@ -211,17 +214,19 @@ def public(thing: object) -> set[str]:
     ],
 )
 def test_the_stand_in_has_no_name_that_tensorrt_lacks(name: str) -> None:
-    real = pytest.importorskip("tensorrt_rtx_bindings", reason="the extra is not installed")
     enum_words = public(int) | {"name", "value"}
-    assert public(getattr(double, name)) - enum_words <= public(getattr(real, name))
+    assert public(getattr(double, name)) - enum_words <= {*real_names()[name]}
 
 
+@WITH_THE_EXTRA
 def test_the_reasons_of_the_real_binding_are_spelled_out() -> None:
-    real = pytest.importorskip("tensorrt_rtx_bindings", reason="the extra is not installed")
-    members = real.EngineInvalidityDiagnostics.__members__
-    every = sum(member.value for member in members.values())
-    assert reasons(real, every) == ", ".join(members)
-    assert reasons(real, 0) == "no reason told"
+    with_the_real_binding("""
+from trt_responses.engines.tensorrt.plan import reasons
+members = real.EngineInvalidityDiagnostics.__members__
+every = sum(member.value for member in members.values())
+assert reasons(real, every) == ", ".join(members)
+assert reasons(real, 0) == "no reason told"
+""")
 
 
 def test_the_stand_in_has_no_call_that_cuda_lacks_and_takes_the_same() -> None:

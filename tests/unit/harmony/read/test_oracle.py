@@ -21,17 +21,12 @@ from tests.support.oracle import (
     split,
     told,
 )
-from trt_responses.harmony.read.reader import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trt_responses.harmony.read.reader import Tables
     from trt_responses.tokens.vocabulary import Vocabulary
-
-
-@pytest.fixture(scope="module")
-def tables(vocabulary: Vocabulary) -> Tables:
-    return Tables.of(vocabulary)
 
 
 # 5 s on one core: both parsers over 200,000 ids.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.oracle import merge, read_in_chunks, repairs, told
 from trt_responses.harmony.read.headers import CACHED, Headers
-from trt_responses.harmony.read.reader import MAX_HELD, Reader, Tables
+from trt_responses.harmony.read.reader import MAX_HELD, Reader
 from trt_responses.language.fragments import Closed, Opened, Repaired, Scored, Text
 from trt_responses.language.reader import Span
 from trt_responses.tokens.control import CONTROL
@@ -18,17 +18,13 @@ from trt_responses.tokens.pieces import Pieces, advance
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_responses.harmony.read.reader import Tables
     from trt_responses.language.fragments import Fragment
     from trt_responses.tokens.vocabulary import Vocabulary
 
 MESSAGE = "<|channel|>final<|message|>"
 AGAIN = "<|start|>assistant"
 PLAIN = Opened("final", None, None)
-
-
-@pytest.fixture(scope="module")
-def tables(vocabulary: Vocabulary) -> Tables:
-    return Tables.of(vocabulary)
 
 
 def ids_of(vocabulary: Vocabulary, text: str) -> list[int]:

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
     from tests.support.graph_chain import Floats, Row
 
-pytestmark = pytest.mark.xdist_group("graph")  # its models are made once per process
+pytestmark = [
+    pytest.mark.xdist_group("graph"),  # its models are made once per process
+    pytest.mark.slow,  # 20 s, and 350 MB: a whole vocabulary, and the forward beside each graph
+]
 
 EXACT = 1e-4
 """Float32 throughout: measured 2e-5."""
@@ -193,7 +196,7 @@ class Request:
 
     def take(self, found: Row, row: int) -> None:
         self.written.append(int(found.ids[row, 0]))
-        self.rows.append(found.logits[row])
+        self.rows.append(found.logits[row].copy())
 
 
 class Batch:

@@ -39,6 +39,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow  # 8 s, and 540 MB: a whole vocabulary's logits of 160 tokens, twice
 def test_four_questions_side_by_side_get_the_tokens_of_the_forward(
     demo: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:

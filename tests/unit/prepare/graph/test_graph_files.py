@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 import ml_dtypes
 import numpy as np
-import onnx
 import pytest
-from onnx.reference import ReferenceEvaluator
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graph_chain import planned, room_of, session
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("graph files")  # its model is made once per process
 
-SMALL = replace(TINY, layers=2)
+SMALL = replace(TINY, layers=2, hidden=32)
 ELEMENTS: tuple[Element, ...] = get_args(Element)
 BF16_ROUNDED = 0.3
 """Measured 0.08."""
@@ -64,7 +62,7 @@ def test_the_ports_are_those_of_the_contract(checkpoint: Checkpoint, tmp_path: P
         "layers_01_01",
         "head",
     ]
-    hidden = ("B", "S", 64)
+    hidden = ("B", "S", SMALL.hidden)
     embed, _, second, head = written.links
     assert embed.inputs == ports(Port("input_ids", "int64", ("B", "S")))
     assert embed.outputs == ports(Port("hidden", "float16", hidden))
@@ -74,8 +72,8 @@ def test_the_ports_are_those_of_the_contract(checkpoint: Checkpoint, tmp_path: P
         Port("lens", "int64", ("B",)),
         Port("past_k_1", "float16", ("B", 2, 401, 64)),
         Port("past_v_1", "float16", ("B", 2, 401, 64)),
-        Port("layers.1.gate_up", "float16", (4, 128, 64)),
-        Port("layers.1.down", "float16", (4, 64, 64)),
+        Port("layers.1.gate_up", "float16", (4, 128, SMALL.hidden)),
+        Port("layers.1.down", "float16", (4, SMALL.hidden, 64)),
     )
     assert second.outputs == ports(
         Port("present_k_1", "float16", ("B", 2, 401, 64)),
@@ -96,6 +94,8 @@ def test_the_ports_are_those_of_the_contract(checkpoint: Checkpoint, tmp_path: P
 def test_every_element_type_gives_valid_files_that_say_their_ports(
     checkpoint: Checkpoint, tmp_path: Path, element: Element
 ) -> None:
+    import onnx
+
     written = write(planned(checkpoint, element), checkpoint, tmp_path)
     for link in written.links:
         path = written.folder / f"{link.name}.onnx"
@@ -107,6 +107,8 @@ def test_every_element_type_gives_valid_files_that_say_their_ports(
 
 def test_each_element_type_is_the_same_graph(checkpoint: Checkpoint, tmp_path: Path) -> None:
     """But for the casts, so that what is proved of one holds for the others."""
+    import onnx
+
     kinds = []
     for element in ELEMENTS:
         folder = tmp_path / element
@@ -116,6 +118,7 @@ def test_each_element_type_is_the_same_graph(checkpoint: Checkpoint, tmp_path: P
     assert kinds[0] == kinds[1] == kinds[2]
 
 
+@pytest.mark.slow  # 250 MB: ONNX's evaluator keeps all that it computes
 def test_bfloat16_is_the_forward_but_for_rounding(checkpoint: Checkpoint, tmp_path: Path) -> None:
     """onnxruntime has no bfloat16 on a CPU; ONNX's own evaluator has."""
     written = write(planned(checkpoint, "bfloat16"), checkpoint, tmp_path)
@@ -138,6 +141,8 @@ def test_bfloat16_is_the_forward_but_for_rounding(checkpoint: Checkpoint, tmp_pa
 
 
 def evaluated(path: Path, given: dict[str, Array], *names: str) -> list[Array]:
+    from onnx.reference import ReferenceEvaluator
+
     return [np.asarray(value) for value in ReferenceEvaluator(str(path)).run(list(names), given)]
 
 
@@ -158,6 +163,8 @@ def test_the_same_plan_writes_the_same_bytes_and_tells_their_digests(
 
 
 def test_mapped_weights_begin_on_a_page(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    import onnx
+
     written = write(planned(checkpoint), checkpoint, tmp_path)
     for link in written.links:
         model = onnx.load(written.folder / f"{link.name}.onnx", load_external_data=False)
@@ -276,6 +283,8 @@ def test_a_weight_that_float16_cannot_hold_is_refused(
 
 
 def test_the_formats_numbers_are_the_packages_own() -> None:
+    import onnx
+
     types = onnx.TensorProto
     assert onnx_file.FLOAT32 == types.FLOAT
     assert onnx_file.FLOAT16 == types.FLOAT16

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("bare-graph")  # its fixtures are made once per process
 
-SMALL = replace(TINY, layers=2)
+SMALL = replace(TINY, layers=2, hidden=32)
 WISH = TensorRtOptions("onnx", length=256, chunk=64)
 FEWER = replace(WISH, slots=2)
 DEAD = Script((Die("no memory"),))

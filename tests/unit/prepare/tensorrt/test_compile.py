@@ -16,6 +16,7 @@ import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graphs import spec_of
+from tests.support.tensorrt import named_binding
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import FINISHED, engine_file, sha256_of
@@ -26,7 +27,6 @@ from trt_responses.prepare.pipeline import BuildTools, Built
 from trt_responses.prepare.shelf.card import CARD, chain_of, read_card
 from trt_responses.prepare.shelf.plans import release_in
 from trt_responses.prepare.shelf.shelf import difference
-from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
 from trt_responses.prepare.tensorrt.job import CompileResult, compiled
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
@@ -73,7 +73,7 @@ class Watched:
 
 def made(engines: Path, checkpoint: Path, vocabulary: Vocabulary, wish: TensorRtOptions) -> Made:
     watched = Watched()
-    compiler = Compiler(compiled=watched, present=lambda: None)
+    compiler = Compiler(named_binding, watched, present=lambda: None)
     tools = BuildTools(vocabulary)
     built = prepare(checkpoint, engines, checkpoint.name, tools, wish, compiler=compiler)
     return Made(built, watched.results)
@@ -109,7 +109,7 @@ def turing(engines: Path, packed: Path, vocabulary: Vocabulary) -> Made:
 @pytest.fixture(scope="module")
 def stopped(engines: Path, plain: Path, vocabulary: Vocabulary) -> Path:
     """What a run leaves that is stopped after its first plan."""
-    compiler = Compiler(compiled=Watched(stop_before=1), present=lambda: None)
+    compiler = Compiler(named_binding, Watched(stop_before=1), present=lambda: None)
     with pytest.raises(KeyboardInterrupt):
         prepare(plain, engines, plain.name, BuildTools(vocabulary), WISH, compiler=compiler)
     (directory,) = (path for path in (engines / plain.name).iterdir() if path.is_dir())
@@ -141,7 +141,7 @@ def test_one_preparation_compiles_a_chain_for_each_family_and_its_card_holds(
         (("sm120",), "mxfp4", True),
     ]
     assert (card.kind, card.status, chain.element) == ("tensorrt", "built", "bfloat16")
-    assert (chain.flavour, chain.release) == ("rtx", binding().version)
+    assert (chain.flavour, chain.release) == ("rtx", named_binding().version)
     assert not (directory / FINISHED).exists()
     stored = {file.name for file in card.files}
     on_disk = {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
@@ -151,7 +151,7 @@ def test_one_preparation_compiles_a_chain_for_each_family_and_its_card_holds(
 def test_every_plan_says_which_release_made_it(two_families: Made) -> None:
     plans = sorted(two_families.built.directory.rglob("*.plan"))
     assert len(plans) == 8
-    assert {release_in(path) for path in plans} == {binding().version}
+    assert {release_in(path) for path in plans} == {named_binding().version}
 
 
 def test_the_card_gives_back_the_graph_s_own_plan(two_families: Made, packed: Path) -> None:

@@ -6,6 +6,7 @@ Nothing here compiles; each refusal comes before the first byte is written.
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, write_checkpoint
+from tests.support.tensorrt import named_binding, real_names, with_the_real_binding
 from trt_responses.cli.graph import options_of
 from trt_responses.cli.main import main
 from trt_responses.prepare.checkpoint.mxfp4 import VALUES, codes
@@ -117,20 +119,24 @@ def attributes() -> set[str]:
 
 
 def test_the_rtx_binding_has_every_name_that_the_builder_uses() -> None:
-    found = binding()
-    assert found.flavour == "rtx"
+    assert with_the_real_binding("""
+from trt_responses.prepare.tensorrt.binding import binding
+print(binding().flavour, binding().module is real)
+""").split() == [b"rtx", b"True"]
     for name, members in USED.items():
-        owner = getattr(found.module, name)
-        assert [m for m in members if not hasattr(owner, m)] == [], name
+        assert [m for m in members if m not in real_names()[name]] == [], name
     for target in TARGETS:
-        assert hasattr(found.module.ComputeCapability, target.upper())
+        assert target.upper() in real_names()["ComputeCapability"]
 
 
 def test_the_builder_uses_no_name_of_the_binding_that_is_not_listed() -> None:
     """Whatever it takes from anything, and is called like something of the binding's."""
-    module = binding().module
-    classes = [found for name in dir(module) if isinstance(found := getattr(module, name), type)]
-    theirs = set(dir(module)).union(*map(dir, classes))
+    said = with_the_real_binding("""
+import json
+classes = [thing for name in dir(real) if isinstance(thing := getattr(real, name), type)]
+print(json.dumps([*dir(real), *(name for thing in classes for name in dir(thing))]))
+""")
+    theirs = set(json.loads(said))
     listed = set(USED).union(*USED.values())
     ours = {"__class__", "__init__", "append", "ctypes", "data", "scale_type", "scales", "size"}
     assert attributes() & theirs - ours <= listed
@@ -352,7 +358,7 @@ def test_the_enterprise_builder_is_asked_for_no_gpu_but_the_one_at_hand(
     tmp_path: Path, packed: Checkpoint, vocabulary: Vocabulary
 ) -> None:
     """Its binding has no word for a target; here it is the other one under its name."""
-    enterprise = binding()._replace(flavour="enterprise")
+    enterprise = named_binding()._replace(flavour="enterprise")
     tools = BuildTools(vocabulary)
     compiler = Compiler(binding=lambda: enterprise, present=lambda: "sm89")
     with pytest.raises(PrepareError, match="found sm120, expected sm89: the enterprise TensorRT"):
@@ -424,6 +430,7 @@ def test_what_cannot_be_done_is_refused_in_a_sentence_before_anything_is_compile
         pytest.fail("something was compiled")
 
     compiler = Compiler(
+        binding=named_binding,
         compiled=never,  # type: ignore[arg-type]  # it does not come to a result
         present=lambda: None,
     )

@@ -16,6 +16,8 @@ from trt_responses.tools.browser.reading import Reader, Reading, Unreadable
 from trt_responses.tools.fetch_guard import Document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trt_responses.tools.browser.extract import Extracted
 
 URL = "https://example.com/dir/page"
@@ -125,19 +127,19 @@ def test_text_is_read_as_lines() -> None:
 
 
 BOMBS = {
-    "deep": b"<div>" * 100_000,
-    "attributes": b"<p " + b" ".join(b"a%d=1" % n for n in range(200_000)) + b">",
-    "memory": b"<b>x" * 1_000_000,
+    "deep": lambda: b"<div>" * 100_000,
+    "attributes": lambda: b"<p " + b" ".join(b"a%d=1" % n for n in range(200_000)) + b">",
+    "memory": lambda: b"<b>x" * 1_000_000,
 }
 
 
 @pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
-@pytest.mark.parametrize("body", BOMBS.values(), ids=BOMBS)
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 @story
-async def test_a_page_that_holds_its_parser_is_given_up(body: bytes) -> None:
+async def test_a_page_that_holds_its_parser_is_given_up(bomb: Callable[[], bytes]) -> None:
     reader = Reader(Reading(deadline_s=2.5, memory_bytes=256 * 2**20))
     with pytest.raises(Unreadable, match=r"could not be read within|takes too much memory"):
-        await reader.read(Document(URL, "text/html", None, body, cut=False))
+        await reader.read(Document(URL, "text/html", None, bomb(), cut=False))
 
 
 @pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
