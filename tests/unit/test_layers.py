@@ -26,7 +26,7 @@ ENGINE = f"{LEAVES} engine engines tokens"
 STORE = f"{LEAVES} store stores"
 TARGET = f"{LEAVES} tokens engine prepare prepare.checkpoint prepare.graph prepare.shelf"
 RUN = f"{SEAMS} feature wire schema language tokens log accept steering prompt"
-CORE = f"{RUN} harmony.* run web.* settings setup.server"
+CORE = f"{RUN} harmony.* run health web.* settings setup.server"
 """What an extension may import: the core, and no other extension but what its row adds."""
 
 MAY_IMPORT = {
@@ -54,13 +54,14 @@ MAY_IMPORT = {
     "accept": f"{SEAMS} wire language log steering tokens",
     "steering": f"{SEAMS} wire schema language log accept",
     "prompt": f"{SEAMS} wire language log accept steering tokens run",
-    "run": RUN,
-    "web": f"{SEAMS} settings wire log accept run web.stream",
+    "run": f"{RUN} health",
+    "health": f"{SEAMS} run",
+    "web": f"{SEAMS} settings wire log accept run health web.stream",
     "web.stream": f"{LEAVES} wire log run",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
     "serve.websocket": "serve.silence",
-    "serve": f"{LEAVES} settings run setup serve.protocol serve.silence serve.websocket",
+    "serve": f"{LEAVES} settings run health setup serve.protocol serve.silence serve.websocket",
     "app": f"{SEAMS} feature settings prepare.shelf run web backends setup setup.engine"
     " setup.server",
     "": "app settings",

@@ -14,7 +14,7 @@ from trt_responses.feature import joints_of
 from trt_responses.language.steering import Free
 from trt_responses.log.machine import Machine
 from trt_responses.run.generation import Generation
-from trt_responses.run.notes import Notes
+from trt_responses.run.turns import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.language.fragments import RepairKind
-    from trt_responses.run.notes import ToolRun
     from trt_responses.run.trace import Trace
+    from trt_responses.run.turns import ToolRun
     from trt_responses.wire import response as r
 
 

@@ -17,9 +17,9 @@ from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.log.hosted_calls import Outcome
 from trt_responses.run.ending import End, end_of, usage, usage_of_both
-from trt_responses.run.notes import Notes
 from trt_responses.run.recovery import PausedRun
 from trt_responses.run.trace import SegmentNotes, Trace
+from trt_responses.run.turns import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
+    from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.run.facts import Progress
-    from trt_responses.run.lifecycle import Lifecycle
     from trt_responses.run.parts import Lease, Parts
     from trt_responses.run.run import Run
     from trt_responses.wire.response import Response

@@ -1,17 +1,23 @@
-"""The turns of a response: the bounds over all of them, and what makes the next one."""
+"""The turns of a response: the bounds over all of them, what makes the next one, and what steps note
+between them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass as mutable
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from trt_responses.dialect import Continuation
+    from trt_responses.language.messages import FunctionTool
     from trt_responses.language.reader import Reader, Span
     from trt_responses.language.steering import SteeringPlan
+    from trt_responses.wire.response import Usage
 
     NextPlan = Callable[[int, int, int, bool], SteeringPlan]
     """Of a later turn: for so many tokens, behind so many that were written and so many that were
@@ -55,3 +61,31 @@ class Turns(NamedTuple):
 def is_thought(span: Span) -> bool:
     """Whether a message of the model is a thought."""
     return span.channel == "analysis" and span.recipient is None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """What is told of one call that the server ran, without its text."""
+
+    tool: str
+    failed: bool
+    duration_ns: int
+    answer_bytes: int
+    began_ns: int = 0
+
+
+@mutable(slots=True)
+class Notes:
+    """The notes of one run."""
+
+    continuation: Continuation | None = None
+    """What goes on behind the prompt; None behind ids that the client has rendered."""
+    offered: Sequence[FunctionTool] = ()
+    """The functions that the model sees."""
+    tool_runs: list[ToolRun] = field(default_factory=list)
+    tool_ms: list[int] = field(default_factory=list)
+    """Milliseconds that each answer of a tool took, in their order."""
+    answered_first: int = 0
+    """The number of calls whose answers stand before the first turn."""
+    usage_first: Usage | None = None
+    """The tokens of what was made before the answer."""

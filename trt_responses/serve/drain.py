@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.run.lifecycle import Lifecycle
+    from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.run.runs import Runs
 
 logger = logging.getLogger(__name__)

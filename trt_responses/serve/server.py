@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from trt_responses.run.health import Health
-    from trt_responses.run.lifecycle import Lifecycle
+    from trt_responses.health.health import Health
+    from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.settings import Settings
 
 logger = logging.getLogger(__name__)

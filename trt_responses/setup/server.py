@@ -23,14 +23,14 @@ from trt_responses.backends.dialects import spelled
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError
+from trt_responses.health.health import Health
+from trt_responses.health.lifecycle import Lifecycle
+from trt_responses.health.stall import StallWatch
 from trt_responses.prompt.carried import NOTHING_CARRIED
 from trt_responses.run.admission import OpenAdmission
-from trt_responses.run.health import Health
-from trt_responses.run.lifecycle import Lifecycle
 from trt_responses.run.parts import Parts, mint
 from trt_responses.run.recovery import Recovery
 from trt_responses.run.runs import Runs
-from trt_responses.run.stall import StallWatch
 from trt_responses.steering.steering import Steering
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.idempotency import Repeats

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from trt_responses.run.lifecycle import Lifecycle
+    from trt_responses.health.lifecycle import Lifecycle
 
 ANYONE = ""
 """The owner of everything on a server without keys."""

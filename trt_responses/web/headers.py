@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from trt_responses.run.lifecycle import Lifecycle
+    from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.run.run import Run
     from trt_responses.wire.dialect import Dialect
 

@@ -30,8 +30,8 @@ from trt_responses.features.seal.sealer import Sealer
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
+from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.prompt.output_blocks import output_blocks
-from trt_responses.run.lifecycle import Lifecycle
 from trt_responses.run.parts import Parts
 from trt_responses.run.request import RunRequest
 from trt_responses.run.runs import Runs

@@ -28,7 +28,7 @@ from trt_responses.features.limits.keys import KeyRing
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.features.rollout.versions import Versions
-from trt_responses.run.health import Health
+from trt_responses.health.health import Health
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply, note_status
 from trt_responses.wire.parse import json_of

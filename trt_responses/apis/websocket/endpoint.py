@@ -15,7 +15,7 @@ from starlette.routing import WebSocketRoute
 from trt_responses.apis.websocket.connection import Connection
 from trt_responses.apis.websocket.intake import Intake
 from trt_responses.errors import Overloaded
-from trt_responses.run.lifecycle import Lifecycle
+from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.web.endpoint import reply_of
 from trt_responses.web.guard import ANYONE
 from trt_responses.web.headers import dialect_of

@@ -16,8 +16,7 @@ from trt_responses.language.messages import Message
 from trt_responses.language.reader import Span
 from trt_responses.language.steering import Free
 from trt_responses.log.hosted_calls import ROWS, Outcome, Runner
-from trt_responses.run.notes import ToolRun
-from trt_responses.run.turns import Turn
+from trt_responses.run.turns import ToolRun, Turn
 from trt_responses.tool import ToolAnswer, ToolCall
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Answered
     from trt_responses.language.reader import Reader
     from trt_responses.run.generation import Generation
-    from trt_responses.run.notes import Notes
-    from trt_responses.run.turns import Turns
+    from trt_responses.run.turns import Notes, Turns
     from trt_responses.tool import Listing, Session, Tool
     from trt_responses.wire.output import HostedStatus
 

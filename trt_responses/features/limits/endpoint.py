@@ -12,7 +12,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import ApiError
 from trt_responses.features.limits.audit import Audit
-from trt_responses.run.lifecycle import Lifecycle
+from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
 

@@ -17,7 +17,7 @@ from trt_responses.tool import RunsProcesses
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.run.health import Health
+    from trt_responses.health.health import Health
     from trt_responses.run.recovery import Recovery
     from trt_responses.setup.server import Server
     from trt_responses.store import Store

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.loaded import Loaded, Version
     from trt_responses.features.rollout.measures import GateReport
     from trt_responses.features.rollout.versions import Versions
-    from trt_responses.run.lifecycle import Lifecycle
+    from trt_responses.health.lifecycle import Lifecycle
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trt_responses.engine import Engine
+    from trt_responses.health.lifecycle import Lifecycle, State
+    from trt_responses.health.stall import StallWatch
     from trt_responses.run.admission import Admission
-    from trt_responses.run.lifecycle import Lifecycle, State
-    from trt_responses.run.stall import StallWatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from trt_responses.engine import Health
-from trt_responses.run.lifecycle import Lifecycle
-from trt_responses.run.stall import GIVE_UP, MAX_FAILURES, StallWatch
+from trt_responses.health.lifecycle import Lifecycle
+from trt_responses.health.stall import GIVE_UP, MAX_FAILURES, StallWatch
 
 if TYPE_CHECKING:
     from trt_responses.engine import Engine

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Engine
     from trt_responses.errors import ApiError
+    from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import RunFacts
-    from trt_responses.run.lifecycle import Lifecycle
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trt_responses.errors import ServerDraining, ServerStarting
-from trt_responses.run.lifecycle import Lifecycle
+from trt_responses.health.lifecycle import Lifecycle
 
 
 class Clock:
