@@ -1,5 +1,4 @@
-"""The turns of a response: the bounds over all of them, what makes the next one, and what steps note
-between them."""
+"""The turns of a response: the bounds over all of them, what makes the next one, and notes."""
 
 from __future__ import annotations
 
