@@ -26,3 +26,7 @@ if not TYPE_CHECKING:  # a type checker would take it for a promise of every nam
 
             return Settings
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        """The public names; a module of the package appears by its own import alone."""
+        return __all__

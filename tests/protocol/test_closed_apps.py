@@ -1,4 +1,5 @@
-"""Whoever embeds the app may close it: nothing keeps a closed app, its engine or its store."""
+"""Whoever embeds the app may close it: nothing keeps a closed app, its engine or its store. Its
+lifespan is all that it needs."""
 
 from __future__ import annotations
 
@@ -6,7 +7,11 @@ import asyncio
 import gc
 import weakref
 
-from tests.support.served import served
+from starlette.testclient import TestClient
+
+from tests.support.served import ANSWER, script, served
+from trt_responses import Settings, create_app
+from trt_responses.engines.scripted.engine import ScriptedEngine
 
 APPS = 4
 
@@ -21,7 +26,7 @@ def test_no_closed_app_stays_alive() -> None:
             made = await s.client.send("POST", "/v1/responses", b'{"model":"demo","input":"Hi"}')
             assert made.status == 200
             state = s.app.state
-            held = (s.app, s.engine, s.runs, state.guard, state.metrics, state.exchange)
+            held = (s.app, s.engine, s.runs, state.guard, state.server)
             parts.extend(map(weakref.ref, held))
 
     for _ in range(APPS):
@@ -29,3 +34,12 @@ def test_no_closed_app_stays_alive() -> None:
     gc.collect()
     alive = [type(part).__name__ for found in parts if (part := found()) is not None]
     assert alive == []
+
+
+def test_starlettes_test_client_serves_it() -> None:
+    app = create_app(
+        Settings(store="memory", model="demo"), engine=ScriptedEngine([script(ANSWER)])
+    )
+    with TestClient(app, base_url="http://localhost") as client:
+        told = client.post("/v1/responses", json={"model": "demo", "input": "Hi"})
+    assert told.json()["output"][-1]["content"][0]["text"] == "Hello there, friend."

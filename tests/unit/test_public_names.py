@@ -45,3 +45,9 @@ def test_nothing_is_loaded_until_it_is_used() -> None:
         timeout=60,
     )
     assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_the_package_shows_its_public_names_alone() -> None:
+    import trt_responses.app
+
+    assert dir(trt_responses) == sorted(trt_responses.__all__)

@@ -81,7 +81,12 @@ def known(entries: Iterable[T]) -> Known[T]:
 
 def once(entries: Iterable[Any], name: Hashable, make: Callable[[], M]) -> M:
     """What `make` returns, which is made once for a list that remembers."""
-    return entries.once(name, make) if isinstance(entries, Known) else make()
+    if not isinstance(entries, Known):
+        return make()
+    made: dict[Hashable, M] = entries._made
+    if name not in made:
+        made[name] = make()
+    return made[name]
 
 
 class SentTools(list[Any]):
