@@ -39,7 +39,12 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_layers.py
 
 test: $(DEV) ## The tests to run between two commits: [ROOM=cli]
-	$(PYTEST) --suite fast $(if $(ROOM),--room $(ROOM)) tests
+ifdef ROOM
+	$(PYTEST) --suite fast --room $(ROOM) tests
+else  # in two runs, so that a process does not hold what the other half needs
+	$(PYTEST) --suite fast tests/unit
+	$(PYTEST) --suite fast tests/protocol tests/e2e
+endif
 
 test-rest: $(DEV) ## The tests that make test leaves out
 	$(PYTEST) --suite rest tests
