@@ -47,10 +47,10 @@ else  # in two runs, so that a process does not hold what the other half needs
 endif
 
 test-rest: $(DEV) ## The tests that make test leaves out
-	$(PYTEST) --suite rest tests
+	$(PYTEST) --suite rest tests/unit tests/protocol
+	$(PYTEST) --suite rest tests/e2e
 
-test-all: $(DEV) ## Every test that needs no GPU
-	$(PYTEST) tests
+test-all: test test-rest ## Every test that needs no GPU
 
 live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reason elsewhere
 	$(BIN)/python -m pytest -q tests/live
