@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tests.support.asgi import JSON, Call, until
+from tests.support.background import cancelled, started
 from tests.support.compaction import judged, sealing
 from tests.support.served import (
     ANSWER,
@@ -36,6 +37,8 @@ OLD: list[Json] = [
 QUESTION = {"role": "user", "content": "And the weather there?"}
 TALK = [*OLD, QUESTION]
 OPENED = len(ids("<|start|>assistant"))
+FORCED = len(ids("<|channel|>analysis<|message|>"))
+"""The beginning of a thought, which counts as written."""
 
 
 async def answered(s: Served, **fields: object) -> Json:
@@ -297,6 +300,17 @@ def test_a_client_that_leaves_ends_it(stage: str, *, stream: bool) -> None:
             await call.done()
             assert s.last.state == "aborted"
             assert len(s.runs) == 0
+
+    asyncio.run(story())
+
+
+def test_usage_of_one_that_is_cancelled_in_the_summary_is_what_was_read() -> None:
+    async def story() -> None:
+        async with sealing(STALLED) as s:
+            job = await started(s, input=TALK, context_management=AT)
+            await until(lambda: len(s.engine.requests) == 1)
+            usage = (await cancelled(s, job["id"])).json()["usage"]
+            assert usage["input_tokens"] == len(s.prompt()) - FORCED
 
     asyncio.run(story())
 

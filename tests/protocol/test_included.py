@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.support.served import ANSWER, THOUGHT, ids, script, served
@@ -106,5 +107,15 @@ def test_messages_are_refused_where_a_setting_says_so(explain: str) -> None:
             assert (refused.status, refused.error["param"]) == (403, "include")
             assert refused.error["code"] == "messages_not_told"
             assert (await s.client.create(include=["metrics"])).json()["metrics"]
+
+    asyncio.run(story())
+
+
+def test_a_count_tells_no_messages_and_is_not_refused_for_them() -> None:
+    async def story() -> None:
+        async with served(explain="off") as s:
+            body = orjson.dumps({"model": "demo", "input": "Hello.", "include": ["messages"]})
+            counted = await s.client.send("POST", "/v1/responses/input_tokens", body)
+            assert counted.status == 200
 
     asyncio.run(story())

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from tests.support.asgi import JSON
+from tests.support.background import cancelled, started
 from tests.support.replies import check_streamed, without_ids
 from tests.support.scripted_tool import Gate, ScriptedTool
 from tests.support.served import served
@@ -351,6 +352,16 @@ async def test_usage_counts_each_id_once_and_tells_each_turn() -> None:
     async with served(ANSWER, tools=[ScriptedTool("2")]) as app:
         usage = (await app.client.create(**ASKED)).json()["usage"]
         assert usage["output_tokens_details"].keys() == {"reasoning_tokens"}
+
+
+@story
+async def test_usage_of_one_that_is_cancelled_in_a_later_call_has_its_turns_alone() -> None:
+    gate = Gate()
+    async with served(CODE, tools=[ScriptedTool("2", gate)]) as app:
+        job = await started(app, **ASKED)
+        await gate.reached.wait()
+        into = (await cancelled(app, job["id"])).json()["usage"]["input_tokens_details"]
+        assert len(into["input_tokens_per_turn"]) == len(into["cached_tokens_per_turn"]) == 2
 
 
 @story

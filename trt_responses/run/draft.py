@@ -140,14 +140,20 @@ class Draft:
 
     async def release(self) -> None:
         """Let go of all that is still held."""
-        await self.generated()
-        await self.stored()
+        try:
+            await self.generated()
+        finally:
+            await self.stored()
 
 
 async def _release(held: list[Release]) -> None:
-    """Let go of each, the last one first; a fault of one keeps no other."""
-    while held:
-        try:
-            await held.pop()()
-        except Exception:
-            logger.exception("a part of a response was not let go of")
+    """Let go of each, the last one first, also where one is at fault or is cancelled."""
+    try:
+        while held:
+            try:
+                await held.pop()()
+            except Exception:
+                logger.exception("a part of a response was not let go of")
+    finally:
+        if held:
+            await _release(held)

@@ -309,7 +309,7 @@ class Generation:
             if isinstance(made, End):
                 return self._verdict or made
             self._take(made)
-        end = await self._turn()
+        end = self._verdict or await self._turn()
         while end.status == "completed" and self._verdict is None and await self._goes_on():
             end = await self._turn()
         return self._verdict or end
@@ -317,8 +317,10 @@ class Generation:
     async def _goes_on(self) -> bool:
         """Whether a step gives one more turn."""
         for step in self._joints.after:
-            if self._take(await self._wait_for(step(self))) or self._verdict is not None:
+            if self._take(await self._wait_for(step(self))):
                 return True
+            if self._verdict is not None:
+                return False
         second = self._joints.second
         if second is not None and second.wanted(self):
             return self._take(await self._wait_for(second.turn(self)))

@@ -135,11 +135,11 @@ class Run:
         """Give the run up, since nobody will make it: those who wait for its end hear that it was
         cancelled."""
         self._generation.leave()
-        if self.draft is not None:
-            await self.draft.release()
         if not self.log.closed:
             self.log.settle(replace(self.log.response, status="cancelled"))
             self.log.close()
+        if self.draft is not None:
+            await self.draft.release()
 
     async def outlive(self, lease_s: float) -> None:
         """Keep what it holds for so long after this server has died: another may go on with it."""

@@ -184,6 +184,29 @@ def test_a_run_that_is_cancelled_before_it_is_made_asks_the_engine_nothing(
     asyncio.run(go())
 
 
+def test_readers_of_a_run_that_nobody_makes_wait_for_nothing_that_it_holds(
+    stage_of: Stages,
+) -> None:
+    async def story() -> None:
+        stage = stage_of()
+        may_close = asyncio.Event()
+
+        async def close() -> None:
+            await may_close.wait()
+
+        assert stage.run.draft is not None
+        stage.run.draft.after_generating(close)
+        abandoning = asyncio.create_task(stage.run.abandon())
+        await turn()
+        assert stage.log.closed
+        assert stage.log.response.status == "cancelled"
+        assert not abandoning.done()
+        may_close.set()
+        await abandoning
+
+    asyncio.run(story())
+
+
 def test_a_cancel_that_comes_while_the_end_is_committed_comes_too_late(stage_of: Stages) -> None:
     async def cancelling(last: Response, run: Run) -> None:
         run.cancel()

@@ -41,16 +41,17 @@ class Inclusion:
 
     def accept(self, accepted: Accepted) -> Step | None:
         asked = [value for value in INCLUDED if value in accepted.included]
-        if not asked:
-            return None
-        if "messages" in asked and not self._tells_messages:
+        return IncludeStep(self, asked) if asked else None
+
+    def check(self, included: Collection[Included]) -> None:
+        """Refuse what a setting does not allow."""
+        if "messages" in included and not self._tells_messages:
             raise Forbidden(
                 "'include' asks for 'messages', which are not told here: TRT_RESPONSES_EXPLAIN is "
                 "not `full`.",
                 param="include",
                 code="messages_not_told",
             )
-        return IncludeStep(self, asked)
 
     async def added(self, last: Response, run: Run, included: Collection[Included]) -> Response:
         """The snapshot with what was asked for."""
@@ -84,6 +85,9 @@ class IncludeStep(Step):
     def __init__(self, inclusion: Inclusion, asked: Collection[Included]) -> None:
         self._inclusion = inclusion
         self._asked = asked
+
+    async def acquire(self, draft: Draft) -> None:
+        self._inclusion.check(self._asked)
 
     def write(self, draft: Draft) -> None:
         self._asked = [value for value in self._asked if value in draft.accepted.included]
