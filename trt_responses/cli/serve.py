@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import signal
+from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
@@ -51,27 +51,35 @@ def _serve(options: argparse.Namespace) -> int:
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
     _stop_with_the_terminal()
+    server = _server(settings)
     if settings.engine_elsewhere() is None:
         _prepare_what_is_served(settings)
+    return server(settings)
+
+
+def _server(settings: Settings) -> Callable[[Settings], int]:
+    """What serves: this process, or several front ends."""
     if settings.frontends > 1:
         with needed("What runs several front ends"):
             from trt_responses.fleet.fleet import serve_fleet
-        return serve_fleet(settings)
+        return serve_fleet
     from trt_responses.app import create_app
     from trt_responses.serve.server import serve
 
-    return serve(settings, partial(create_app, engine_of=_engine_of(settings)))
+    return partial(serve, app_of=partial(create_app, engine_of=_engine_of(settings)))
 
 
 def _engine_of(settings: Settings) -> EngineOf:
-    """Makes the engine in a process of its own, where that is installed and the settings say so."""
-    if settings.engine_process == "always" or find_spec("trt_responses.fleet"):
-        with needed("What runs an engine in a process of its own"):
-            from trt_responses.fleet.engine_process import engine_of
-        return engine_of
-    from trt_responses.backends.engines import engine_of as own
+    """Makes the engine, in a process of its own where the settings say so and that is installed."""
+    must = settings.engine_process == "always"
+    apart = "What runs an engine in a process of its own"
+    with needed(apart) if must else suppress(ModuleNotFoundError):
+        from trt_responses.fleet.engine_process import engine_of
 
-    return own
+        return engine_of
+    from trt_responses.backends.engines import engine_of as here
+
+    return here
 
 
 def _stop_with_the_terminal() -> None:
