@@ -51,13 +51,13 @@ def _serve(options: argparse.Namespace) -> int:
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
     _stop_with_the_terminal()
-    server = _server(settings)
+    server = server_for(settings)
     if settings.engine_elsewhere() is None:
         _prepare_what_is_served(settings)
     return server(settings)
 
 
-def _server(settings: Settings) -> Callable[[Settings], int]:
+def server_for(settings: Settings) -> Callable[[Settings], int]:
     """What serves: this process, or several front ends."""
     if settings.frontends > 1:
         with needed("What runs several front ends"):
