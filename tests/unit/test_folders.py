@@ -22,6 +22,17 @@ KEPT = {"engines.scripted", "stores.memory", "stores.at_rest"}
 """Parts of the core, and what all stores share."""
 FAST = ("features.conversations", "apis.chat", "engines.llamacpp")
 
+SERVED = """\
+import sys
+from pathlib import Path
+from trt_responses.app import create_app
+from trt_responses.backends.engines import llamacpp_over
+from trt_responses.settings import Settings
+settings = Settings(store="sqlite:///kept.db", model="demo")
+create_app(settings, engine=llamacpp_over(Path("model.gguf"), settings))
+print(*sys.modules)
+"""
+
 
 def folders() -> set[str]:
     found = {
@@ -76,6 +87,15 @@ def test_the_table_has_every_folder() -> None:
 
 def test_the_package_serves_without_a_folder(tmp_path: Path) -> None:
     serve_without(FAST, tmp_path)
+
+
+def test_a_server_loads_what_its_settings_ask_for_and_no_more(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    loaded = subprocess.check_output([sys.executable, "-c", SERVED], cwd=tmp_path, env=env).split()
+    names = {name.decode().removeprefix(f"{PACKAGE}.") for name in loaded}
+    rooms = ("engines", "stores", "tools", "dialects")
+    found = {each for each in folders() if each.startswith(rooms) and each in names}
+    assert found == {"engines.llamacpp", "stores.sqlite"}
 
 
 @pytest.mark.slow  # as many starts as there are folders

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.backends.installed import needed
 from trt_responses.cli.adapters import add_adapters
 from trt_responses.cli.building import build_tools, tell, to_stderr
 from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, add_group, settings_of
@@ -227,8 +228,8 @@ def _kind_for(settings: Settings) -> Kind:
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Prepare an engine for TensorRT-LLM. Returns status 0 when it was verified, 1 when it cannot
     be, and 3 when this machine could only plan it."""
-    from trt_responses.fleet.engine_process import trtllm_starter  # loads every engine
-
+    with needed("What runs an engine in a process of its own"):
+        from trt_responses.fleet.engine_process import trtllm_starter
     chosen = TrtLlmOptions(
         profile=options.profile,
         gpus=options.gpus,
