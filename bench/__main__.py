@@ -35,7 +35,7 @@ from bench.check import Wrong
 from bench.goals import draw
 from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
-from trt_responses.cli.engine import prepare_demo
+from trt_responses.cli.demo import prepare_demo
 from trt_responses.prepare.files import MODEL
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from trt_responses.accept.accepted import DEFAULTS
+from trt_responses.accept.accepted import DEFAULTS, FEATURES
+from trt_responses.errors import unsupported_value
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
@@ -123,6 +124,21 @@ def steps_of(
     if len(found) > 1:
         found.sort(key=lambda step: step.order)
     return tuple(found)
+
+
+def not_installed(features: Sequence[Feature]) -> tuple[str, ...]:
+    """The fields of an accepted request that none of these features goes by, and the core neither:
+    usually none."""
+    read = {name for feature in features for name in feature.reads}
+    return tuple(name for name in FEATURES if name not in read)
+
+
+def refuse_asked(fields: Sequence[str], accepted: Accepted) -> None:
+    """Refuse a request that asks for something by one of these fields."""
+    for name in fields:
+        if getattr(accepted, name) != DEFAULTS[name]:
+            field, what = FEATURES[name]
+            raise unsupported_value(field, f"{what} are not installed here")
 
 
 def joints_of(steps: Sequence[Step]) -> Joints:

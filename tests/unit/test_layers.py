@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor app backends fleet serve"
     " engine",
-    "doctor": f"{SEAMS} settings tokens prepare.* backends",
+    "doctor": f"{SEAMS} settings tokens tools prepare.* backends",
     # features
     "features": "",
     "features.background": CORE,

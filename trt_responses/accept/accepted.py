@@ -178,3 +178,16 @@ class Accepted:
 
 DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False, "scored": False}
 """The fields as a request has them that does not ask for anything by them."""
+FEATURES = {
+    "conversation": ("conversation", "conversations"),
+    "compacts": ("input", "compactions"),
+    "compacts_beyond": ("context_management", "compactions"),
+    "generates": ("generate", "prompts that are only read"),
+    "included": ("include", "metrics and messages of a response"),
+    "scored": ("include", "log probabilities"),
+    "seals": ("include", "encrypted thoughts"),
+    "built_in": ("tools", "tools that the server runs"),
+    "stop": ("stop", "stop sequences"),
+}
+"""The fields that no one serves but a feature, each with the request's field and what it asks
+for."""

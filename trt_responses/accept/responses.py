@@ -19,6 +19,7 @@ from trt_responses.frozen import replace as replace_frozen
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import JsonObject, JsonSchema
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
+from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.items import (
     AdditionalTools,
     CompactionTrigger,
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
     """A list of tools, and where it stands."""
 
 FORMAT = "text.format"
+TOLD = frozenset(
+    field.path.removeprefix("include.")
+    for field in FIELDS
+    if field.ours and field.path.startswith("include.")
+)
+"""Our own values of `include`: what the last snapshot is to say besides."""
 NO_TOOLS: Mapping[str, Sequence[str]] = {}
 SEALED = "reasoning.encrypted_content"
 
@@ -85,7 +92,7 @@ def accept(
         truncates=request.truncation == "auto",
         seals=SEALED in (request.include or ()),
         summarised=reasoning.summary is not None,
-        included=request.include or (),
+        included=_told(request.include) if request.include else (),
         store=echo.store,
         echo=echo,
         ignored=ignored,
@@ -166,6 +173,10 @@ def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[Se
             raise invalid_value(f"input[{place}]", "a compaction_trigger must be the last item")
     asks = bool(items) and isinstance(items[-1], CompactionTrigger)
     return (items[:-1] if asks else items), asks
+
+
+def _told(included: Sequence[str]) -> tuple[str, ...]:
+    return tuple(value for value in included if value in TOLD)
 
 
 def _threshold(request: Request) -> int | None:

@@ -67,7 +67,7 @@ def tools_run_here(
     lists: Sequence[tuple[str, Sequence[t.Tool]]],
     included: Collection[str],
     built_in: Mapping[str, Sequence[str]],
-) -> list[BuiltInTool]:
+) -> tuple[BuiltInTool, ...]:
     """The tools that the server runs: each kind once, each MCP server once. `lists` are the lists
     of tools with their places."""
     found: dict[str, BuiltInTool] = {}
@@ -92,7 +92,7 @@ def tools_run_here(
             _check_new_container(tool.environment, f"{place}.environment.")
         shows = OUTPUTS.get(kind) in included
         found[name] = BuiltInTool(kind, built_in[kind], place, options, shows)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def _check_server(tool: t.McpTool, place: str) -> None:

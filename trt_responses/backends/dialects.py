@@ -6,11 +6,9 @@ import asyncio
 from functools import cache
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import StartupError
+from trt_responses.backends.installed import needed
 from trt_responses.harmony.dialect import harmony
 from trt_responses.prepare.files import DIALECT
-from trt_responses.prepare.shelf.card import DialectFacts
-from trt_responses.prepare.verify import Question
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
@@ -19,7 +17,8 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Dialect
     from trt_responses.dialects.templates.dialect import TemplateDialect
-    from trt_responses.prepare.shelf.card import Card
+    from trt_responses.prepare.shelf.card import Card, DialectFacts
+    from trt_responses.prepare.verify import Question
     from trt_responses.store import Spell
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -39,19 +38,16 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
 
 def template_dialect(told: Path, family: str | None) -> TemplateDialect:
     """The dialect of a model with a chat template, from the keys of its file."""
-    try:
+    with needed("What reads chat templates", "templates"):
         from trt_responses.dialects.templates.checkpoint import speech_of
         from trt_responses.dialects.templates.dialect import TemplateDialect
-    except ModuleNotFoundError as error:
-        raise StartupError(
-            f"A model that does not speak Harmony needs {error.name}: "
-            "pip install 'trt-responses[templates]'."
-        ) from None
     return TemplateDialect(*speech_of(told, family))
 
 
 def dialect_facts(told: Path, family: str | None) -> DialectFacts:
     """The facts about a model's dialect that its card records."""
+    from trt_responses.prepare.shelf.card import DialectFacts
+
     spoken = template_dialect(told, family)
     return DialectFacts(spoken.name, spoken.places.stops, spoken.probed())
 
@@ -65,6 +61,8 @@ def question_of(directory: Path, card: Card) -> Question | None:
     """The question that verifies a model which does not speak Harmony; None for one that does."""
     if card.dialect is None:
         return None
+    from trt_responses.prepare.verify import Question
+
     spoken = template_dialect(directory / DIALECT, card.dialect.family)
     (prompt,) = asyncio.run(spoken.prompts(["Hello"]))
     return Question(prompt, spoken.places.stops, len(spoken.lexicon.token_bytes))

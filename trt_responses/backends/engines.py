@@ -6,28 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.backends.dialects import template_dialect, vocabulary
-from trt_responses.engines.grpc.engine import GrpcEngine
-from trt_responses.engines.grpc.engine import Patience as GrpcPatience
-from trt_responses.engines.grpc.engine import address_of as grpc_address
-from trt_responses.engines.llamacpp.body import HARMONY, Marks
-from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.engines.llamacpp.keeper import Patience
-from trt_responses.engines.llamacpp.process import spare_cores
-from trt_responses.engines.tensorrt.cuda import Cuda, runtime
-from trt_responses.engines.tensorrt.engine import TensorRtEngine
-from trt_responses.engines.tensorrt.onnx import OnnxExecutor
-from trt_responses.engines.tensorrt.rtx import RtxExecutor
-from trt_responses.engines.triton.engine import TritonEngine, address_of
-from trt_responses.engines.trtllm.engine import TrtLlmEngine
+from trt_responses.backends.installed import needed
+from trt_responses.engines.cores import spare_cores
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
-from trt_responses.prepare.graph import expert_file
-from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.shelf.adapters import FOLDER, adapters_of
 from trt_responses.prepare.shelf.card import architecture_of, chain_of, read_card
-from trt_responses.prepare.trtllm.lora import lora_arguments
-from trt_responses.prepare.trtllm.plan import served
 from trt_responses.tokens.stand_ins import StandIns
 
 if TYPE_CHECKING:
@@ -36,6 +21,7 @@ if TYPE_CHECKING:
 
     from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.engine import Engine
+    from trt_responses.engines.grpc.engine import GrpcEngine
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
@@ -76,13 +62,17 @@ def engine_elsewhere(settings: Settings) -> Engine | None:
     if (place := settings.engine_elsewhere()) is None:
         return None
     if settings.triton is not None:
+        with needed("The engine of a Triton"):
+            from trt_responses.engines.triton.engine import TritonEngine, address_of
         return TritonEngine(address_of(place))
     return grpc_at(place, settings.engine_start_s)
 
 
 def grpc_at(place: str, start_s: float) -> GrpcEngine:
     """The engine that a server serves over gRPC at `host:port/model`."""
-    return GrpcEngine(grpc_address(place), GrpcPatience(start_s=start_s))
+    with needed("The engine over gRPC", "grpc"):
+        from trt_responses.engines.grpc.engine import GrpcEngine, Patience, address_of
+    return GrpcEngine(address_of(place), Patience(start_s=start_s))
 
 
 class TrtLlmGiven(NamedTuple):
@@ -98,6 +88,9 @@ class TrtLlmGiven(NamedTuple):
 
 def trtllm_given(directory: Path, card: Card) -> TrtLlmGiven:
     """What the engine of a prepared directory is started with, once its checkpoint is whole."""
+    with needed("What prepares engines of TensorRT-LLM"):
+        from trt_responses.prepare.trtllm.lora import lora_arguments
+        from trt_responses.prepare.trtllm.plan import served
     plan, adapters = served(directory, card), adapters_of(directory)
     places = {each.name: (directory / FOLDER / each.place).absolute() for each in adapters}
     arguments = {**lora_arguments(adapters), **plan.arguments}
@@ -113,6 +106,8 @@ def trtllm_over(
 ) -> Engine:
     """The engine of TensorRT-LLM, over a checkpoint with the arguments of a plan. `end_id` is the
     end token of a model that is not gpt-oss."""
+    with needed("The engine of TensorRT-LLM"):
+        from trt_responses.engines.trtllm.engine import TrtLlmEngine
     return TrtLlmEngine(
         checkpoint, arguments, variables=variables, end_id=end_id, adapters=adapters
     )
@@ -126,6 +121,10 @@ def llamacpp_over(
 ) -> Engine:
     """The embedded engine, over a model file; `spoken` where that is not Harmony, `adapters` where
     it has any."""
+    with needed("The embedded engine"):
+        from trt_responses.engines.llamacpp.body import HARMONY, Marks
+        from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+        from trt_responses.engines.llamacpp.keeper import Patience
     marks, spelled = HARMONY, StandIns(vocabulary())
     if spoken is not None:
         ends = frozenset(spoken.places.stops)
@@ -148,6 +147,8 @@ def llamacpp_over(
 
 def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
     """The engine that runs compiled plans on an RTX GPU, or their graph on the CPU."""
+    with needed("The engine of compiled plans", "tensorrt"):
+        from trt_responses.engines.tensorrt.engine import TensorRtEngine
     chain = chain_of(card)
     make = partial(_onnx, directory, card, settings.threads or spare_cores())
     if card.kind == "tensorrt":
@@ -158,6 +159,10 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
+    from trt_responses.engines.tensorrt.onnx import OnnxExecutor
+    from trt_responses.prepare.graph import expert_file
+    from trt_responses.prepare.graph.weights import dense
+
     chain, folder = chain_of(card), directory / GRAPH
     weights = expert_file.opened(folder, architecture_of(card))
 
@@ -174,6 +179,9 @@ def _onnx(directory: Path, card: Card, threads: int) -> Executor:
 def _rtx(directory: Path, card: Card) -> Executor:
     """The executor of the plans for this GPU's family. What its runtime compiles is kept beside
     them."""
+    from trt_responses.engines.tensorrt.cuda import Cuda, runtime
+    from trt_responses.engines.tensorrt.rtx import RtxExecutor
+
     chain, cuda = chain_of(card), Cuda(runtime())
     target = cuda.target()
     return RtxExecutor(

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import StartupError
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.backends.installed import needed
+from trt_responses.settings import PREFIX
 from trt_responses.stores.limits import Bounds
-from trt_responses.stores.memory.store import MemoryStore
-from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
+    from trt_responses.settings import Settings
     from trt_responses.store import Spell, Store
 
 
@@ -31,10 +30,14 @@ def store_of(settings: Settings, spell: Spell) -> Store:
     place = settings.store_place()
     match place.kind:
         case "memory":
+            from trt_responses.stores.memory.store import MemoryStore
+
             # It ends with its server, whose jobs nobody else could take.
             own = replace(bounds, takeover_s=0.0)
             return MemoryStore(own, lease_clock_s=time.monotonic, spell=spell)
         case "sqlite":
+            with needed(f"{PREFIX}STORE: the history in a file"):
+                from trt_responses.stores.sqlite.store import SqliteStore
             synchronous = settings.store_synchronous
             return SqliteStore(
                 Path(place.where),
@@ -45,7 +48,9 @@ def store_of(settings: Settings, spell: Spell) -> Store:
                 boot=_boot(),
             )
         case "redis":
-            return _redis(place.where, bounds, spell)
+            with needed(f"{PREFIX}STORE: the history in Redis", "redis"):
+                from trt_responses.stores.redis.store import RedisStore
+            return RedisStore(place.where, bounds, spell=spell)
 
 
 def _boot() -> str:
@@ -54,13 +59,3 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
-
-
-def _redis(url: str, bounds: Bounds, spell: Spell) -> Store:
-    try:
-        from trt_responses.stores.redis.store import RedisStore
-    except ModuleNotFoundError:
-        raise StartupError(
-            f"{PREFIX}STORE: a Redis history needs the extra: pip install 'trt-responses[redis]'."
-        ) from None
-    return RedisStore(url, bounds, spell=spell)

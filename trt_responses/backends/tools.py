@@ -7,25 +7,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.installed import needed
 from trt_responses.errors import StartupError
-from trt_responses.settings import PREFIX, Settings
-from trt_responses.tools.addresses import network
-from trt_responses.tools.box import NoBox as NoBox
-from trt_responses.tools.box import landlock_abi as landlock_abi
-from trt_responses.tools.mcp.servers import place_of, servers_in
-from trt_responses.tools.python.command import PROGRAMS, Shell
-from trt_responses.tools.python.container import Bounds as ContainerBounds
-from trt_responses.tools.python.containers import Containers
-from trt_responses.tools.python.directories import Usage
-from trt_responses.tools.python.process import Interpreter, readable_paths
-from trt_responses.tools.python.shell import ShellTool
-from trt_responses.tools.python.tool import PythonTool
+from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
+    from trt_responses.settings import Settings
     from trt_responses.tool import Tool
     from trt_responses.tools.addresses import Network
     from trt_responses.tools.mcp.servers import Place, Server
     from trt_responses.tools.mcp.tool import McpTool
+    from trt_responses.tools.python.command import Shell
+    from trt_responses.tools.python.containers import Containers
 
 SEARCH_PLACES = {"brave": "https://api.search.brave.com"}
 """URLs of search services that have one place alone."""
@@ -35,6 +28,9 @@ def tools_of(settings: Settings) -> list[Tool]:
     """The tools that the settings switch on."""
     tools: list[Tool] = []
     if settings.python != "off" or settings.shell != "off":
+        with needed(f"{PREFIX}PYTHON and {PREFIX}SHELL: what runs code"):
+            from trt_responses.tools.python.shell import ShellTool
+            from trt_responses.tools.python.tool import PythonTool
         held = containers(settings)
         tools += [PythonTool(held)] if settings.python != "off" else []
         tools += [ShellTool(held, commands(settings))] if settings.shell != "off" else []
@@ -47,16 +43,12 @@ def tools_of(settings: Settings) -> list[Tool]:
 
 def browser_tool(settings: Settings) -> Tool:
     """`web_search`. Its packages are loaded where it is switched on."""
-    try:
+    with needed(f"{PREFIX}BROWSER: the browser", "browser"):
         from trt_responses.tools.browser import search
         from trt_responses.tools.browser.reading import Reading
         from trt_responses.tools.browser.tool import BrowserTool, Opens
         from trt_responses.tools.fetch_guard import Bounds as FetchBounds
         from trt_responses.tools.fetch_guard import Reach
-    except ModuleNotFoundError:
-        raise StartupError(
-            f"{PREFIX}BROWSER: it needs the extra: pip install 'trt-responses[browser]'."
-        ) from None
     url = search_url(settings)
     service = search.SERVICES[settings.search_service or ""]
     return BrowserTool(
@@ -85,6 +77,8 @@ def search_url(settings: Settings) -> str:
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
     """The networks that may be reached for a model or a client though they are not public."""
+    from trt_responses.tools.addresses import network
+
     try:
         return tuple(map(network, settings.private_networks))
     except ValueError as fault:
@@ -101,16 +95,10 @@ def fetch_ports(settings: Settings) -> frozenset[int]:
 
 def mcp_tool(settings: Settings) -> McpTool:
     """The tool `mcp`, over the operator's servers and those that requests may name."""
-    try:
+    with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: what asks MCP servers", "mcp"):
+        from trt_responses.tools.fetch_guard import Reach
         from trt_responses.tools.mcp.limits import Limits
         from trt_responses.tools.mcp.tool import McpTool
-    except ModuleNotFoundError as fault:
-        raise StartupError(
-            f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS need the extra ({fault.name} is missing): "
-            "pip install 'trt-responses[mcp]'."
-        ) from None
-    from trt_responses.tools.fetch_guard import Reach
-
     servers, places = mcp_servers(settings)
     return McpTool(
         servers,
@@ -129,6 +117,8 @@ def mcp_tool(settings: Settings) -> McpTool:
 
 def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
     """The servers that are configured, and the URLs below which requests may name others."""
+    with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: what asks MCP servers", "mcp"):
+        from trt_responses.tools.mcp.servers import place_of, servers_in
     servers = {}
     if settings.mcp_servers is not None:
         servers = servers_in(settings.mcp_servers, f"{PREFIX}MCP_SERVERS")
@@ -143,12 +133,20 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
 
 def commands(settings: Settings) -> Shell:
     """How the commands of `shell` are run."""
+    from trt_responses.tools.python.command import Shell
+
     return Shell(settings.python_bytes, settings.container_bytes)
 
 
 def containers(settings: Settings) -> Containers:
     """The containers in which code and commands run. Raises a `StartupError` when the paths that
     code may read hold the server's own data."""
+    from trt_responses.tools.python.command import PROGRAMS
+    from trt_responses.tools.python.container import Bounds
+    from trt_responses.tools.python.containers import Containers
+    from trt_responses.tools.python.directories import Usage
+    from trt_responses.tools.python.process import Interpreter, readable_paths
+
     executable = str(settings.python_executable or sys.executable)
     readable = readable_paths(executable)
     kept = settings.data_dir.resolve()
@@ -169,7 +167,7 @@ def containers(settings: Settings) -> Containers:
             file_bytes=settings.container_bytes,
             boxed=settings.python != "unboxed",
         ),
-        ContainerBounds(
+        Bounds(
             settings.python_s,
             disk,
             settings.container_idle_s,

@@ -26,7 +26,7 @@ def to_stderr(sentence: str) -> None:
 @contextmanager
 def build_tools(settings: Settings) -> Iterator[BuildTools]:
     """The real vocabulary and engines; progress and what is about to be done go to stderr."""
-    from trt_responses.backends.dialects import (  # loads every engine
+    from trt_responses.backends.dialects import (
         dialect_facts,
         prompts_of,
         question_of,

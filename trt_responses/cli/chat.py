@@ -47,10 +47,9 @@ A line that ends in \\ goes on in the next; {FENCE} begins and ends a text of ma
 Ctrl-C stops an answer."""
 
 
-def add_chat(commands: Commands) -> None:
+def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `chat` and its options."""
-    text = "chat with a model in the terminal, over any server of the Responses API"
-    parser = add_command(commands, "chat", text, _chat)
+    parser = add_command(commands, name, text, _chat)
     parser.add_argument("question", nargs="*", help="one question, instead of a chat")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer's text alone")
     parser.add_argument("--model", help="the model's id; the server's first one without it")

@@ -25,6 +25,12 @@ def add_command(
     return parser
 
 
+def add_group(commands: Commands, name: str, text: str) -> Commands:
+    """Add a command that is a word before others."""
+    parser = commands.add_parser(name, help=text)
+    return parser.add_subparsers(required=True, metavar="COMMAND")
+
+
 def option(*names: str, **about: Any) -> argparse.ArgumentParser:
     """An option that several commands share; takes what `add_argument` takes."""
     parser = argparse.ArgumentParser(add_help=False)

@@ -23,10 +23,9 @@ ANSWER_S = 10.0
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-def add_drain(commands: Commands) -> None:
+def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `drain` and its options."""
-    text = "ask a running server to stop, as a SIGTERM does"
-    parser = add_command(commands, "drain", text, _drain, *RUNNING_SERVER)
+    parser = add_command(commands, name, text, _drain, *RUNNING_SERVER)
     parser.add_argument("--wait", action="store_true", help="return when it has stopped")
 
 

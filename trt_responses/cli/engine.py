@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.backends.installed import needed
 from trt_responses.cli.adapters import add_adapters
 from trt_responses.cli.building import build_tools, tell, to_stderr
-from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, settings_of
+from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, add_group, settings_of
+from trt_responses.cli.demo import prepare_demo, prepare_llamacpp
 from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.versions import add_versions
-from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.hub import checkpoint_at
-from trt_responses.prepare.llamacpp.build import prepare as prepare_llamacpp
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
 from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
@@ -33,8 +33,7 @@ from trt_responses.prepare.llamacpp.template_gguf import prepare as prepare_temp
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import card as cards
-from trt_responses.prepare.shelf import shelf, versions
-from trt_responses.prepare.shelf.promotion import promote
+from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.tensorrt.targets import FORMATS
 from trt_responses.prepare.trtllm.build import GpuHost
 from trt_responses.prepare.trtllm.build import prepare as prepare_trtllm
@@ -46,9 +45,7 @@ from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
     from trt_responses.cli.commands import Commands
-    from trt_responses.prepare.llamacpp.gguf import WeightType
     from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
-    from trt_responses.prepare.pipeline import Built
     from trt_responses.prepare.shelf.card import Kind
     from trt_responses.settings import Settings
 
@@ -62,8 +59,9 @@ TAKES_NO_TEMPLATE = {
 """What kinds of engine expect that do not take what the embedded one takes."""
 
 
-def add_engine(commands: Commands) -> None:
+def add(parents: Commands, name: str, about: str) -> None:
     """Add the command `engine` and its subcommands."""
+    commands = add_group(parents, name, about)
     text = "prepare an engine from a checkpoint"
     build = add_command(commands, "build", text, _engine_build, ENGINES_DIR)
     build.add_argument(
@@ -172,7 +170,7 @@ def _engine_build(options: argparse.Namespace) -> int:
     )
     if kind == "trtllm":
         return _prepare_trtllm(settings, name, options)
-    _prepare_llamacpp(
+    prepare_llamacpp(
         settings,
         name=name,
         source=options.checkpoint,
@@ -227,38 +225,11 @@ def _kind_for(settings: Settings) -> Kind:
     return "trtllm"
 
 
-def prepare_demo(settings: Settings) -> Path:
-    """Prepare the demo engine of this checkout; done in a moment when it is there already."""
-    source = demo.demo_checkpoint(settings.engines_dir)
-    built = _prepare_llamacpp(
-        settings, name=shelf.DEMO, source=source, weight_type="q8_0", wait=True
-    )
-    pointer = versions.promoted(built.directory.parent)
-    if built.phases and pointer is not None and pointer.version != built.card.version:
-        promote(
-            settings.engines_dir,
-            f"{shelf.DEMO}@{built.card.version}",
-            "the demo of this release",
-        )
-    return built.directory
-
-
-def _prepare_llamacpp(
-    settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
-) -> Built:
-    with build_tools(settings) as tools:
-        built = prepare_llamacpp(
-            source, settings.engines_dir, name, tools, weight_type=weight_type, wait=wait
-        )
-    tell(built)
-    return built
-
-
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Prepare an engine for TensorRT-LLM. Returns status 0 when it was verified, 1 when it cannot
     be, and 3 when this machine could only plan it."""
-    from trt_responses.fleet.engine_process import trtllm_starter  # loads every engine
-
+    with needed("What runs an engine in a process of its own"):
+        from trt_responses.fleet.engine_process import trtllm_starter
     chosen = TrtLlmOptions(
         profile=options.profile,
         gpus=options.gpus,

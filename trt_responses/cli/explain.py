@@ -28,10 +28,9 @@ CONTROL_STYLE = "bold cyan"
 STYLES = {"forced": "green", "kept": "", "discarded": "red strike"}
 
 
-def add_explain(commands: Commands) -> None:
+def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `explain` and its options."""
-    text = "show what a response was made of: prompt, ids, segments, repairs, times"
-    parser = add_command(commands, "explain", text, _explain)
+    parser = add_command(commands, name, text, _explain)
     parser.add_argument("id", metavar="ID", help="the response's id, resp_…")
     parser.add_argument("--json", action="store_true", help="print JSON, with every id")
     parser.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.cli.commands import ENGINES_DIR, add_command, settings_of
+from trt_responses.cli.commands import ENGINES_DIR, add_command, add_group, settings_of
 from trt_responses.errors import StartupError
 from trt_responses.fleet.triton_model import INPUTS, OUTPUTS
 from trt_responses.prepare.shelf import shelf
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from trt_responses.cli.commands import Commands
 
 
-def add_export(commands: Commands) -> None:
+def add(parents: Commands, name: str, about: str) -> None:
     """Add the command `export` and its options."""
+    commands = add_group(parents, name, about)
     text = "write a model repository for Triton's Python backend"
     triton = add_command(commands, "triton", text, _triton, ENGINES_DIR)
     triton.add_argument("engine", help="name of a prepared engine")

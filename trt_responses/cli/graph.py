@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trt_responses.cli.building import build_tools, tell
 from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import checkpoint_name
+from trt_responses.prepare.shelf.shelf import DEMO_ONNX
 from trt_responses.prepare.tensorrt.build import prepare
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.targets import TARGETS
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 KINDS = ("tensorrt", "onnx")
-DEMO_ONNX = "demo-onnx"
 DEFAULT = TensorRtOptions()
 
 ABOUT = (

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from trt_responses.cli.commands import JSON, add_command, option
+from trt_responses.cli.commands import JSON, add_command, add_group, option
 from trt_responses.errors import StartupError
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.key_file import changing, read_file
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 FILE = option("--file", type=Path, help=Settings.model_fields["keys_file"].description)
 
 
-def add_keys(commands: Commands) -> None:
+def add(parents: Commands, name: str, about: str) -> None:
     """Add the command `keys` and its subcommands."""
+    commands = add_group(parents, name, about)
     new = add_command(commands, "new", "make a key, and print it once", _new, FILE)
     new.add_argument("owner", help="whom it speaks for; an owner may have several keys")
     new.add_argument("--name", default="default", help="what tells the owner's keys apart")

@@ -7,17 +7,11 @@ import shutil
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trt_responses.backends.tools import (
-    NoBox,
-    browser_tool,
-    landlock_abi,
-    mcp_servers,
-    mcp_tool,
-    search_url,
-)
+from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_url
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
+from trt_responses.tools.box import NoBox, landlock_abi
 
 if TYPE_CHECKING:
     from collections.abc import Callable

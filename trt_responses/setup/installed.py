@@ -11,9 +11,13 @@ import logging
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from trt_responses.errors import StartupError
+from trt_responses.settings import PREFIX
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from trt_responses.settings import Settings
     from trt_responses.setup.server import Server
 
     Install = Callable[[Server], None]
@@ -47,20 +51,34 @@ FOLDERS = (
 """Each is installed behind those that it asks for parts, and left out where it, or what it cannot
 do without, is not there."""
 
+ASKED_FOR = {
+    "features.limits": "keys_file",
+    "features.seal": "seal_keys",
+    "features.traces": "otlp_endpoint",
+}
+"""Settings that ask for a folder, and mean nothing without it."""
+
 
 def install_all(server: Server) -> None:
-    """Let every folder that is there bring what it has."""
-    for install in _found():
+    """Let every folder that is there bring what it has. Raises a `StartupError` for a setting that
+    asks for one that is not."""
+    for install in _found(server.settings):
         install(server)
 
 
-def _found() -> Iterator[Install]:
+def _found(settings: Settings) -> Iterator[Install]:
     for folder in FOLDERS:
         try:
             yield importlib.import_module(f"{PACKAGE}.{folder}.install").install
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith(f"{PACKAGE}."):
                 raise
+            setting = ASKED_FOR.get(folder, "")
+            if getattr(settings, setting, None):
+                raise StartupError(
+                    f"{PREFIX}{setting.upper()}: {folder} is not installed (there is no "
+                    f"{error.name})."
+                ) from None
             logger.info("%s is not installed: there is no %s", folder, error.name)
     for entry in entry_points(group=GROUP):
         yield entry.load()

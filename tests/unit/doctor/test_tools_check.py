@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trt_responses.backends.tools import NoBox
 from trt_responses.doctor.tools import (
     browser_tool_check,
     mcp_tool_check,
@@ -16,6 +15,7 @@ from trt_responses.doctor.tools import (
     shell_tool_check,
 )
 from trt_responses.settings import Settings
+from trt_responses.tools.box import NoBox
 
 if TYPE_CHECKING:
     from pathlib import Path

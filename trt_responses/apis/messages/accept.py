@@ -46,7 +46,7 @@ ANSWER = "answer"
 """The name of a format, which Anthropic's have not."""
 
 
-async def accept_messages(request: m.CountRequest) -> Accepted:
+async def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Accepted:
     """What the request asks for; other tasks run while a long conversation is read. Raises an
     `InvalidRequest` for the first thing that is wrong."""
     ignored = judge_fields(request, COLUMN)
@@ -79,7 +79,7 @@ async def accept_messages(request: m.CountRequest) -> Accepted:
         max_output_tokens=sent.max_tokens if sent else None,
         parallel_calls=not (request.tool_choice and request.tool_choice.disable_parallel_tool_use),
         truncates=False,
-        seals=True,
+        seals=seals,
         store=False,
         echo=Response(
             id="",

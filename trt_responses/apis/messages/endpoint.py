@@ -13,6 +13,7 @@ from trt_responses.apis.messages.accept import accept_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
+from trt_responses.prompt.carried import NOTHING_CARRIED
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import dropped_header, ignored_header
@@ -79,6 +80,10 @@ class Messages(Making):
 
     fault = staticmethod(messages_fault)
 
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._seals = shared.parts.carried is not NOTHING_CARRIED
+
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""
         body, wanted, accepted = await self._read(request, MessagesRequest)
@@ -101,7 +106,7 @@ class Messages(Making):
 
     async def _read(self, request: Request, kind: type[R]) -> tuple[bytes, R, Accepted]:
         body, wanted = await self._parsed(request, kind)
-        accepted = await accept_messages(wanted)
+        accepted = await accept_messages(wanted, seals=self._seals)
         self._names.check(wanted.model)
         return body, wanted, accepted
 

@@ -24,11 +24,12 @@ from trt_responses.engine import (
 )
 from trt_responses.engines.admission import room
 from trt_responses.engines.ask import CANARY, last_chunk
+from trt_responses.engines.cores import spare_cores
 from trt_responses.engines.llamacpp import body
 from trt_responses.engines.llamacpp.blame import Blame
 from trt_responses.engines.llamacpp.keeper import Keeper, Patience
 from trt_responses.engines.llamacpp.line import Line
-from trt_responses.engines.llamacpp.process import Child, Model, check_file, spare_cores
+from trt_responses.engines.llamacpp.process import Child, Model, check_file
 from trt_responses.engines.llamacpp.request import Request
 from trt_responses.engines.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError

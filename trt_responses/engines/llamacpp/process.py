@@ -201,16 +201,3 @@ def check_file(path: Path) -> None:
         raise StartupError(f"The engine cannot read {path}: {error.strerror}.") from None
     if magic != b"GGUF":
         raise StartupError(f"The engine cannot load {path}: it is not a GGUF file.")
-
-
-def spare_cores() -> int:
-    """All but one of the cores this process may use.
-
-    llama.cpp's threads spin until the slowest is there: on two cores of which something else
-    wants a part, two threads gave 13 to 53 tokens/s where one gave 545.
-    """
-    try:
-        usable = len(os.sched_getaffinity(0))
-    except AttributeError:  # not everywhere
-        usable = os.cpu_count() or 1
-    return max(1, usable - 1)

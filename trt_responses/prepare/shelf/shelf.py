@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 DEMO = "demo"
+DEMO_ONNX = "demo-onnx"
 SOURCE = "demo-source"
 """The directory of the demo's weights, which stands among the engines and is none."""
 

@@ -1,0 +1,251 @@
+"""Serves from copies of the package that lack a folder: `python -m tests.support.without`.
+
+Takes the directories of the copies as JSON, by the folder that each lacks. Each copy is served in a
+process of its own, which is forked when what all of them import is loaded. Prints what is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+    from tests.support.asgi import Client
+    from tests.support.served import Served
+    from trt_responses.run.runs import Runs
+
+    Json = dict[str, Any]
+
+PACKAGE = "trt_responses"
+SHARED = ("fastapi", "numpy", "openai_harmony")
+"""What every copy imports besides itself, and what takes the time."""
+LOGPROBS = "message.output_text.logprobs"
+CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
+ASKED = {"input": "Hello"}
+CHAT = {"messages": [{"role": "user", "content": "Hello"}]}
+SEVERAL = SimpleNamespace(frontends=2)
+NO_ROUTE = ("unknown_url", "method_not_allowed")
+"""The latter where the path is that of a response, whose id it would be."""
+
+
+class Post(NamedTuple):
+    """A request for a response that asks for what is missing, and the field that is named."""
+
+    fields: Json
+    field: str
+    path: str = "/v1/responses"
+
+
+class Start(NamedTuple):
+    """A server that does not start with these settings."""
+
+    settings: Json
+
+
+REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
+    "features.background": [Post(ASKED | {"background": True}, "background")],
+    "features.compaction": [
+        Post(ASKED | {"context_management": [{"type": "compaction"}]}, "context_management"),
+        Post({"input": [{"type": "compaction_trigger"}]}, "input"),
+        "/v1/responses/compact",
+    ],
+    "features.containers": ["/v1/containers"],
+    "features.conversations": [
+        Post(ASKED | {"conversation": "conv_1"}, "conversation"),
+        "/v1/conversations",
+    ],
+    "features.explain": ["GET /v1/responses/resp_1/explain"],
+    "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools")],
+    "features.include": [Post(ASKED | {"include": ["metrics"]}, "include")],
+    "features.limits": [Start({"keys_file": "keys.json"}), "/admin/drain"],
+    "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
+    "features.metrics": ["GET /metrics"],
+    "features.prefill": [],
+    "features.rollout": ["/admin/engines/demo/load"],
+    "features.seal": [
+        Post(ASKED | {"include": ["reasoning.encrypted_content"]}, "include"),
+        Start({"seal_keys": "a"}),
+    ],
+    "features.stop": [Post(CHAT | {"stop": "x"}, "stop", "/v1/chat/completions")],
+    "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
+    "apis.chat": ["/v1/chat/completions"],
+    "apis.kserve": ["GET /v2/health/ready"],
+    "apis.messages": ["/v1/messages"],
+    "apis.playground": ["GET /"],
+    "apis.websocket": [],
+    "engines.grpc": [Start({"grpc": "127.0.0.1:1/demo"})],
+    "engines.llamacpp": [],
+    "engines.remote": [],
+    "engines.tensorrt": [],
+    "engines.triton": [Start({"triton": "127.0.0.1:1/demo"})],
+    "engines.trtllm": [],
+    "stores.redis": [Start({"store": "redis://127.0.0.1:1"})],
+    "stores.sqlite": [Start({"store": "sqlite:///kept.db"})],
+    "tools.browser": [
+        Start({"browser": "boxed", "search_service": "searxng", "search_url": "http://localhost"})
+    ],
+    "tools.mcp": [Start({"mcp_urls": ["https://example.com"]})],
+    "tools.python": [Start({"python": "boxed"})],
+    "dialects.templates": [],
+    "fleet": [],
+}
+"""What each folder brings and nothing else does: it is refused, by the name of the field or the
+setting, or no route has the path."""
+
+CALLED: Mapping[str, tuple[str, str, Sequence[object]]] = {
+    "engines.llamacpp": ("backends.engines", "llamacpp_over", (None, None)),
+    "engines.remote": ("cli.serve", "server_for", (SEVERAL,)),
+    "engines.tensorrt": ("backends.engines", "tensorrt_over", (None, None, None)),
+    "engines.trtllm": ("backends.engines", "trtllm_over", (None, {}, {})),
+    "dialects.templates": ("backends.dialects", "template_dialect", (None, None)),
+    "fleet": ("cli.serve", "server_for", (SEVERAL,)),
+}
+"""A function that needs the folder, and says that it is not installed."""
+
+
+async def faults(folder: str) -> list[str]:
+    """What is wrong with a server that lacks this folder."""
+    from tests.support.served import served
+    from trt_responses.backends.stores import store_of
+    from trt_responses.settings import Settings
+    from trt_responses.store import says_nothing
+
+    store, tools = store_of(Settings(store="memory"), says_nothing), []
+    if folder == "features.hosted_tools":
+        from tests.support.scripted_tool import ScriptedTool
+
+        tools = [ScriptedTool("4")]
+    async with served(store=store, tools=tools) as s:
+        found = [fault async for fault in _answered(s)]
+        for one in REFUSED[folder]:
+            if isinstance(one, Post):
+                found += await _refused(s.client, one)
+            elif isinstance(one, str):
+                found += await _no_route(s.client, one)
+        if folder == "apis.websocket" and s.app.state.sockets is not None:
+            found.append("there is a route for sockets")
+        if folder == "features.prefill":
+            found += await _prefilled(s.runs)
+    return [*found, *_started(folder), *_called(folder)]
+
+
+async def _answered(s: Served) -> AsyncIterator[str]:
+    plain = await s.client.create()
+    if plain.status != 200 or b"Hello there, friend." not in plain.body:
+        yield f"a plain answer: {plain.body!r}"
+    streamed = await s.client.create(stream=True)
+    last = streamed.events[-1]
+    if last["type"] != "response.completed" or b"Hello there, friend." not in streamed.body:
+        yield f"a streamed answer: {streamed.body!r}"
+
+
+async def _refused(client: Client, one: Post) -> list[str]:
+    body = orjson.dumps({"model": "demo"} | one.fields)
+    told = await client.send("POST", one.path, body)
+    error = told.error if told.status == 400 else {}
+    named = error.get("param") == one.field and "not installed" in error["message"]
+    return [] if named else [f"{one.fields}: {told.status} {told.body!r}"]
+
+
+async def _no_route(client: Client, one: str) -> list[str]:
+    method, _, path = one.rpartition(" ")
+    told = await client.send(method or "POST", path, b"" if method else b"{}")
+    return [] if told.error["code"] in NO_ROUTE else [f"{one}: {told.status} {told.body!r}"]
+
+
+async def _prefilled(runs: Runs) -> list[str]:
+    """A request over a socket may have its prompt read, and no other."""
+    from dataclasses import replace
+
+    from trt_responses.accept.responses import accept
+    from trt_responses.errors import InvalidRequest
+    from trt_responses.run.request import RunRequest
+    from trt_responses.wire.request import Request
+
+    wanted = replace(accept(Request(model="demo", input="Hello")), generates=False)
+    try:
+        await runs.start(RunRequest(wanted, "", 0))
+    except InvalidRequest as error:
+        return [] if error.param == "generate" else [error.message]
+    return ["a prompt is read"]
+
+
+def _started(folder: str) -> Iterator[str]:
+    from trt_responses.app import create_app
+    from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
+    from trt_responses.errors import StartupError
+    from trt_responses.settings import Settings
+
+    for one in REFUSED[folder]:
+        if isinstance(one, Start):
+            engine = (
+                None
+                if folder.startswith("engines.")
+                else ScriptedEngine((), clock=StepClock.free())
+            )
+            try:
+                create_app(Settings(**({"store": "memory"} | one.settings)), engine=engine)
+            except StartupError as error:
+                if "is not installed" not in str(error):
+                    yield f"{one.settings}: {error}"
+            else:
+                yield f"{one.settings}: it starts"
+
+
+def _called(folder: str) -> Iterator[str]:
+    from trt_responses.errors import StartupError
+
+    if folder not in CALLED:
+        return
+    module, name, arguments = CALLED[folder]
+    try:
+        getattr(import_module(f"{PACKAGE}.{module}"), name)(*arguments)
+    except StartupError as error:
+        if "is not installed" not in str(error):
+            yield f"{name}: {error}"
+    else:
+        yield f"{name}: nothing is said"
+
+
+def serve_without(folder: str, directory: str) -> list[str]:
+    """In a process of its own: what is wrong with the copy in this directory."""
+    sys.path.insert(0, directory)
+    package = import_module(PACKAGE)
+    assert (package.__file__ or "").startswith(directory), package.__file__
+    return asyncio.run(faults(folder))
+
+
+def main(copies: Mapping[str, str]) -> int:
+    for name in SHARED:
+        import_module(name)
+    assert PACKAGE not in sys.modules, "each copy is to be imported anew"
+    return max([_in_a_process(*each) for each in copies.items()])
+
+
+def _in_a_process(folder: str, directory: str) -> int:
+    if (child := os.fork()) != 0:
+        return os.waitpid(child, 0)[1]
+    status = 1
+    try:
+        found = serve_without(folder, directory)
+        print(*(f"without {folder}: {fault}" for fault in found), sep="\n", end="", flush=True)
+        status = int(bool(found))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])) != 0)
