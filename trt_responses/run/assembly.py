@@ -98,7 +98,7 @@ async def steering_of(parts: Parts, accepted: Accepted, owner: str) -> SteeringR
     """A request's steering. Raises before any work when it cannot be done."""
     wanted = await parts.steering.request(accepted, parts.engine.limits().guides, owner)
     for left in wanted.left:
-        logger.debug("not followed: %s %s", left.place, left.why)
+        logger.debug("ignoring schema keyword %s: %s", left.place, left.why)
     return wanted
 
 

@@ -150,4 +150,4 @@ async def _release(held: list[Release]) -> None:
         try:
             await held.pop()()
         except Exception:
-            logger.exception("a part of a response was not let go of")
+            logger.exception("failed to release a part of a response")

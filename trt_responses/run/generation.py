@@ -424,7 +424,7 @@ class Generation:
         """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
         off."""
         tokens, run = len(self.reader.kept), self._pauses
-        logger.info("%s, and %s waits for it.", LOSSES[loss], self.options.request_id)
+        logger.info("pausing %s until it can resume: loss=%s", self.options.request_id, loss)
         self._segment_end = asyncio.get_running_loop().create_future()
         waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
         try:
@@ -494,7 +494,7 @@ class Generation:
     def _broken(self, fault: Exception) -> End:
         if isinstance(fault, ApiError):
             return End("failed", fault)
-        logger.exception("response %s broke while it was made", self.options.request_id)
+        logger.exception("failed response %s", self.options.request_id)
         name = type(fault).__name__
         return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
 

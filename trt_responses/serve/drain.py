@@ -55,7 +55,7 @@ class Drain:
     async def finish(self) -> None:
         """Wait until nothing runs any more, and every end is stored and told."""
         logger.warning(
-            "stopping: all is served for %.3g s, and what runs by then for %.3g s more",
+            "draining: accepting requests for %.3g s, then up to %.3g s for running ones",
             self._lifecycle.linger_left_s,
             self._drain_s,
         )
@@ -65,7 +65,7 @@ class Drain:
         began_s = now_s()
         await _until(lambda: not len(self._runs) or now_s() >= began_s + self._drain_s)
         if left := len(self._runs):
-            logger.warning("%d responses are not done at the deadline", left)
+            logger.warning("timeout: drain ended with %d running responses", left)
         while len(self._runs):  # one whose prompt is still being read begins and fails later
             self._runs.shut_down()
             await asyncio.sleep(LOOK_S)

@@ -155,7 +155,7 @@ class Server(uvicorn.Server):
             self._life.cancel()
             await asyncio.wait((self._life,), timeout=ABANDON_S)
             if not self._life.done():
-                logger.warning("the engine is still being loaded; ending without it")
+                logger.warning("shutdown timeout: the engine is still loading; exiting")
                 os._exit(0)
         await asyncio.wait((self._life,))
         if not self._life.cancelled():

@@ -59,4 +59,4 @@ class Notifier:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
             line.sendto(message.encode(), address)
             return
-        logger.warning("systemd could not be told that %s", status)
+        logger.warning("failed to notify systemd: status=%s", status)

@@ -61,6 +61,6 @@ def _found() -> Iterator[Install]:
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith(f"{PACKAGE}."):
                 raise
-            logger.info("%s is not installed: there is no %s", folder, error.name)
+            logger.info("skipping %s: module %s is not installed", folder, error.name)
     for entry in entry_points(group=GROUP):
         yield entry.load()

@@ -116,7 +116,7 @@ def ignored_header(names: Sequence[str]) -> dict[str, str]:
 def dropped_header(kinds: Sequence[str]) -> dict[str, str]:
     """Kinds of tools that were left out; they are also logged."""
     if kinds:
-        logger.info("tools were dropped, for nobody runs them here: %s", named(kinds))
+        logger.info("dropped tools that neither client nor server runs: %s", named(kinds))
     return {"x-trt-dropped-tools": named(kinds)} if kinds else {}
 
 

@@ -169,6 +169,6 @@ async def _make(run: Run, runs: Runs) -> None:
     try:
         await runs.make(run)
     except Exception:  # a fault of ours behind the run's end, which no reader is there to hear
-        logger.exception("response %s broke", run.id)
+        logger.exception("failed response %s", run.id)
     finally:
         await runs.release(run)

@@ -171,9 +171,9 @@ class Background:
                     if job is None or not await self._go_on(job):
                         break
             except ApiError as fault:
-                logger.warning("jobs of other servers could not be looked for: %s", fault.message)
+                logger.warning("failed to look for lost jobs to resume: %s", fault.message)
             except Exception:
-                logger.exception("a job of another server could not be taken")
+                logger.exception("failed to take over a lost job")
 
     async def _go_on(self, job: Job) -> bool:
         """Go on with a job where another server stopped, or leave it to the next server, or fail it
@@ -182,7 +182,7 @@ class Background:
             run = await self._made_again(job)
         except ApiError as fault:
             passing = fault.status >= 500 or fault.status in (409, 429)
-            logger.warning("%s is not gone on with: %s", job.id, fault.message)
+            logger.warning("cannot resume %s: %s", job.id, fault.message)
             await self._store.leave_job(job.id, term=job.term, to_others=passing)
             return not passing
         except asyncio.CancelledError:  # this server ends
@@ -191,7 +191,8 @@ class Background:
         except Exception:
             await self._store.leave_job(job.id, term=job.term, to_others=False)
             raise
-        logger.warning("%s goes on here with %d tokens", job.id, len(job.ids) // 4)
+        tokens = len(job.ids) // 4
+        logger.warning("resuming %s after %d tokens (taken over)", job.id, tokens)
         self._count(job.owner, 1)
         self._running += 1
         self._begin(KeptRun(run, job.owner, job), moves=True)
@@ -234,7 +235,7 @@ class Background:
         try:
             await kept.save(self._store, last=True)
         except Exception as fault:
-            logger.warning("%s is left as it was kept last: %s", kept.run.id, fault)
+            logger.warning("final save of %s failed, keeping the previous one: %s", kept.run.id, fault)
             kept.left = True
         if kept.left:
             kept.run.leave()
@@ -257,7 +258,7 @@ class Background:
         try:
             await kept.save(self._store)
         except ApiError as fault:
-            logger.warning("frames of %s could not be kept: %s", response_id, fault.message)
+            logger.warning("failed to save events of %s: %s", response_id, fault.message)
         return None
 
     def running(self, response_id: str, owner: str) -> Run | None:
@@ -309,19 +310,19 @@ class Background:
         try:
             await self._made(kept)
         except Exception:
-            logger.exception("background response %s broke at its end", kept.run.id)
+            logger.exception("failed to end background response %s", kept.run.id)
 
     async def _made(self, kept: KeptRun) -> None:
         heartbeat = asyncio.create_task(self._renew(kept))
         try:
             await self._runs.make(kept.run)
         except Exception:  # the edge of a run that has no client to be told
-            logger.exception("background response %s broke", kept.run.id)
+            logger.exception("failed background response %s", kept.run.id)
         finally:
             heartbeat.cancel()
             await asyncio.wait((heartbeat,))
             if not heartbeat.cancelled() and (fault := heartbeat.exception()) is not None:
-                logger.error("the heartbeat of %s broke: %r", kept.run.id, fault)
+                logger.error("lost the heartbeat of %s: %r", kept.run.id, fault)
             del self._of_runs[kept.run]
             if self._kept.get(kept.run.id) is kept:
                 del self._kept[kept.run.id]
@@ -333,7 +334,7 @@ class Background:
         try:
             await self._store.leave_job(kept.run.id, term=kept.term, to_others=True)
         except Exception as fault:  # its lease will run out
-            logger.warning("%s could not be left: %s", kept.run.id, fault)
+            logger.warning("failed to hand over %s: %s", kept.run.id, fault)
 
     async def _renew(self, kept: KeptRun) -> None:
         """Save new frames and look for a cancellation, until the run is over or not wanted any
@@ -345,7 +346,7 @@ class Background:
                 body = kept.body() if beat % beats == 0 else None
                 standing = await self._store.renew_job(kept.run.id, body, term=kept.term)
             except ApiError as fault:  # away for now: within the lease it may come back
-                logger.warning("job %s could not be renewed: %s", kept.run.id, fault.message)
+                logger.warning("failed to renew the lease of %s: %s", kept.run.id, fault.message)
             else:
                 if standing != "held":
                     kept.run.cancel()

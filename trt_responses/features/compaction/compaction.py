@@ -273,7 +273,7 @@ class CompactionGeneration(Generation):
         assert isinstance(self.machine, SummaryMachine)
         summary = self.machine.summary if end.status == "completed" else None
         if summary is None:
-            logger.warning("%s: no summary was written; an extract is used", self.log.response.id)
+            logger.warning("compacting %s with an extract: no summary", self.log.response.id)
         content = await self.compaction.sealed(summary)
         item_id = self.machine.item_id()
         item = OutputCompaction(item_id, content, "summary" if summary else "extract")

@@ -42,7 +42,7 @@ class HeldLock:
             still = await self._locks.store.renew_lock(self.lock, self.lease_s)
         except ApiError as fault:  # away for now: within the lease it may come back
             logger.warning(
-                "%s is locked for less than it should be: %s",
+                "failed to renew lock %s: %s",
                 self.lock.key,
                 fault.message,
             )
@@ -62,7 +62,7 @@ class HeldLock:
             try:
                 await self._locks.store.unlock(self.lock)
             except ApiError as fault:  # its lease will run out
-                logger.warning("%s stays locked: %s", self.lock.key, fault.message)
+                logger.warning("failed to release lock %s: %s", self.lock.key, fault.message)
 
 
 class Locks:

@@ -164,7 +164,7 @@ class ToolLoop:
             if self._anew is not None:
                 self._anew += behind.ids
             return room - len(behind.ids)
-        logger.info("A prompt is rendered anew: it does not go on from the one before.")
+        logger.info("rendering the prompt again: it does not extend the previous one")
         self._anew = behind.prompt
         return self._context_tokens - len(behind.prompt)
 
@@ -181,7 +181,7 @@ class ToolLoop:
         except TimeoutError:
             answer = ToolAnswer("The tool gave no answer in time, and was ended.", failed=True)
         except Exception as fault:  # a tool of ours that breaks is told to the model, and logged
-            logger.exception("the tool %s broke", used.tool.name)
+            logger.exception("failed tool %s", used.tool.name)
             answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
         duration_ns = self._clock_ns() - began_ns
         size = len(answer.text.encode("utf-8", "replace"))

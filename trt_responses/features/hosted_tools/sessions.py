@@ -127,7 +127,7 @@ class OpenedTools:
         ends = asyncio.gather(*(one.close() for one in sessions), return_exceptions=True)
         for fault in await asyncio.shield(ends):
             if fault is not None:
-                logger.error("closing the session of a tool failed", exc_info=fault)
+                logger.error("failed to close a tool session", exc_info=fault)
 
 
 def _function(recipient: str) -> str:

@@ -309,7 +309,7 @@ class Exchange:
             compared,
             lambda: asyncio.to_thread(builds.promote, version, asked.reason),
         )
-        logger.info("%s is served in place of %s", version.label, before.label)
+        logger.info("promoted %s, replacing %s", version.label, before.label)
         await self._note(builds, "loaded", version, asked.reason)
         return Outcome("promoted", version, before, report, paused)
 
@@ -329,7 +329,7 @@ class Exchange:
         self.phase = f"changing over to {version.label}"
         await asyncio.to_thread(builds.promote, version, asked.reason)
         self._versions.promote(loaded)
-        logger.info("%s is served in place of %s", version.label, before.label)
+        logger.info("promoted %s, replacing %s", version.label, before.label)
         await self._note(builds, "loaded", version, asked.reason)
         return Outcome("promoted", version, before, report)
 
@@ -339,7 +339,7 @@ class Exchange:
         try:
             await asyncio.to_thread(builds.note, act, version, reason)
         except StartupError as error:
-            logger.error("the journal misses that %s was %s: %s", version.label, act, error)
+            logger.error("could not write journal entry: %s %s: %s", version.label, act, error)
 
 
 async def _started(build: Build) -> Loaded:

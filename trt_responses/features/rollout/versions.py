@@ -129,9 +129,9 @@ class Versions:
         await loaded.idle()
         try:
             await loaded.stop()
-            logger.info("%s has ended its runs and is stopped", loaded.version.label)
+            logger.info("stopped %s: drained", loaded.version.label)
         except Exception:
-            logger.exception("%s could not be stopped in order", loaded.version.label)
+            logger.exception("failed to shut down %s cleanly", loaded.version.label)
         finally:
             self._finishing.pop(loaded, None)
 
