@@ -151,7 +151,7 @@ class Fleet:
     def _broke(self, task: asyncio.Task[None]) -> None:
         """End the fleet when a task that keeps a part of it has raised, for nobody else would."""
         if not task.cancelled() and (fault := task.exception()) is not None:
-            logger.error("a supervisor task failed; its process is no longer restarted", exc_info=fault)
+            logger.error("a supervisor task failed; its process is not restarted", exc_info=fault)
             self._fail(f"The fleet broke ({type(fault).__name__}: {fault}).")
 
     async def _keep(self, number: int) -> None:

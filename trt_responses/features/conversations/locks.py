@@ -56,7 +56,7 @@ class HeldLock:
         self._locks.held.discard(self)
 
     async def free(self) -> None:
-        """Let others in; whoever holds it no more frees nothing."""
+        """Release the lock; without the lock, this does nothing."""
         if self in self._locks.held:
             self.leave()
             try:
@@ -84,13 +84,13 @@ class Locks:
         held = HeldLock(lock, self)
         locking = asyncio.ensure_future(self.store.lock(lock, held.lease_s))
         try:
-            taken = await asyncio.shield(locking)
-        except asyncio.CancelledError:  # whether it was taken is known when the store has answered
+            acquired = await asyncio.shield(locking)
+        except asyncio.CancelledError:  # the store's answer says whether it is held
             self.held.add(held)
             await asyncio.wait((locking,))
             await held.free()
             raise
-        if not taken:
+        if not acquired:
             raise locked()
         self.held.add(held)
         return held

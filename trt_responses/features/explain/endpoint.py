@@ -34,9 +34,9 @@ class Explain:
     def __init__(self, shared: Shared) -> None:
         self._kept = shared.of(Explanations)
         self._headers = shared.headers
-        parts, told = shared.parts, shared.settings.explain
-        explainer = Explainer(parts.dialect, shared.card_of, redacts=told == "redacted")
-        self._explainer = None if told == "off" else explainer
+        parts, level = shared.parts, shared.settings.explain
+        explainer = Explainer(parts.dialect, shared.card_of, redacts=level == "redacted")
+        self._explainer = None if level == "off" else explainer
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute)
@@ -66,8 +66,8 @@ class Explain:
                 code="explanation_not_kept",
             )
         if transcript is None:
-            told = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(run)))
+            reply = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(run)))
         else:
             made = await asyncio.to_thread(explainer.transcript, run, transcript)
-            told = written(made).encode()
-        return json_reply(told, self._headers(request))
+            reply = written(made).encode()
+        return json_reply(reply, self._headers(request))

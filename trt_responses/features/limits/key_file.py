@@ -106,9 +106,8 @@ def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
 
 @contextmanager
 def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
-    """Lock the file's folder, so that nobody else changes the file, and give a function that writes
-    other keys. Readers see all of the old file or all of the new one, also where the path is a
-    link."""
+    """Lock the file's folder against other writers, and give a function that writes other keys.
+    Readers see all of the old file or all of the new one, also where the path is a link."""
     target = Path(os.path.realpath(path))
     make_private(target.parent)
     folder = os.open(target.parent, os.O_RDONLY)
