@@ -49,8 +49,8 @@ FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.2, 30.0
 
 
 def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> int:
-    """Serve until told to stop, and return the exit status. `with_engine` finds the engine's
-    process, and the settings by which all front ends serve it; else the settings name it."""
+    """Serve until stopped, and return the exit status. `with_engine` finds the engine's process,
+    and the settings by which all front ends serve it; else the settings name it."""
     settings = lasting(settings)
     if settings.store_place().kind == "memory":
         raise StartupError(
@@ -149,7 +149,7 @@ class Fleet:
         self._fail(f"The engine is lost and the server has ended: {lost}")
 
     def _broke(self, task: asyncio.Task[None]) -> None:
-        """End the fleet when a task that keeps a part of it has raised, for nobody else would."""
+        """End the fleet when a supervisor task has raised, or it would serve on without it."""
         if not task.cancelled() and (fault := task.exception()) is not None:
             logger.error("a supervisor task failed; its process is not restarted", exc_info=fault)
             self._fail(f"The fleet broke ({type(fault).__name__}: {fault}).")
@@ -174,7 +174,7 @@ class Fleet:
         """Start a front end and watch it to its end. Returns how it ended."""
         process = await self._begin(number)
         engine_pid = self._engine.pid if self._engine is not None else None
-        if self._stopping.is_set():  # it was told so while this one began
+        if self._stopping.is_set():  # the fleet began to stop while this one began
             process.send_signal(self._signal)
         status = await self._watched(number, process)
         del self._running[number]

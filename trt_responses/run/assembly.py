@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 async def assembled(draft: Draft) -> Run:
-    """A run that is not started yet, or an `ApiError`; then nothing is held any more. Its place is
-    told how long its prompt is."""
+    """A run that is not started yet, or an `ApiError`; then nothing is held any more. Its place
+    learns the length of its prompt."""
     try:
         return await _assembled(draft)
     except BaseException:

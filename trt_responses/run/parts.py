@@ -61,7 +61,7 @@ class Parts:
     """The tools that the operator has switched on, by kind."""
     max_tool_calls: int = 32
     thought_summaries: bool = False
-    """Whether a thought is told as its summary to those who ask for one."""
+    """Return reasoning as a summary when requested."""
     """Calls of such tools in one response, of those who do not ask for fewer."""
     features: Sequence[Feature] = ()
     leases: Leases | None = None

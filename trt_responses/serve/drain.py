@@ -1,10 +1,5 @@
-"""How a server's work comes to its end: all is served for a while, then what runs, then nothing.
-
-    signal ── linger ──> new responses refused ── drain ──> deadline: what runs fails ──> idle
-
-A second signal ends the linger and leaves a last moment for the rest. No wait for an end that is
-being stored is ever cut. Knows the server's way and its runs; knows no socket.
-"""
+"""How a server's work comes to its end: it accepts requests for a while, then waits for
+the running ones."""
 
 from __future__ import annotations
 
@@ -53,7 +48,7 @@ class Drain:
         self._lifecycle.drain(linger_s)
 
     async def finish(self) -> None:
-        """Wait until nothing runs any more, and every end is stored and told."""
+        """Wait until nothing runs any more, and every end is stored and sent."""
         logger.warning(
             "draining: accepting requests for %.3g s, then up to %.3g s for running ones",
             self._lifecycle.linger_left_s,
@@ -72,5 +67,5 @@ class Drain:
 
 
 async def _until(claim: Callable[[], bool]) -> None:
-    while not claim():  # noqa: ASYNC110  # a signal's handler, which can wake nobody, may change it
+    while not claim():  # noqa: ASYNC110  # a signal's handler, which can wake no task, may change it
         await asyncio.sleep(LOOK_S)

@@ -44,12 +44,12 @@ FOLDERS = (
     "apis.kserve",
     "apis.playground",
 )
-"""Each is installed behind those that it asks for parts, and left out where it, or what it cannot
-do without, is not there."""
+"""Each is installed behind those that it needs parts of, and left out where it, or a part it needs,
+is missing."""
 
 
 def install_all(server: Server) -> None:
-    """Let every folder that is there bring what it has."""
+    """Let every installed folder add its parts."""
     for install in _found():
         install(server)
 

@@ -59,9 +59,8 @@ class Explain:
             )
         if (run := self._kept.get(response_id, owner)) is None:
             raise NotFound(
-                f"There is nothing to explain '{response_id:.100}' with: it is kept for the "
-                "newest stored responses that this server process has made, from their end on "
-                "(TRT_RESPONSES_EXPLAIN_BYTES).",
+                f"No explanation for '{response_id:.100}': only recent responses made by this "
+                "server process are kept (TRT_RESPONSES_EXPLAIN_BYTES).",
                 param="response_id",
                 code="explanation_not_kept",
             )

@@ -107,7 +107,7 @@ class Metrics:
         self._asks: list[Callable[[], None]] = []
         """Done at the beginning of each scrape, for what several numbers are read from."""
         self._shared: set[str] = set()
-        """Names of what all processes tell alike, so that it is not added up."""
+        """Metrics that are equal in every process; not summed."""
         self._model, self._engine = model, engine
         self._info("build", "The server.", version=version)
         self._show(

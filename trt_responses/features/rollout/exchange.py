@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Exchange:
-    """The one who changes which versions a server has loaded; one change at a time."""
+    """Loads, promotes and unloads engine versions; one change at a time."""
 
     def __init__(
         self,
