@@ -94,14 +94,14 @@ class ModelNames:
         if self.split(name)[1] is None and name not in self.of_versions:
             raise self._unknown(name)
 
-    def wanted(self, asked: str) -> tuple[str, str | None]:
+    def wanted(self, model: str) -> tuple[str, str | None]:
         """`split`, for a request that was checked, perhaps by another server: in place of a version
         that is gone any other answers, in place of an adapter nothing does."""
-        base, adapter = self.split(asked)
-        if adapter is None and not self.answers_any and asked not in self.known:
-            behind = (asked.removeprefix(name) for name in self.known if asked.startswith(name))
+        base, adapter = self.split(model)
+        if adapter is None and not self.answers_any and model not in self.known:
+            behind = (model.removeprefix(name) for name in self.known if model.startswith(name))
             if any(rest[0] in ":@" and ":" in rest for rest in behind):
-                raise self._unknown(asked)
+                raise self._unknown(model)
         return base, adapter
 
     def _unknown(self, asked: str) -> NotFound:

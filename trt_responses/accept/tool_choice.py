@@ -96,10 +96,10 @@ def _servers(
     return chosen
 
 
-def _offered(asked: BuiltInChoice, built_in: Collection[str], place: str) -> str:
-    kind = t.kind_of(asked.type)
+def _offered(choice: BuiltInChoice, built_in: Collection[str], place: str) -> str:
+    kind = t.kind_of(choice.type)
     if kind not in built_in:
-        what = f"the request offers no '{asked.type}', or this server does not run it"
+        what = f"the request offers no '{choice.type}', or this server does not run it"
         raise invalid_value(place, what)
     return kind
 

@@ -118,9 +118,9 @@ def _check_container(container: str | t.AutoContainer | None, place: str) -> Non
     check_container_options(container, f"{place}.")
 
 
-def _check_new_container(asked: t.NewContainer, place: str) -> None:
-    check_container_options(asked, place)
-    if asked.skills:
+def _check_new_container(container: t.NewContainer, place: str) -> None:
+    check_container_options(container, place)
+    if container.skills:
         raise unsupported_value(f"{place}skills", "there are none here. Leave the field out")
 
 

@@ -494,7 +494,7 @@ class Generation:
     def _broken(self, fault: Exception) -> End:
         if isinstance(fault, ApiError):
             return End("failed", fault)
-        logger.exception("failed response %s", self.options.request_id)
+        logger.exception("failed to make response %s", self.options.request_id)
         name = type(fault).__name__
         return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
 

@@ -198,7 +198,7 @@ class Run:
             try:
                 listener.run_ended(facts)
             except Exception:
-                logger.exception("failed listener of %s", last.id)
+                logger.exception("failed to notify a listener of %s", last.id)
 
     def _tell(self, last: r.Response, end: End) -> None:
         for event in ending(last, end.error, end.stop):

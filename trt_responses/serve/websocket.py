@@ -207,7 +207,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         except ClientDisconnected:
             pass
         except BaseException:
-            self.logger.exception("failed WebSocket connection")
+            self.logger.exception("failed to serve a WebSocket connection")
             self.send_500_response()
         if self.close_timer is None:
             self.transport.close()

@@ -85,7 +85,7 @@ def _refusal(error: Exception, request: Request) -> ApiError:
                 status=error.status_code,
                 code=ROUTING_CODES.get(error.status_code, "invalid_request"),
             )
-    logger.error("failed request %s %s", method, path, exc_info=error)
+    logger.error("failed to serve %s %s", method, path, exc_info=error)
     return ApiError(f"The server failed ({type(error).__name__}); the log has the details.")
 
 

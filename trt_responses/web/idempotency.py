@@ -169,6 +169,6 @@ async def _make(run: Run, runs: Runs) -> None:
     try:
         await runs.make(run)
     except Exception:  # the server's own fault behind the run's end, without a reader
-        logger.exception("failed response %s", run.id)
+        logger.exception("failed to make response %s", run.id)
     finally:
         await runs.release(run)

@@ -192,9 +192,9 @@ class Responses(Making):
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
-    def _background_reply(self, run: Run, asked: Asked, extra: Extra) -> ASGIApp:
-        headers = self._headers(asked.request) | extra
-        if asked.stream:
+    def _background_reply(self, run: Run, call: Asked, extra: Extra) -> ASGIApp:
+        headers = self._headers(call.request) | extra
+        if call.stream:
             return installed(self._jobs).stream(run, headers)
         return json_reply(orjson.dumps(run.log.response), headers)
 

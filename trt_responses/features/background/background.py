@@ -316,7 +316,7 @@ class Background:
         try:
             await self._runs.make(kept.run)
         except Exception:  # the edge of a run without a client
-            logger.exception("failed background response %s", kept.run.id)
+            logger.exception("failed to make background response %s", kept.run.id)
         finally:
             heartbeat.cancel()
             await asyncio.wait((heartbeat,))

@@ -82,8 +82,8 @@ class Explainer:
             elif self._redacts:
                 pieces.append({"tokens": sum(1 for _ in run)})
             else:
-                ids = list(run)
-                pieces.append({"text": self._lexicon.text(ids), "ids": ids})
+                text_ids = list(run)
+                pieces.append({"text": self._lexicon.text(text_ids), "ids": text_ids})
         return pieces
 
     def _segment(self, segment: SegmentTrace, arrival_ns: int) -> Json:

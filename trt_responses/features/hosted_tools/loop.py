@@ -146,11 +146,11 @@ class ToolLoop:
             answer = await self._run(
                 used, ToolCall(one.arguments, "json", used.name), generation.notes
             )
-            told = await self._message(answer, used.name, CALLS, generation, room)
-            if told is None:
+            message = await self._message(answer, used.name, CALLS, generation, room)
+            if message is None:
                 machine.answer(Outcome("incomplete", answer.text, answer.details))
                 return Turn(Free(0))
-            at, (text, behind) = len(reader.kept), told
+            at, (text, behind) = len(reader.kept), message
             reader.messages.append(Span(at, at, at, CALLS, used.name, None, False, None))
             room = self._go_on(behind, reader, room)
             generation.notes.answered_first += 1
@@ -181,7 +181,7 @@ class ToolLoop:
         except TimeoutError:
             answer = ToolAnswer("The tool gave no answer in time, and was ended.", failed=True)
         except Exception as fault:  # the model reads that a tool failed; the log says why
-            logger.exception("failed tool %s", used.tool.name)
+            logger.exception("failed to run tool %s", used.tool.name)
             answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
         duration_ns = self._clock_ns() - began_ns
         size = len(answer.text.encode("utf-8", "replace"))
