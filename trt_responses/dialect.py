@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 
 class Takes(NamedTuple):
-    """What a dialect can be asked for; the rest is refused by name."""
+    """What a dialect supports; the rest is refused by name."""
 
     tools: bool = True
     thoughts: bool = True
@@ -88,8 +88,8 @@ class Lexicon(Protocol):
 
 
 class Continuation(Protocol):
-    """What goes on with a prompt that is there already, within one response: tools that the server
-    runs and compactions need it."""
+    """Extends an existing prompt, within one response: tools that the server runs and compactions
+    need it."""
 
     async def answer(
         self, message: Message, reader: Reader, at_most: int | None = None
@@ -113,8 +113,8 @@ class Continuation(Protocol):
 
 
 def uncompacted(kinds: Sequence[Kind]) -> list[bool]:
-    """Which messages the newest compaction does not stand for: those behind it, and what was said
-    before it, unless it holds that too."""
+    """Which messages the newest compaction does not replace: those behind it, and user and
+    developer messages before it, unless it holds those too."""
     short = ("summary", "context")
     at = max((place for place, kind in enumerate(kinds) if kind in short), default=0)
     beside = ("user", "developer") if "summary" in kinds[at : at + 1] else ()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Finish = Literal["stop", "length", "error"]
 GuideKind = Literal["json_schema", "regex", "lark"]
 Loss = Literal["died", "exchanged", "moved"]
-"""How an engine went away under its requests. One that was exchanged, or whose run moved to another
-server, is nobody's fault."""
+"""How an engine went away under its requests. "exchanged" and "moved" (the run moved to another
+server) are no faults."""
 
 CONTINUATION_PRIORITY = 1.0
 """The priority of a run's later requests: they go ahead of new runs, so that no run waits
@@ -53,13 +53,13 @@ class Chunk(NamedTuple):
     stop_id: int | None = None
     error: str | None = None
     refusal: ApiError | None = None
-    """Beside an error: the request could not be taken, and `generate` would have raised this if it
-    had known."""
+    """Beside an error: the request could not be accepted, and `generate` would have raised this if
+    it had known."""
     lost: Loss | None = None
     """Beside an error: the engine is gone. The request may go on with the next engine, from its
     prompt and the ids it was given, once `health` says `ready`."""
     metrics: Mapping[str, float] | None = None
-    """With a finish: what the engine itself measured, by its own names, where it was asked to."""
+    """With a finish: what the engine itself measured, by its own names, if requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class GenerateOptions:
     guide: Guide | None = None
     banned_ids: tuple[int, ...] = ()
     cache_salt: str | None = None
-    """Whose the cached prompts are: they serve nobody else. Engines key their cache by `salt`."""
+    """Owner of the cached prompts: they serve no other. Engines key their cache by `salt`."""
     adapter: str | None = None
     """The name of the adapter with which the model answers; None for the model itself."""
     priority: float = 0.5
@@ -180,7 +180,7 @@ class Engine(Protocol):
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
         """Begin a request, whose chunks go to the sink. Raises an `ApiError` when it cannot be
-        taken at all."""
+        accepted at all."""
         ...
 
     def health(self) -> Health:

@@ -88,8 +88,7 @@ def refuse_longer(tokens: int, most: int | None) -> None:
     early gives the tokens that it counted."""
     if most is not None and tokens > most:
         raise InvalidRequest(
-            f"The prompt has at least {tokens} tokens, and at most {most} are taken: shorten the "
-            "input.",
+            f"The prompt is too long: at least {tokens} tokens, limit {most}.",
             param="input",
             code="context_length_exceeded",
         )

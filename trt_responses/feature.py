@@ -1,6 +1,6 @@
 """The seam of features: what a folder does with runs, so that the core knows nothing of it.
 
-A feature is asked once for each request, and gives a step where the request wants it. Three rules
+A feature sees each request once, and gives a step where the request wants it. Three rules
 bind every one:
 
 1. `accept` reads the request and holds nothing. A step takes hold of what it needs in `acquire` or
@@ -47,7 +47,7 @@ class Step:
 
     async def offer(self, draft: Draft) -> None:
         """Before the prompt is made, also where its tokens are only counted: the history, and the
-        tools that the model is told of."""
+        tools in the prompt."""
 
     async def prompted(self, draft: Draft) -> None:
         """The prompt is made, and nothing is planned."""
@@ -56,7 +56,7 @@ class Step:
         """The last joint that may refuse the request."""
 
     def write(self, draft: Draft) -> None:
-        """The log is made: the engine, its options, and how the response is told."""
+        """The log is made: the engine, its options, and the form of the response."""
 
     async def before(self, generation: Generation) -> Turn | End | None:
         """Before the first turn; a `Turn` takes its place, an `End` leaves no answer."""
@@ -101,7 +101,7 @@ class Feature(Protocol):
     @property
     def reads(self) -> Sequence[str]:
         """The fields of an accepted request that it goes by: while each has its default, the
-        feature is not asked."""
+        feature is skipped."""
         ...
 
     def accept(self, accepted: Accepted) -> Step | None:

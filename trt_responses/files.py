@@ -52,7 +52,7 @@ def close_to_others(path: Path, *, keep_group: bool = False) -> None:
         if taken and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
             mode = stat.S_IMODE(found.st_mode)
             path.chmod(mode & ~taken)
-            logger.warning("closed %s to other users: its mode was %04o", path, mode)
+            logger.warning("closed %s to other users: old_mode=%04o", path, mode)
 
 
 def close_folder_to_others(folder: Path) -> None:

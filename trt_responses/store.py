@@ -1,7 +1,7 @@
 """The store seam: finished responses, running background ones, and the blocks they are made of.
 
-Knows bytes, owners and leases; knows no Harmony, no HTTP and no concrete store. Another owner's
-ids are told apart from unknown ones by no method here.
+Knows bytes, owners and leases; knows no Harmony, no HTTP and no concrete store. No method tells
+another owner's ids from unknown ones.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ Kind = Literal[
     "context",
 ]
 """What a message is in a conversation: enough to say which reasoning is still rendered. `summary`
-stands for all before it but what users and developers said, and `context` for all before it.
-`asked` is no message, and is seen within stores only: what a response was asked for, as its body
-ends."""
+replaces earlier items except user and developer messages, and `context` all earlier items. `asked`
+is no message, and is seen within stores only: the request's fields with which a body ends."""
 
 Standing = Literal["held", "cancel", "gone"]
-"""What a server hears of its job: go on; somebody asked to cancel it; it is no longer yours."""
+"""What a server learns of its job: go on; a client wants it cancelled; it is no longer yours."""
 
 
 def lasting_json(value: object) -> bytes:
@@ -65,7 +64,7 @@ class Block:
     callee: str | None = None
     """Of a call: the recipient that the model wrote, which is the author of the result."""
     digest: bytes = field(default=b"", compare=False, repr=False)
-    """Of the content, once a store has taken it: what came from a store is not hashed again."""
+    """Of the content, once a store has it: what came from a store is not hashed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +106,15 @@ class Job:
     created_at: int
     cancel_asked: bool = False
     lost: bool = False
-    """Its lease has run out, and nobody may take it any more. This never changes back."""
+    """Its lease has run out, and no server may resume it any more. This never changes back."""
     source: bytes = b""
     """What another server makes the run from; empty: none can."""
     model: str = ""
     """What it is made by: nothing else may go on with its ids."""
     term: int = 1
-    """Which of its servers has it: one more each time that it is taken."""
+    """Which of its servers has it: one more with each server."""
     ids: bytes = b""
-    """Of a job that was just taken: the ids that its frames tell."""
+    """Of a job under a new server: the ids in its frames."""
     frames: int = 0
     """Likewise: how many frames there are."""
 
@@ -166,13 +165,13 @@ class Usage:
         self.shared = shared
         """Whether what was dropped is counted by a server that several processes use."""
         self.reads = {"found": 0, "expired": 0, "absent": 0}
-        """Records and jobs that were asked for, by what became of it."""
+        """Records and jobs that were looked up, by the result."""
         self.blocks = {"memory": 0, "store": 0}
         """Blocks of those that were found, by where they were read from."""
         self.dropped: dict[str, int] = {"age": 0, "room": 0}
         """Records that left because they were too old, or the store too full."""
         self.size_bytes: int | None = None
-        """At rest, as of the last change; None while nobody has told."""
+        """At rest, as of the last change; None while unknown."""
         self.records: int | None = None
 
     def looked(self, found: F) -> F:
@@ -210,7 +209,7 @@ class Store(Records, Protocol):
 
     @property
     def takeover_s(self) -> float:
-        """How long after its lease a job may be taken by another server; 0: not at all."""
+        """How long after its lease a job may be taken over by another server; 0: not at all."""
         ...
 
     async def start(self) -> None:
@@ -230,7 +229,7 @@ class Store(Records, Protocol):
         ...
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Whether there was one: a record, or a job, whose server is then told that it is gone."""
+        """Whether there was one: a record, or a job, whose server then learns that it is gone."""
         ...
 
     # --- conversations: records that change ---------------------------------------------------
@@ -238,10 +237,10 @@ class Store(Records, Protocol):
     async def change(
         self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
     ) -> bool:
-        """At once: it stands in place of the version before, the response is there too, and the
+        """At once: it stands in place of the version before, the response is stored too, and the
         lock is gone.
 
-        False, and nothing is kept, when another version is there than the one before, or none; of
+        False, and nothing is kept, when another version is stored than the one before, or none; of
         version 1, when there is one; or when it is locked otherwise. It is found and deleted as a
         response is.
         """
@@ -272,7 +271,7 @@ class Store(Records, Protocol):
 
     async def take_job(self, model: str) -> Job | None:
         """A job of this model whose server has let its lease run out, under a fresh lease and the
-        next term: whoever had it before can write nothing any more. None when there is none, or
+        next term: the server before can write nothing any more. None when there is none, or
         when too many servers died with it."""
         ...
 
@@ -292,11 +291,11 @@ class Store(Records, Protocol):
         *,
         term: int = 1,
     ) -> bool:
-        """At once: the record is there, the job is not, the last frames are kept, and the
+        """At once: the record is stored, the job is gone, the last frames are kept, and the
         conversation is changed as by `change`, with the lock of the job and its term.
 
-        False, and nothing is kept, when the job was deleted, taken or lost, for somebody may have
-        read so, or when the conversation cannot be changed.
+        False, and nothing is kept, when the job was deleted, taken over or lost, since a reader may
+        have seen that, or when the conversation cannot be changed.
         """
         ...
 
@@ -304,7 +303,7 @@ class Store(Records, Protocol):
 
     async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
         """Keep more of a job's frames: the first is number 0, and each follows the last. Whether
-        the job is still of this term and not lost, and they may be told.
+        the job is still of this term and not lost, and they may be sent.
 
         A call that was not answered may have kept them: repeat it with the same frames. Frames that
         do not follow what is kept are left out.

@@ -4,7 +4,7 @@ Knows no Harmony, no item of the API and no concrete tool. Three rules bind ever
 
 1. Nothing begins before the first `call` of a session; what `open` does is to find its place, and
    to ask a server that others run what it offers.
-2. `call` ends within the tool's own deadline, and gives a bounded text, whatever the model asked.
+2. `call` ends within the tool's own deadline, and gives a bounded text, for any call of the model.
    What the model can act on is an answer that `failed`, never an exception.
 3. A `call` that is cancelled has ended all that it began by the time it raises. A call is never
    repeated.
@@ -35,11 +35,11 @@ class ToolCall(NamedTuple):
     content_type: str | None = None
     """As the header names it: `json`, `code`, or nothing."""
     recipient: str = ""
-    """To whom it was written: one of the session's recipients."""
+    """The recipient: one of the session's recipients."""
 
 
 class ToolAnswer(NamedTuple):
-    """What the model and the client are told."""
+    """The result for the model and the client."""
 
     text: str
     failed: bool = False
@@ -59,7 +59,7 @@ class Function(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a session has found out that the tool offers; the client is told of it first."""
+    """What a session has found out that the tool offers; the client gets it first."""
 
     server_label: str
     tools: tuple[Mapping[str, Any], ...]
@@ -68,7 +68,7 @@ class Listing(NamedTuple):
 
 
 class Recipient(NamedTuple):
-    """How calls to one name are told to the client."""
+    """How the client sees calls to one name."""
 
     kind: str
     """The kind of call, such as `code_interpreter`."""
@@ -107,18 +107,18 @@ class Opening(NamedTuple):
 
 
 class ContainerFacts(NamedTuple):
-    """A container, as its owner is told of it."""
+    """A container, as its owner sees it."""
 
     id: str
     name: str
     created_at: int
     last_active_at: int
     idle_s: float
-    """It ends when nobody has used it for so long."""
+    """It ends when it was unused for so long."""
 
 
 class FileFacts(NamedTuple):
-    """A file of a container, as its owner is told of it."""
+    """A file of a container, as its owner sees it."""
 
     id: str
     path: str
@@ -131,7 +131,7 @@ class FileFacts(NamedTuple):
 
 class ContainerFileStore(Protocol):
     """The files of containers, for their owners. A file or a container that an owner does not have
-    is an `InvalidRequest` of status 404, whoever else has it."""
+    is an `InvalidRequest` of status 404, even if another has it."""
 
     async def of(self, owner: str, container_id: str) -> list[FileFacts]:
         """All of one container's, by path."""
@@ -150,7 +150,7 @@ class ContainerFileStore(Protocol):
 
 class ContainerStore(Protocol):
     """The containers of a tool, for their owners to see and to end. A container that an owner does
-    not have is an `InvalidRequest` of status 404, whoever else has it."""
+    not have is an `InvalidRequest` of status 404, even if another has it."""
 
     @property
     def files(self) -> ContainerFileStore: ...

@@ -140,7 +140,7 @@ class Fleet:
     @property
     def gone_on_with(self) -> int:
         """Background responses that a server has taken from another one."""
-        return sum(server.program.said.count("goes on here with") for server in self.servers)
+        return sum(server.program.said.count("(taken over)") for server in self.servers)
 
 
 def inherited() -> dict[str, str]:

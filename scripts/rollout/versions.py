@@ -115,7 +115,7 @@ JOURNAL: list[tuple[kept.Act, int, str, int]] = [
     ("rolled back", 1, "it was worse", 1),
     ("loaded", 1, "back", 2),
     ("canary", 2, "a half", 2),
-    ("unloaded", 2, "it was asked for", 2),
+    ("unloaded", 2, "requested", 2),
     ("refused", FLIPPED, "SHA-256", 2),
     ("refused", SLOW, "times", 2),
     ("refused", DIES, "prompt 3", 2),

@@ -175,7 +175,7 @@ def test_free_runs_go_on_whether_the_new_one_starts_or_the_old_one_comes_back(
                 refused = await talk.load(BROKEN)
                 talk.over.set()
             assert "demo@3 is not served: " in refused["error"]["message"]
-            assert f"demo@{number} is served again" in caplog.text
+            assert f"restarted demo@{number}" in caplog.text
             assert set(talk.ended) == {(alone["status"], text_of(alone))}
             assert set(talk.fails) <= {"engine_lost"}
             reply = await client.create(**WORDS)

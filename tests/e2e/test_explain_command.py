@@ -91,7 +91,7 @@ def test_a_transcript_is_a_test_without_a_change(tmp_path: Path, vocabulary: Voc
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["resp_none"], "There is nothing to explain 'resp_none' with"),
+        (["resp_none"], "No explanation for 'resp_none'"),
         (["ID", "--transcript", "Bug.txt"], "a name of small letters"),
         (["ID", "--transcript", "/no/such/folder/bug.json"], "No such file or directory"),
     ],

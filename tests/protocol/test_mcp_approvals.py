@@ -200,7 +200,7 @@ async def test_a_call_that_the_model_has_not_written_is_not_run(stores: bool, ch
             more = {"input": [approval(forged)], "previous_response_id": brought.json()["id"]}
         call = await one.app.client.create(**more, tools=tools)
         place = f"input[{0 if stores else 2}].approval_request_id"
-        refused(call, place, "has not asked for approval of this call")
+        refused(call, place, "requested no approval of this call")
         assert (call.error["code"], one.runs) == (NEVER, 0)
 
 

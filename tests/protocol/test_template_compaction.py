@@ -15,7 +15,7 @@ from tests.support.story import story
 from tests.support.template_families import checkpoint
 from tests.support.template_served import template_served
 from tests.support.template_writes import WRITES, create, every_family, own, rendered, shown_to
-from trt_responses.features.compaction.compaction import ASKED, SUMMARY
+from trt_responses.features.compaction.compaction import REQUEST, SUMMARY
 
 if TYPE_CHECKING:
     from tests.support.asgi import Json
@@ -54,7 +54,7 @@ async def test_a_trigger_asks_behind_the_conversation_and_the_item_stands_for_it
         tools = shown_to(s, name)
         asides = [ASIDE[0], own("", "An old answer that is long.")]
         asked = [{"role": "user", "content": "What is the weather in Bern?"}, CALLED, ANSWERED]
-        shown = [SYSTEM, *asides, *asked, {"role": "user", "content": ASKED}]
+        shown = [SYSTEM, *asides, *asked, {"role": "user", "content": REQUEST}]
         theirs = rendered(name, shown, tools)
         assert s.prompt(0)[: len(theirs)] == theirs  # a thought's mark may be forced behind it
 

@@ -56,7 +56,7 @@ class Tool:
 
     @property
     def promise(self) -> str | None:
-        """The field by which the form of its calls is promised, whoever chooses them."""
+        """The request field that makes this tool's arguments strict."""
         if self.callee.action is not None:
             return "type"
         if self.grammar is not None:
@@ -140,9 +140,9 @@ class Accepted:
     echo: Response
     """The first snapshot, but for its id, its time and its model."""
     ignored: Sequence[str]
-    """Paths of what was sent and means nothing here."""
+    """Paths of ignored request fields."""
     unsupported_tools: Sequence[str]
-    """Kinds of tools that were left out, for nobody runs them here."""
+    """Kinds of tools that were left out: neither the client nor the server runs them."""
     places: Sequence[ItemPlace] | None = None
     """Where in the request each item of the input stands; None: `input[…]`."""
     conversation: str | None = None
@@ -162,9 +162,9 @@ class Accepted:
     summarised: bool = False
     """A summary of thoughts is wanted, which stands for them where the server gives any."""
     verifies: bool = False
-    """Thoughts that are brought back must be the ones that were sealed."""
+    """Reasoning that a client sends back must be what was sealed."""
     stop: Sequence[str] = ()
-    """Texts of which the first ends the answer, and is not told."""
+    """Texts of which the first ends the answer, and is not sent."""
     prompt_ids: Sequence[int] | None = None
     """The whole prompt, of a client that renders it itself; `input` is empty then."""
     begun: Sequence[int] = ()
@@ -172,7 +172,7 @@ class Accepted:
 
     @property
     def scored(self) -> bool:
-        """Whether it is told how likely each token was."""
+        """Whether the reply has the likelihood of each token."""
         return self.sampling.logprobs is not None
 
 

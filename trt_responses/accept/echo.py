@@ -1,4 +1,4 @@
-"""A response before it has an output: what was asked, as the API gives it back."""
+"""A response before it has an output: the request, as the API gives it back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def echo_of(
     sampling: GenerateOptions,
     built_in: Collection[str],
 ) -> Response:
-    """What was asked, with the default wherever the client sent none."""
+    """The request, with the default wherever the client sent none."""
     thought, text = request.reasoning or NO_REASONING, request.text or NO_TEXT
     reasoning: dict[str, Any] = {"effort": thought.effort, "summary": thought.summary}
     if thought.max_tokens is not None:
@@ -47,7 +47,7 @@ def echo_of(
         metadata=request.metadata or {},
         presence_penalty=sampling.presence_penalty,
         previous_response_id=request.previous_response_id,
-        conversation=_told_conversation(request),
+        conversation=_conversation(request),
         prompt_cache_key=request.prompt_cache_key,
         reasoning=reasoning,
         safety_identifier=request.safety_identifier,
@@ -59,40 +59,40 @@ def echo_of(
             if choice is None or isinstance(choice, str)
             else choice.model_dump(exclude_unset=True)
         ),
-        tools=_told_tools(known(tools or ()), built_in),
+        tools=_tools(known(tools or ()), built_in),
         top_logprobs=request.top_logprobs or 0,
         top_p=sampling.top_p,
         truncation=request.truncation or "disabled",
     )
 
 
-def _told_conversation(request: Request) -> Mapping[str, str] | None:
-    asked = request.conversation
-    return None if asked is None else {"id": asked if isinstance(asked, str) else asked.id}
+def _conversation(request: Request) -> Mapping[str, str] | None:
+    wanted = request.conversation
+    return None if wanted is None else {"id": wanted if isinstance(wanted, str) else wanted.id}
 
 
-def _told_tools(tools: Known[t.Tool], built_in: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+def _tools(tools: Known[t.Tool], built_in: Collection[str]) -> tuple[Mapping[str, Any], ...]:
     """The tools as the API gives them back."""
 
-    def told() -> tuple[Mapping[str, Any], ...]:
-        return tuple(_told(tool) for tool in tools if not t.run_by_nobody(tool, built_in))
+    def echoed() -> tuple[Mapping[str, Any], ...]:
+        return tuple(_tool(tool) for tool in tools if not t.run_by_nobody(tool, built_in))
 
-    return tools.once(("told", tuple(built_in)), told)
+    return tools.once(("echoed", tuple(built_in)), echoed)
 
 
-def _told(tool: t.Tool) -> Mapping[str, Any]:
-    """A tool as the API gives it back: every key is there, though the client left some out."""
-    told = tool.model_dump(exclude_none=True)
+def _tool(tool: t.Tool) -> Mapping[str, Any]:
+    """A tool as the API gives it back, with every key, though the client left some out."""
+    body = tool.model_dump(exclude_none=True)
     if isinstance(tool, t.FunctionTool):
-        return {"description": None, "parameters": None, "strict": False} | told
+        return {"description": None, "parameters": None, "strict": False} | body
     if isinstance(tool, t.NamespaceTool):
-        return {"description": ""} | told | {"tools": [_told(one) for one in tool.tools]}
+        return {"description": ""} | body | {"tools": [_tool(one) for one in tool.tools]}
     if isinstance(tool, t.McpTool):
-        return _told_server(tool)
-    return told
+        return _server(tool)
+    return body
 
 
-def _told_server(tool: t.McpTool) -> Mapping[str, Any]:
+def _server(tool: t.McpTool) -> Mapping[str, Any]:
     """Without its secrets, as any dump of it."""
-    told = {"allowed_tools": None, "headers": None, "require_approval": "always"}
-    return told | tool.model_dump(exclude_none=True)
+    body = {"allowed_tools": None, "headers": None, "require_approval": "always"}
+    return body | tool.model_dump(exclude_none=True)

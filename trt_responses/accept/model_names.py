@@ -50,7 +50,7 @@ class ModelNames:
     served: str
     aliases: Sequence[str] = ()
     answers_any: bool = False
-    """Whatever name is asked for is this model's: agents ask for small models of their own."""
+    """Every requested name is this model's: agents ask for small models of their own."""
     loaded: Callable[[], Sequence[Loaded]] = tuple
     """The versions that are loaded now, the promoted one first."""
 
@@ -73,35 +73,35 @@ class ModelNames:
         """The name that an answer says, of the model or of one of its adapters."""
         return answered_name(self.served, adapter)
 
-    def split(self, asked: str) -> tuple[str, str | None]:
-        """What is asked for without its adapter, and the adapter's name. A name as a whole comes
+    def split(self, name: str) -> tuple[str, str | None]:
+        """The requested name without its adapter, and the adapter's name. A name as a whole comes
         first, for it may have a colon in it."""
-        if asked in self.known or asked in self.of_versions:
-            return asked, None
-        base, _, adapter = asked.rpartition(":")
+        if name in self.known or name in self.of_versions:
+            return name, None
+        base, _, adapter = name.rpartition(":")
         if base in self.known:
             having = [loaded for loaded in self.loaded() if adapter in loaded.adapters]
         else:
             found = self.of_versions.get(base)
             having = [found] if found is not None and adapter in found.adapters else []
-        return (base, adapter) if having else (asked, None)
+        return (base, adapter) if having else (name, None)
 
-    def check(self, asked: str) -> None:
+    def check(self, name: str) -> None:
         """Raise a `NotFound` for the name of another model, and of a version or an adapter that is
         not loaded."""
-        if asked in self.known or self.answers_any:
+        if name in self.known or self.answers_any:
             return
-        if self.split(asked)[1] is None and asked not in self.of_versions:
-            raise self._unknown(asked)
+        if self.split(name)[1] is None and name not in self.of_versions:
+            raise self._unknown(name)
 
-    def wanted(self, asked: str) -> tuple[str, str | None]:
+    def wanted(self, model: str) -> tuple[str, str | None]:
         """`split`, for a request that was checked, perhaps by another server: in place of a version
         that is gone any other answers, in place of an adapter nothing does."""
-        base, adapter = self.split(asked)
-        if adapter is None and not self.answers_any and asked not in self.known:
-            behind = (asked.removeprefix(name) for name in self.known if asked.startswith(name))
+        base, adapter = self.split(model)
+        if adapter is None and not self.answers_any and model not in self.known:
+            behind = (model.removeprefix(name) for name in self.known if model.startswith(name))
             if any(rest[0] in ":@" and ":" in rest for rest in behind):
-                raise self._unknown(asked)
+                raise self._unknown(model)
         return base, adapter
 
     def _unknown(self, asked: str) -> NotFound:

@@ -103,7 +103,7 @@ def accept(
 
 
 def _placed(lists: Sequence[Listed]) -> tuple[Sequence[t.Placed], Known[Tool]]:
-    """The tools that the client runs, with their places, and as the model is told of them."""
+    """The tools that the client runs, with their places, and in the prompt's form."""
     if len(lists) > 1:
         placed = [one for within, tools in lists for one in t.flat(tools, within)]
         return placed, known(client_tools(placed))
@@ -127,7 +127,7 @@ def _run_here(
 
 
 def _unsupported(tools: Known[t.Tool], built_in: Mapping[str, Sequence[str]]) -> list[str]:
-    """The types of the tools that nobody runs."""
+    """The types of the tools that neither the client nor the server runs."""
 
     def unsupported() -> list[str]:
         return [tool.type for tool in tools if t.run_by_nobody(tool, built_in)]
@@ -203,7 +203,7 @@ def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[s
 
 
 def accept_items(items: Sequence[SentItem]) -> Accepted:
-    """Items for a conversation, to which no response is asked for."""
+    """Items for a conversation, without a response."""
     for place, item in enumerate(items):
         if isinstance(item, CompactionTrigger):
             raise invalid_value(f"items[{place}]", "a compaction_trigger is no item to keep")
@@ -212,8 +212,8 @@ def accept_items(items: Sequence[SentItem]) -> Accepted:
 
 
 def _conversation(request: Request) -> str | None:
-    asked = request.conversation
-    if asked is None:
+    wanted = request.conversation
+    if wanted is None:
         return None
     if request.previous_response_id is not None:
         raise InvalidRequest(
@@ -222,7 +222,7 @@ def _conversation(request: Request) -> str | None:
             param="conversation",
             code="mutually_exclusive_parameters",
         )
-    return asked if isinstance(asked, str) else asked.id
+    return wanted if isinstance(wanted, str) else wanted.id
 
 
 def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:

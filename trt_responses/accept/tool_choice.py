@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 
 
 def choice_among(
-    asked: AskedChoice | None, tools: Sequence[Tool], run_here: Sequence[BuiltInTool]
+    choice: AskedChoice | None, tools: Sequence[Tool], run_here: Sequence[BuiltInTool]
 ) -> ToolChoice:
     """What `tool_choice` allows. Raises an `InvalidRequest` for a tool that the request does not
     offer."""
     built_in = frozenset(tool.kind for tool in run_here)
-    match asked:
+    match choice:
         case ActionChoice(type="shell") if "shell" in built_in:
             names = frozenset(tool.name for tool in tools if tool.callee.kind == "shell")
             return ToolChoice(names, may_answer=False, narrows=True, built_in={"shell"})
-        case NamedTool() | ActionChoice():
-            return ToolChoice(named((asked,), tools, "tool_choice"), may_answer=False, narrows=True)
+        case NamedTool() | ActionChoice() as only:
+            return ToolChoice(named((only,), tools, "tool_choice"), may_answer=False, narrows=True)
         case BuiltInChoice():
-            kind = _offered(asked, built_in, "tool_choice")
+            kind = _offered(choice, built_in, "tool_choice")
             return ToolChoice((), may_answer=False, narrows=True, built_in={kind})
         case McpChoice():
-            servers = _servers([("tool_choice", asked)], run_here)
+            servers = _servers([("tool_choice", choice)], run_here)
             return ToolChoice((), may_answer=False, narrows=True, built_in={"mcp"}, servers=servers)
         case AllowedTools():
-            among = named(asked.tools, tools, "tool_choice.tools[{}]", built_in)
+            among = named(choice.tools, tools, "tool_choice.tools[{}]", built_in)
             theirs = [
                 (f"tool_choice.tools[{number}]", one)
-                for number, one in enumerate(asked.tools)
+                for number, one in enumerate(choice.tools)
                 if isinstance(one, McpChoice)
             ]
             servers = _servers(theirs, run_here)
             kinds = {
                 _offered(one, built_in, f"tool_choice.tools[{number}]")
-                for number, one in enumerate(asked.tools)
+                for number, one in enumerate(choice.tools)
                 if isinstance(one, BuiltInChoice)
             }
-            if "shell" in built_in and any(one.type == "shell" for one in asked.tools):
+            if "shell" in built_in and any(one.type == "shell" for one in choice.tools):
                 kinds.add("shell")
             kinds |= {"mcp"} if theirs else set()
-            may_answer = asked.mode == "auto"
+            may_answer = choice.mode == "auto"
             return ToolChoice(
                 among, may_answer=may_answer, narrows=True, built_in=kinds, servers=servers
             )
@@ -81,25 +81,25 @@ def choice_of(
 
 
 def _servers(
-    asked: Sequence[tuple[str, McpChoice]], run_here: Sequence[BuiltInTool]
+    choices: Sequence[tuple[str, McpChoice]], run_here: Sequence[BuiltInTool]
 ) -> dict[str, Collection[str] | None]:
     """The tools that are chosen of each MCP server; None means all of one."""
     labels = {tool.options["server_label"] for tool in run_here if tool.kind == "mcp"}
     chosen: dict[str, Collection[str] | None] = {}
-    for place, one in asked:
+    for place, one in choices:
         if one.server_label not in labels:
             what = f"no mcp tool of the request has the label '{one.server_label:.64}'"
-            raise invalid_value(f"{place}.server_label", f"{what}, or nobody runs it here")
+            raise invalid_value(f"{place}.server_label", f"{what}, or this server does not run it")
         before = chosen.get(one.server_label, ())
         whole = one.name is None or before is None
         chosen[one.server_label] = None if whole else {*(before or ()), one.name or ""}
     return chosen
 
 
-def _offered(asked: BuiltInChoice, built_in: Collection[str], place: str) -> str:
-    kind = t.kind_of(asked.type)
+def _offered(choice: BuiltInChoice, built_in: Collection[str], place: str) -> str:
+    kind = t.kind_of(choice.type)
     if kind not in built_in:
-        what = f"the request offers no '{asked.type}', or nobody runs it here"
+        what = f"the request offers no '{choice.type}', or this server does not run it"
         raise invalid_value(place, what)
     return kind
 

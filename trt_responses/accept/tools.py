@@ -40,9 +40,9 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
     for one in placed:
         tool, space = one.tool, one.namespace
         if isinstance(tool, t.ActionTool):
-            callee, told = Callee(tool.type, action=tool.type), description_of(tool)
+            callee, description = Callee(tool.type, action=tool.type), description_of(tool)
             parameters = parameters_of(tool.type)
-            tools.append(Tool(one.name, one.place, callee, told, parameters, strict=True))
+            tools.append(Tool(one.name, one.place, callee, description, parameters, strict=True))
             continue
         texts = [tool.description]
         if space is not None and space.name not in described:
@@ -71,8 +71,8 @@ def tools_run_here(
     """The tools that the server runs: each kind once, each MCP server once. `lists` are the lists
     of tools with their places."""
     found: dict[str, BuiltInTool] = {}
-    asked = ((f"{within}[{n}]", tool) for within, tools in lists for n, tool in enumerate(tools))
-    for place, tool in asked:
+    given = ((f"{within}[{n}]", tool) for within, tools in lists for n, tool in enumerate(tools))
+    for place, tool in given:
         kind = name = t.kind_of(tool.type)
         if isinstance(tool, t.McpTool) and tool.server_url is not None and kind not in built_in:
             what = "the operator of this server lets requests name no MCP server of their own"
@@ -106,21 +106,21 @@ def _check_server(tool: t.McpTool, place: str) -> None:
             )
 
 
-def _check_container(asked: str | t.AutoContainer | None, place: str) -> None:
-    if asked is None:
+def _check_container(container: str | t.AutoContainer | None, place: str) -> None:
+    if container is None:
         raise InvalidRequest(
             f"Missing required parameter: '{place}'.",
             param=place,
             code="missing_required_parameter",
         )
-    if isinstance(asked, str):
+    if isinstance(container, str):
         return
-    check_container_options(asked, f"{place}.")
+    check_container_options(container, f"{place}.")
 
 
-def _check_new_container(asked: t.NewContainer, place: str) -> None:
-    check_container_options(asked, place)
-    if asked.skills:
+def _check_new_container(container: t.NewContainer, place: str) -> None:
+    check_container_options(container, place)
+    if container.skills:
         raise unsupported_value(f"{place}skills", "there are none here. Leave the field out")
 
 

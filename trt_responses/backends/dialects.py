@@ -36,25 +36,25 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
     return template_dialect(directory / DIALECT, card.dialect.family)
 
 
-def template_dialect(told: Path, family: str | None) -> TemplateDialect:
+def template_dialect(file: Path, family: str | None) -> TemplateDialect:
     """The dialect of a model with a chat template, from the keys of its file."""
     with needed("What reads chat templates", "templates"):
         from trt_responses.dialects.templates.checkpoint import speech_of
         from trt_responses.dialects.templates.dialect import TemplateDialect
-    return TemplateDialect(*speech_of(told, family))
+    return TemplateDialect(*speech_of(file, family))
 
 
-def dialect_facts(told: Path, family: str | None) -> DialectFacts:
+def dialect_facts(file: Path, family: str | None) -> DialectFacts:
     """The facts about a model's dialect that its card records."""
     from trt_responses.prepare.shelf.card import DialectFacts
 
-    spoken = template_dialect(told, family)
+    spoken = template_dialect(file, family)
     return DialectFacts(spoken.name, spoken.places.stops, spoken.probed())
 
 
-def prompts_of(told: Path, family: str, texts: Sequence[str]) -> list[list[int]]:
+def prompts_of(file: Path, family: str, texts: Sequence[str]) -> list[list[int]]:
     """A prompt for each of a user's texts, as the model's template writes it."""
-    return asyncio.run(template_dialect(told, family).prompts(texts))
+    return asyncio.run(template_dialect(file, family).prompts(texts))
 
 
 def question_of(directory: Path, card: Card) -> Question | None:

@@ -32,7 +32,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         case "memory":
             from trt_responses.stores.memory.store import MemoryStore
 
-            # It ends with its server, whose jobs nobody else could take.
+            # It ends with its server; no other one could resume its jobs.
             own = replace(bounds, takeover_s=0.0)
             return MemoryStore(own, lease_clock_s=time.monotonic, spell=spell)
         case "sqlite":

@@ -2,7 +2,7 @@
 
 Each front end has a column of its own, which it alone writes, and which the fleet clears when it
 has died: a killed front end's responses are counted no more. Turns and what is left of a minute are
-an owner's, whoever counts. A lock on the file, which the kernel takes from the dead, makes it one
+an owner's, in any process. A lock on the file, which the kernel takes from the dead, makes it one
 act to read and to change. Knows numbers; knows no response and no limit.
 """
 
@@ -35,7 +35,7 @@ LOCK_TRIES, LOCK_WAIT_S = 100, 0.0001
 that was stopped with it must not stop the others: after these tries they go on without it, and may
 count a request or a turn wrongly."""
 OFFER_S = 0.25
-"""Seconds after which an offer is of a process that hangs, for which nobody waits."""
+"""Seconds after which an offer is of a process that hangs, and is skipped."""
 
 DIGEST_BYTES = 16
 TURNS = struct.Struct("=Q")
@@ -143,7 +143,7 @@ class SharedCounts:
         return None
 
     def _new_row(self, digest: bytes) -> int:
-        """A row that nobody has, or that of the owner who has had nothing for the longest time."""
+        """A free row, or that of the owner who has had nothing for the longest time."""
         row = self._find(bytes(DIGEST_BYTES))
         if row is None:
             idle = [row for row in range(OWNERS) if not any(self.cells(row))]

@@ -66,11 +66,11 @@ def process_of(selection: Selection, settings: Settings) -> EngineProcess:
     if selection.card.kind == "trtllm":
         given = engines.trtllm_given(selection.directory, selection.card)
         return _trtllm_process(settings, *given)
-    told = {
+    arguments = {
         "directory": str(selection.directory.absolute()),
         "settings": settings.model_dump(mode="json", exclude=SECRETS),
     }
-    return EngineProcess((sys.executable, "-m", MODULE), told, _patience(settings))
+    return EngineProcess((sys.executable, "-m", MODULE), arguments, _patience(settings))
 
 
 def trtllm_starter(

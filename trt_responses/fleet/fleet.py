@@ -49,8 +49,8 @@ FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.2, 30.0
 
 
 def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> int:
-    """Serve until told to stop, and return the exit status. `with_engine` finds the engine's
-    process, and the settings by which all front ends serve it; else the settings name it."""
+    """Serve until stopped, and return the exit status. `with_engine` finds the engine's process,
+    and the settings by which all front ends serve it; else the settings name it."""
     settings = lasting(settings)
     if settings.store_place().kind == "memory":
         raise StartupError(
@@ -149,9 +149,9 @@ class Fleet:
         self._fail(f"The engine is lost and the server has ended: {lost}")
 
     def _broke(self, task: asyncio.Task[None]) -> None:
-        """End the fleet when a task that keeps a part of it has raised, for nobody else would."""
+        """End the fleet when a supervisor task has raised, or it would serve on without it."""
         if not task.cancelled() and (fault := task.exception()) is not None:
-            logger.error("a part of the fleet is not kept any more", exc_info=fault)
+            logger.error("a supervisor task failed; its process is not restarted", exc_info=fault)
             self._fail(f"The fleet broke ({type(fault).__name__}: {fault}).")
 
     async def _keep(self, number: int) -> None:
@@ -162,10 +162,10 @@ class Fleet:
             except OSError as error:  # no descriptor, no memory: it may come back
                 if number not in self._ready:
                     raise
-                ended = f"could not be started ({error})"
+                ended = f"failed to start ({error})"
             if self._stopping.is_set():
                 return
-            logger.warning("Front end %d %s and is started again.", number + 1, ended)
+            logger.warning("restarting front end %d: %s", number + 1, ended)
             self._failures[number] += 1
             doubled = FIRST_BACKOFF_S * 2.0 ** min(self._failures[number], 20)
             await asyncio.sleep(min(MOST_BACKOFF_S, doubled))
@@ -174,7 +174,7 @@ class Fleet:
         """Start a front end and watch it to its end. Returns how it ended."""
         process = await self._begin(number)
         engine_pid = self._engine.pid if self._engine is not None else None
-        if self._stopping.is_set():  # it was told so while this one began
+        if self._stopping.is_set():  # the fleet began to stop while this one began
             process.send_signal(self._signal)
         status = await self._watched(number, process)
         del self._running[number]
@@ -188,7 +188,7 @@ class Fleet:
         """Do what an end asks for besides another start. `engine_pid` was the engine's process when
         the front end began."""
         if status == 0:
-            logger.warning("Front end %d was told to stop: so do all.", number + 1)
+            logger.warning("shutting down: front end %d stopped", number + 1)
             self._stop(signal.SIGTERM)
         elif number not in self._ready:
             self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
@@ -207,7 +207,7 @@ class Fleet:
             except TimeoutError:
                 missed += 1
                 if missed == LOOKS:
-                    logger.warning("Front end %d gives no sign of life.", number + 1)
+                    logger.warning("killing front end %d: heartbeat timeout", number + 1)
                     process.kill()
                 continue
             if not line:

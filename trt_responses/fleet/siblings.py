@@ -1,4 +1,4 @@
-"""What the front ends of a fleet have counted, for whichever of them is asked.
+"""What the front ends of a fleet have counted, from any of them.
 
 Each answers on a socket of its own with its numbers, and has first written them to a file: from
 there its successor goes on, so that no count goes back when a front end dies. Knows numbers and
@@ -54,8 +54,8 @@ class Siblings:
     async def others(self) -> list[Samples]:
         """The numbers of the other front ends, to be added to those of this process."""
         self._keep()
-        told = await asyncio.gather(*map(self._ask, self._others))
-        return [self._before, *told]
+        others = await asyncio.gather(*map(self._ask, self._others))
+        return [self._before, *others]
 
     def _keep(self) -> None:
         part = self._file(self._number).with_suffix(".part")
@@ -74,12 +74,12 @@ class Siblings:
             async with asyncio.timeout(PATIENCE_S):
                 reader, writer = await asyncio.open_unix_connection(self._socket(other))
                 try:
-                    told: Samples = orjson.loads(await reader.read())
+                    samples: Samples = orjson.loads(await reader.read())
                 finally:
                     writer.close()
         except (OSError, TimeoutError, orjson.JSONDecodeError):
             return _read(self._file(other))
-        return told
+        return samples
 
     def _socket(self, number: int) -> Path:
         return self._folder / f"{number}.sock"
@@ -90,7 +90,7 @@ class Siblings:
 
 def _read(path: Path) -> Samples:
     try:
-        told: Samples = orjson.loads(path.read_bytes())
+        samples: Samples = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return told
+    return samples

@@ -89,7 +89,7 @@ class TritonPythonModel:
             answer.fail(str(error))
 
     async def _look(self) -> None:
-        """Abort requests that nobody waits for any more."""
+        """Abort requests whose client has left."""
         while True:
             await asyncio.sleep(CANCEL_LOOK_S)
             for answer in tuple(self._running):
@@ -143,7 +143,7 @@ class _Answer:
         flags = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0
         try:
             self._sender.send(response, flags)
-        except Exception:  # whatever Triton says: nobody takes the answer any more
+        except Exception:  # whatever Triton says: no client reads the answer any more
             self._end()
 
     def _end(self) -> None:
@@ -156,6 +156,6 @@ class _Answer:
 
 def engine_of_version(settings_file: Path) -> Engine:
     """The engine that a version's file names."""
-    told = json.loads(settings_file.read_text("utf-8"))
-    settings = Settings(engine=told["engine"], engines_dir=told["engines_dir"], **told["settings"])
+    file = json.loads(settings_file.read_text("utf-8"))
+    settings = Settings(engine=file["engine"], engines_dir=file["engines_dir"], **file["settings"])
     return engine_of(chosen_engine(settings), settings)

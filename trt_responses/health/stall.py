@@ -105,7 +105,7 @@ class StallWatch:
         self._failures += 1
         self._since_ns = self._clock_ns()
         why = f"The engine has made no step for {GIVE_UP * self._stall_s:g} s"
-        logger.error("%s: its responses fail, for the time %d in a row.", why, self._failures)
+        logger.error("failing running responses: %s stalls_in_a_row=%d", why, self._failures)
         self._fail_begun(EngineLost(f"{why}.", retry_after_s=5))
         if self._failures >= MAX_FAILURES:
             self._lifecycle.fail(f"{why}, {self._failures} times in a row")

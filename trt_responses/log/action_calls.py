@@ -1,7 +1,7 @@
 """Calls of tools of which the API says what a call is, and which the client runs.
 
-The model writes JSON; the client is told of commands, or of what to do to a file. It cannot act on
-half of that, so it is told when the call is whole. Knows no tool of a request.
+The model writes JSON; the client gets commands, or what to do to a file. It cannot act on half of
+that, so it gets the call when it is whole. Knows no tool of a request.
 """
 
 from __future__ import annotations
@@ -55,41 +55,41 @@ class ActionCall:
                 yield e.ShellCommandDone(self.index, number, command)
         yield e.OutputItemDone(self.index, replace(item, status=status))
 
-    def _item(self, said: dict[str, Any]) -> o.OutputActionCall:
+    def _item(self, written: dict[str, Any]) -> o.OutputActionCall:
         match self._kind:
             case "shell":
                 action = o.ShellAction(
-                    _texts(said.get("commands")),
-                    _number(said.get("timeout_ms")),
-                    _number(said.get("max_output_length")),
+                    _texts(written.get("commands")),
+                    _number(written.get("timeout_ms")),
+                    _number(written.get("max_output_length")),
                 )
                 return o.OutputShellCall(self.id, self._call_id, action)
             case "local_shell":
                 command = o.LocalShellAction(
-                    _texts(said.get("command")),
-                    timeout_ms=_number(said.get("timeout_ms")),
-                    working_directory=_text(said.get("working_directory")) or None,
+                    _texts(written.get("command")),
+                    timeout_ms=_number(written.get("timeout_ms")),
+                    working_directory=_text(written.get("working_directory")) or None,
                 )
                 return o.OutputLocalShellCall(self.id, self._call_id, command)
             case "apply_patch":
-                return o.OutputPatchCall(self.id, self._call_id, _operation(said))
+                return o.OutputPatchCall(self.id, self._call_id, _operation(written))
 
 
 def _read(written: str) -> dict[str, Any]:
     """The JSON object that was written, as far as it goes."""
     try:
-        said = from_json(written, allow_partial="trailing-strings")
+        found = from_json(written, allow_partial="trailing-strings")
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
-def _operation(said: dict[str, Any]) -> o.PatchedFile | o.DeletedFile:
-    path, diff = _text(said.get("path")), _text(said.get("diff"))
-    if said.get("type") == "delete_file":
+def _operation(written: dict[str, Any]) -> o.PatchedFile | o.DeletedFile:
+    path, diff = _text(written.get("path")), _text(written.get("diff"))
+    if written.get("type") == "delete_file":
         return o.DeletedFile(path)
     return o.PatchedFile(
-        path, diff, "create_file" if said.get("type") == "create_file" else "update_file"
+        path, diff, "create_file" if written.get("type") == "create_file" else "update_file"
     )
 
 

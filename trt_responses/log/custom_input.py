@@ -32,7 +32,7 @@ _State = Literal["head", "inside", "tail", "raw"]
 
 
 class Unwrapper:
-    """Takes the text out of one call. Nothing that was told is taken back."""
+    """Extracts a call's text incrementally; output is append-only."""
 
     found: str | None = None
 
@@ -40,16 +40,16 @@ class Unwrapper:
         self._whole_head, self._head_so_far = _heads(key)
         self._state: _State = "head"
         self._waiting = ""
-        self._said: list[str] = []
+        self._out: list[str] = []
 
     def feed(self, pieces: Sequence[bytes]) -> list[bytes]:
-        told = []
+        pieces_out = []
         for piece in pieces:
             self._read(self._waiting + orjson.loads(b'"%b"' % piece))
-            if self._said:
-                told.append(escaped("".join(self._said)))
-                self._said.clear()
-        return told
+            if self._out:
+                pieces_out.append(escaped("".join(self._out)))
+                self._out.clear()
+        return pieces_out
 
     def finish(self, *, whole: bool) -> list[bytes]:
         """The rest of the text, which has ended. Of a whole one, what never became JSON is text
@@ -62,12 +62,12 @@ class Unwrapper:
         return [escaped(waiting)] if waiting else []
 
     def _read(self, text: str) -> None:
-        """Read until nothing is left, or what is left cannot be told yet."""
+        """Read until nothing is left, or the rest cannot be sent yet."""
         while text:
-            taken = self._step(text)
-            if not taken:
+            step = self._step(text)
+            if not step:
                 break
-            text = text[taken:]
+            text = text[step:]
         self._waiting = text
 
     def _step(self, text: str) -> int:
@@ -79,7 +79,7 @@ class Unwrapper:
             case "tail":
                 return self._tail(text)
             case "raw":
-                self._said.append(text)
+                self._out.append(text)
                 return len(text)
 
     def _head(self, text: str) -> int:
@@ -88,13 +88,13 @@ class Unwrapper:
             return head.end()
         if len(text) > PATIENCE or not self._head_so_far.fullmatch(text):
             self._state = "raw"
-            self._said.append(text)
+            self._out.append(text)
             return len(text)
         return 0
 
     def _inside(self, text: str) -> int:
         if plain := PLAIN.match(text):
-            self._said.append(plain[0])
+            self._out.append(plain[0])
             return plain.end()
         if text[0] == '"':
             self._state = "tail"
@@ -106,7 +106,7 @@ class Unwrapper:
         if len(text) <= PATIENCE and TAIL.fullmatch(text):
             return 0
         self._state = "inside"
-        self._said.append('"')
+        self._out.append('"')
         return 1
 
     def _escape(self, text: str) -> int:
@@ -114,7 +114,7 @@ class Unwrapper:
             return 0
         if text[1] != "u":
             known = SIMPLE.get(text[1])
-            self._said.append(text[:2] if known is None else known)
+            self._out.append(text[:2] if known is None else known)
             return 2
         return self._code(text)
 
@@ -124,11 +124,11 @@ class Unwrapper:
         if len(digits) < 4:
             if len(text) == 2 + len(digits):
                 return 0
-            self._said.append(text[: 2 + len(digits)])
+            self._out.append(text[: 2 + len(digits)])
             return 2 + len(digits)
         if code in HIGH:
             return self._pair(code, text)
-        self._said.append("\ufffd" if code in LOW else chr(code))
+        self._out.append("\ufffd" if code in LOW else chr(code))
         return 6
 
     def _pair(self, high: int, text: str) -> int:
@@ -140,9 +140,9 @@ class Unwrapper:
         if may_follow:
             return 0
         if len(digits) == 4 and low in LOW:
-            self._said.append(chr(0x10000 + (high - HIGH.start) * 0x400 + low - LOW.start))
+            self._out.append(chr(0x10000 + (high - HIGH.start) * 0x400 + low - LOW.start))
             return 12
-        self._said.append("\ufffd")
+        self._out.append("\ufffd")
         return 6
 
 

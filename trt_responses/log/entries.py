@@ -55,7 +55,7 @@ class Spelling(Protocol):
         ...
 
     def repeated(self, response: Response, number: int, /) -> bytes:
-        """A frame that says again what was said; empty where the API has none."""
+        """A frame that repeats the response's state; empty where the API has none."""
         ...
 
     def json_of(self, response: Response, /) -> bytes:
@@ -187,8 +187,7 @@ class SilentDeltas(Deltas):
 
 
 class ScoredDeltas(Deltas):
-    """Deltas of a text whose tokens are told with how likely they were, as a tuple for each
-    piece."""
+    """Deltas of a text with each token's logprobs, a tuple for each piece."""
 
     __slots__ = ("logprobs",)
 
@@ -206,13 +205,13 @@ class ScoredDeltas(Deltas):
 
     def events(self) -> Iterable[Event]:
         for piece, logprobs in zip(self.pieces, self.logprobs, strict=True):
-            yield self._told((piece,), logprobs)
+            yield self._delta((piece,), logprobs)
 
     def merged(self) -> Delta:
         logprobs = tuple(entry for entries in self.logprobs for entry in entries)
-        return self._told(self.pieces, logprobs)
+        return self._delta(self.pieces, logprobs)
 
-    def _told(self, pieces: Sequence[bytes], logprobs: tuple[TokenLogprob, ...]) -> Delta:
+    def _delta(self, pieces: Sequence[bytes], logprobs: tuple[TokenLogprob, ...]) -> Delta:
         assert isinstance(self._template, OutputTextDelta)
         return replace(self._template, delta=_text(pieces), logprobs=logprobs)
 

@@ -1,7 +1,7 @@
 """Folds events to a response, one at a time. Pure: it knows neither their source nor who asks.
 
 This is the only place where a response's output is put together. The machine reads back what was
-folded here when it needs a text as a whole; nobody keeps a second copy.
+folded here when it needs a text as a whole; there is no second copy.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
                 item if known is event.part else _with_part(item, event.content_index, event.part)
             )
         case e.OutputTextDelta() | e.ReasoningTextDelta():
-            part = _said(_parts(item)[event.content_index], event)
+            part = _with_text(_parts(item)[event.content_index], event)
             return _with_part(item, event.content_index, part)
         case e.AnnotationAdded():
             return _annotated(item, event)
@@ -115,8 +115,8 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
         case e.CodeDone():
             return replace(_code_call(item), code=event.code)
         case e.McpArgumentsDelta():
-            asked = _mcp_call(item)
-            return replace(asked, arguments=asked.arguments + event.delta)
+            mcp = _mcp_call(item)
+            return replace(mcp, arguments=mcp.arguments + event.delta)
         case e.McpArgumentsDone():
             return replace(_mcp_call(item), arguments=event.arguments)
         case e.HostedStep():
@@ -125,7 +125,7 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             assert_never(event)
 
 
-def _said(part: OutputPart, event: e.OutputTextDelta | e.ReasoningTextDelta) -> OutputPart:
+def _with_text(part: OutputPart, event: e.OutputTextDelta | e.ReasoningTextDelta) -> OutputPart:
     longer = replace(part, text=part.text + event.delta)
     if isinstance(longer, OutputText) and isinstance(event, e.OutputTextDelta) and event.logprobs:
         return replace(longer, logprobs=longer.logprobs + event.logprobs)

@@ -1,9 +1,9 @@
-"""Calls that the server runs itself, as they are told to the client: one row for each kind.
+"""Calls that the server runs itself, as the client sees them: one row for each kind.
 
 The events of a call, in their order: `added`, the steps `begun`, deltas of its text, what `whole`
 gives; then the tool runs; then the step of its end, if that status has one, and `done`. A kind
 without deltas waits for the whole text before `added`, so that its item is true from the start.
-When a call is run, and by whom, is the tool loop's affair.
+The tool loop decides when a call is run, and where.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NO_STEPS: Mapping[o.HostedStatus, e.StepName] = {}
 
 
 class Runner(NamedTuple):
-    """A tool that is run here, in the form in which its calls are told to the client."""
+    """A tool that is run here, in the form in which the client sees its calls."""
 
     kind: str
     """The kind of call, which is a key of `ROWS`."""
     facts: Mapping[str, str] = NOTHING
     """The item's values before anything runs, by the item's own keys."""
     shows_outputs: bool = False
-    """Whether the client has asked for outputs that are null otherwise."""
+    """Whether the client has requested outputs that are null otherwise."""
     describe: Callable[[str], Mapping[str, Any]] | None = None
     """Makes the same of the text that the model wrote."""
     unwraps: str = ""
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     text: Callable[[Any], str]
     """Gives the text that the model wrote, from an item in the log."""
     delta: Callable[[str, int, str], e.Delta] | None = None
-    """Makes an event of a piece of text. None: the text is told as a whole, before `added`."""
+    """Makes an event of a piece of text. None: the text is sent as a whole, before `added`."""
     begun: tuple[e.StepName, ...] = ()
     whole: Callable[[HostedCall, str], tuple[e.Event, ...]] = lambda *_: ()
     """Makes the events when the text is whole."""
@@ -73,7 +73,7 @@ class Row(NamedTuple):
     empty: bytes = b""
     """The text of a call that was written without one."""
     run_here: bool = True
-    """Whether the call is run here; else the client is told, and answers it."""
+    """Whether the call is run here; else the client gets it, and answers it."""
     signed: bool = False
     """Whether its id vouches for its content when a client brings it back."""
     if_cut: str = ""
@@ -106,8 +106,8 @@ class HostedCall:
     def sign(self, text: str, sign: Callable[[Sequence[str]], str]) -> None:
         """Put a signature of the call's content behind its id."""
         facts = self.runner.facts
-        said = (self.id, facts["server_label"], facts["name"], text)
-        self.id = f"{self.id}.{sign(said)}"
+        signed = (self.id, facts["server_label"], facts["name"], text)
+        self.id = f"{self.id}.{sign(signed)}"
 
     def delta(self) -> e.Delta:
         assert self.row.delta is not None, "a call that waits for its text has no deltas"
@@ -157,7 +157,7 @@ def _code_call(call: HostedCall, code: str, outcome: Outcome) -> o.OutputCodeCal
 
 
 def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputWebSearchCall:
-    """A web search, with its sources where the client has asked for them and there are some."""
+    """A web search, with its sources where the client requests them and there are some."""
     action = dict({**call.described, **outcome.details}["action"])
     sources = action.pop("sources", None)
     if sources is not None and call.runner.shows_outputs and outcome.status != "in_progress":
@@ -192,8 +192,8 @@ def _shell_result(
 ) -> tuple[e.Event, ...]:
     """The outputs of a shell. A command that could not be run gives its reason, and no exit code of
     its own."""
-    told = {"stdout": "", "stderr": outcome.text or "", "outcome": NOT_RUN, **outcome.details}
-    output = o.ShellOutput(**told)
+    fields = {"stdout": "", "stderr": outcome.text or "", "outcome": NOT_RUN, **outcome.details}
+    output = o.ShellOutput(**fields)
     empty = o.OutputShellResult(item_id, call.call_id)
     return (
         e.OutputItemAdded(index, empty),
@@ -223,9 +223,9 @@ def _searched(item: o.OutputWebSearchCall) -> str:
 
 def _mcp_call(call: HostedCall, arguments: str, outcome: Outcome) -> o.OutputMcpCall:
     """A call of an MCP tool. An error, which the details hold, takes the place of the output."""
-    told = {"output": outcome.text, **outcome.details}
-    if told.get("error") is not None:
-        told["output"] = None
+    fields = {"output": outcome.text, **outcome.details}
+    if fields.get("error") is not None:
+        fields["output"] = None
     facts = call.runner.facts
     label, name, request_id = facts["server_label"], facts["name"], facts.get("approval_request_id")
     return o.OutputMcpCall(
@@ -235,7 +235,7 @@ def _mcp_call(call: HostedCall, arguments: str, outcome: Outcome) -> o.OutputMcp
         arguments,
         approval_request_id=request_id,
         status=outcome.status,
-        **told,
+        **fields,
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Callee(NamedTuple):
-    """A tool of the request, in the form in which its calls are told to the client."""
+    """A tool of the request, in the form in which the client sees its calls."""
 
     name: str
     namespace: str | None = None
@@ -103,7 +103,7 @@ class Reasoning:
 
 
 class Summary(Reasoning):
-    """A thought that is told as its summary, since some clients show nothing else of it."""
+    """A thought that is sent as its summary, since some clients show nothing else of it."""
 
     def begin(self) -> tuple[e.Event, ...]:
         return (

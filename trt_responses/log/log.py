@@ -11,7 +11,7 @@ A token's whole path, within one engine step and one turn of the event loop:
 2. `run/generation.py` asks the gate of a steered segment (`language/gate.py`) which of
    the ids count, and hands them to the reader.
 3. `harmony/read/reader.py` makes the ids text of the open message: a piece of JSON for each.
-4. `log/machine.py` has said where such pieces go: into the log's last entry, `Deltas`
+4. `log/machine.py` has decided where such pieces go: into the log's last entry, `Deltas`
    (`entries.py`). Whatever is more than text goes through it as fragments, and becomes events
    (`item_events.py`) that are appended here and folded (`fold.py`).
 5. `Log.add_text` or `Log.wake` here makes the step's frames once, and hands the bytes to each
@@ -74,7 +74,7 @@ class Log:
         self._early: dict[Tell, Tell] = {}
         self._untold = 0
         self._live: Deltas | None = None
-        """The last entry, while its next delta is the first event that was not told."""
+        """The last entry, while its next delta is the first event that was not sent."""
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -121,9 +121,9 @@ class Log:
         return self._spelling.json_of(response)
 
     def repeated(self, after: int) -> bytes:
-        """A frame that tells nothing new, for a reader of what comes after this number: it has the
-        number of the last event, so that whoever goes on from there misses nothing and gets
-        nothing twice. Empty where the API has no such event."""
+        """A frame without news, for a reader of the events after this number: it has the number of
+        the last event, so that a reader who resumes there misses nothing and gets nothing twice.
+        Empty where the API has no such event."""
         return self._spelling.repeated(self._folded, max(self.next_number - 1, after))
 
     @property
@@ -154,8 +154,8 @@ class Log:
             self._growing = self._live = None
 
     def renumber(self, number: int) -> None:
-        """Set the number of the next event. It is for a log that was made again, before anybody
-        reads it: its earlier events have been told, perhaps in other pieces."""
+        """Set the number of the next event. It is for a log that was made again, before it is read:
+        its earlier events have been sent, perhaps in other pieces."""
         shift = number - self.next_number
         if not shift:
             return
@@ -226,8 +226,8 @@ class Log:
 
     def listen(self, tell: Tell, *, after: int = -1) -> bytes:
         """The frames beyond a number. `tell` is called with later ones within each wake, for a
-        reader to whom a turn of the loop is too dear. None when there will be no more. It must not
-        be called within a wake."""
+        reader that cannot spare a turn of the loop. None when there will be no more. It must not be
+        called within a wake."""
         if self._listeners:
             self.wake()
         else:
@@ -256,12 +256,12 @@ class Log:
 class Cursor:
     """One reader's place in a log. It takes what is new as the bytes of SSE frames."""
 
-    __slots__ = ("_entries", "_entry", "_taken", "_wanted")
+    __slots__ = ("_entries", "_entry", "_read", "_wanted")
 
     def __init__(self, log: Log, *, after: int = -1) -> None:
         self._entries = log.entries
         self._entry = 0
-        self._taken = 0
+        self._read = 0
         self._wanted = max(0, after + 1)  # the number to begin with; 0 once its place is found
 
     def _reached(self) -> bool:
@@ -269,7 +269,7 @@ class Cursor:
         while self._entry < len(entries):
             entry = entries[self._entry]
             if self._wanted < entry.first + len(entry):
-                self._taken, self._wanted = self._wanted - entry.first, 0
+                self._read, self._wanted = self._wanted - entry.first, 0
                 return True
             if self._entry == len(entries) - 1:
                 break  # it may still grow
@@ -286,12 +286,12 @@ class Cursor:
         entries = self._entries
         if not entries or not self.begun:
             return b""
-        frames = entries[self._entry].frames(self._taken)
-        self._taken += len(frames)
+        frames = entries[self._entry].frames(self._read)
+        self._read += len(frames)
         while self._entry < len(entries) - 1:
             self._entry += 1
             more = entries[self._entry].frames(0)
-            self._taken = len(more)
+            self._read = len(more)
             frames += more
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
@@ -299,8 +299,8 @@ class Cursor:
 def _from_its_beginning(cursor: Cursor, tell: Tell) -> Tell:
     """Call `tell` from the cursor's beginning on, for a reader who begins in the log's future."""
 
-    def told(frames: bytes | None) -> None:
+    def send(frames: bytes | None) -> None:
         if frames is None or (frames := cursor.take()):
             tell(frames)
 
-    return told
+    return send

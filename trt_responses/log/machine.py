@@ -1,7 +1,7 @@
 """Turns fragments into events: which item a message of the model becomes, and which events say so.
 
 Two rules for the file: every legal move is in the table `OPENS` or in one shape of
-`item_events.py`, and no text is kept here but that of a call which is told when it is whole; any
+`item_events.py`, and no text is kept here but that of a call which is sent when it is whole; any
 other text as a whole is read back from the log's fold. It knows no token and no HTTP.
 """
 
@@ -58,7 +58,7 @@ class TextFilter(Protocol):
     """Gives the client's part of a text that the model writes, piece by piece."""
 
     found: str | None
-    """Set when one of the client's texts was found: nothing that follows is told, and the model
+    """Set when one of the client's texts was found: nothing that follows is sent, and the model
     need not go on."""
 
     def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
@@ -87,11 +87,11 @@ call."""
 
 
 PEOPLE = frozenset({"user", "assistant", "all"})
-"""Recipients to whom a message is no call."""
+"""Recipients of messages that are no calls."""
 
 
 class MachineOptions(TypedDict, total=False):
-    """What features change in how a response is told."""
+    """What features change in how a response is written."""
 
     seal: Seal | None
     answer_text: Callable[[], TextFilter] | None
@@ -99,7 +99,7 @@ class MachineOptions(TypedDict, total=False):
     runners: Mapping[str, Runner]
     """The tools that are run here, by the recipients of their calls."""
     summarised: bool
-    """Thoughts are told as their summaries."""
+    """Thoughts are sent as their summaries."""
     cited_text: Callable[[], CitedText] | None
     """Makes citations of the marks in messages to the user."""
     sign: Callable[[Sequence[str]], str]
@@ -135,7 +135,7 @@ class Machine:
         """Likelihoods of tokens whose text is held back."""
         self._unanswered: HostedCall | None = None
         self._held: list[bytes] | None = None
-        """The text of a call that is told as a whole."""
+        """The text of a call that is sent as a whole."""
         self.pieces: list[bytes] | None = None
         """The last entry of the log, to which text of the open message is added as it is read. None
         when nothing is open, or the model's text is not yet the client's."""
@@ -183,12 +183,12 @@ class Machine:
             self._citations += 1
             self._deltas = self._log.grow(shape.delta(), scored=self._scored)
 
-    def _say_scored(self, said: Scored) -> None:
+    def _say_scored(self, scored: Scored) -> None:
         if self._cited is not None:
-            self._untold += tuple(entry for entries in said.logprobs for entry in entries)
+            self._untold += tuple(entry for entries in scored.logprobs for entry in entries)
         elif isinstance(self._deltas, ScoredDeltas):
-            self._deltas.logprobs += said.logprobs
-        self._say(said.pieces)
+            self._deltas.logprobs += scored.logprobs
+        self._say(scored.pieces)
 
     def _shape(self, opened: Opened) -> Shape | ActionCall:
         index = len(self._log.output)

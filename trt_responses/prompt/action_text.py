@@ -1,4 +1,4 @@
-"""Calls of shells and patches as the model writes them: as JSON, without what is not said."""
+"""Calls of shells and patches as the model writes them: as JSON, without absent fields."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 def action_text(item: o.OutputActionCall) -> str:
     """The text that the model writes to make this call."""
-    said = item.operation if isinstance(item, o.OutputPatchCall) else item.action
-    return arguments_of(vars(said))
+    action = item.operation if isinstance(item, o.OutputPatchCall) else item.action
+    return arguments_of(vars(action))
 
 
 def arguments_of(action: Mapping[str, Any]) -> str:
     """The arguments of an action or an operation as the model writes them."""
-    said = {
+    present = {
         key: action[key]
         for key in sorted(action, key=lambda key: key != "type")
         if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
     }
-    return json.dumps(said, ensure_ascii=False)
+    return json.dumps(present, ensure_ascii=False)

@@ -69,11 +69,11 @@ class Carried(Protocol):
         self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
     ) -> str: ...
 
-    def signature(self, said: Sequence[str], owner: str) -> str:
+    def signature(self, signed: Sequence[str], owner: str) -> str:
         """A signature of texts that an owner was given, for a client to bring back unchanged."""
         ...
 
-    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool: ...
+    def has_signed(self, signature: str, signed: Sequence[str], owner: str) -> bool: ...
 
 
 class _NothingCarried:
@@ -97,11 +97,11 @@ class _NothingCarried:
     ) -> str:
         raise NotImplementedError("compactions are not installed without seals")
 
-    def signature(self, said: Sequence[str], owner: str) -> str:
-        """Nothing: no approval that is brought back is known again."""
+    def signature(self, signed: Sequence[str], owner: str) -> str:
+        """Nothing: no approval can be recognised later."""
         return ""
 
-    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool:
+    def has_signed(self, signature: str, signed: Sequence[str], owner: str) -> bool:
         return False
 
 

@@ -69,7 +69,7 @@ UNREAD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Shown:
     """An item in Harmony's terms. `message` is None when there is nothing to show the model."""
 
     kind: Kind
@@ -107,14 +107,14 @@ async def input_blocks(
             _refuse_media(item, place)
         if isinstance(item, i.FunctionCallOutput):
             item = _with_call(item, callees, waiting, place)
-        said = _said(item, callees, place)
-        if said.call_id and said.callee:
-            callees[said.call_id] = said.callee
-            waiting[said.call_id] = None
+        shown = _shown(item, callees, place)
+        if shown.call_id and shown.callee:
+            callees[shown.call_id] = shown.callee
+            waiting[shown.call_id] = None
         ids = b""
-        for message in filter(None, (said.message, said.result)):
+        for message in filter(None, (shown.message, shown.result)):
             ids += (await renderer.message(message, at_most=at_most)).tobytes()
-        blocks.append(Block(said.kind, _as_json(item, place), ids, said.call_id, said.callee))
+        blocks.append(Block(shown.kind, _as_json(item, place), ids, shown.call_id, shown.callee))
     return blocks
 
 
@@ -126,10 +126,10 @@ def entries(blocks: Sequence[Block]) -> list[Entry]:
 
 def _entry(block: Block, callees: dict[str, str]) -> Entry:
     item = ITEM.validate_json(block.item)
-    said = _said(item, callees, i.ItemPlace("input"))
-    if said.call_id and said.callee:
-        callees.setdefault(said.call_id, said.callee)
-    messages = tuple(filter(None, (said.message, said.result)))
+    shown = _shown(item, callees, i.ItemPlace("input"))
+    if shown.call_id and shown.callee:
+        callees.setdefault(shown.call_id, shown.callee)
+    messages = tuple(filter(None, (shown.message, shown.result)))
     call_id = block.call_id or getattr(item, "call_id", None)
     return Entry(block.kind, messages, call_id, block.ids)
 
@@ -175,37 +175,37 @@ async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Blo
     return Block("user", lasting_json(item | {"status": "completed"}), ids.tobytes())
 
 
-def _said(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Said:
+def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Shown:
     match item:
         case i.InputMessage():
-            return _message_said(item)
+            return _message(item)
         case i.FunctionCall():
             callee = callee_of(item.name, item.namespace)
-            return Said("call", call_message(callee, item.arguments), item.call_id, callee)
+            return Shown("call", call_message(callee, item.arguments), item.call_id, callee)
         case i.CustomToolCall():
             callee = callee_of(item.name, item.namespace)
-            return Said("call", call_message(callee, wrapped(item.input)), item.call_id, callee)
+            return Shown("call", call_message(callee, wrapped(item.input)), item.call_id, callee)
         case i.FunctionCallOutput() | i.CustomToolCallOutput():
             call_id = item.call_id or ""
-            return Said("result", _result(call_id, joined(item.output), callees, place))
+            return Shown("result", _result(call_id, joined(item.output), callees, place))
         case i.AgentMessage():
-            return Said("user", Message("user", _agent_text(item)))
+            return Shown("user", Message("user", _agent_text(item)))
         case i.Reasoning():
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
-            return Said("reasoning", reasoning_message(text) if text else None)
+            return Shown("reasoning", reasoning_message(text) if text else None)
         case i.AdditionalTools() | i.ConfigurationUpdate():
-            return Said("developer", None)  # they count as the request's own fields
+            return Shown("developer", None)  # they count as the request's own fields
         case i.Compaction() | i.CompactionTrigger():
-            return Said("summary", None)  # its ids are sealed
+            return Shown("summary", None)  # its ids are sealed
         case _:
-            told = hosted_calls.hosted_call_text(item)
-            asked = getattr(item, "approval_request_id", None)
-            if told.callee is not None and asked in callees:
-                told = hosted_calls.HostedCallText(result=told.result, call_id=asked)
-            elif told.callee is None and asked is not None and asked not in callees:
-                raise _never_asked(asked, place)
-            return _past_said(told, callees, place)
+            call_text = hosted_calls.hosted_call_text(item)
+            request_id = getattr(item, "approval_request_id", None)
+            if call_text.callee is not None and request_id in callees:
+                call_text = hosted_calls.HostedCallText(result=call_text.result, call_id=request_id)
+            elif call_text.callee is None and request_id is not None and request_id not in callees:
+                raise _unknown_request(request_id, place)
+            return _past_call(call_text, callees, place)
 
 
 def callee_of(name: str, namespace: str | None = None) -> str:
@@ -218,14 +218,14 @@ def wrapped(text: str) -> str:
     return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
 
 
-def _past_said(
-    told: hosted_calls.HostedCallText, callees: dict[str, str], place: i.ItemPlace
-) -> Said:
-    if told.callee is None:
-        return Said("result", _result(told.call_id or "", told.result or "", callees, place))
-    result = None if told.result is None else result_message(told.callee, told.result)
-    call = call_message(told.callee, told.arguments or "{}")
-    return Said("call" if told.lasts else "reasoning", call, told.call_id, told.callee, result)
+def _past_call(
+    text: hosted_calls.HostedCallText, callees: dict[str, str], place: i.ItemPlace
+) -> Shown:
+    if text.callee is None:
+        return Shown("result", _result(text.call_id or "", text.result or "", callees, place))
+    result = None if text.result is None else result_message(text.callee, text.result)
+    call = call_message(text.callee, text.arguments or "{}")
+    return Shown("call" if text.lasts else "reasoning", call, text.call_id, text.callee, result)
 
 
 def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
@@ -249,17 +249,17 @@ def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
             )
 
 
-def _message_said(item: i.InputMessage) -> Said:
+def _message(item: i.InputMessage) -> Shown:
     text = joined(item.content)
     match item.role:
         case "user":
-            return Said("user", Message("user", text))
+            return Shown("user", Message("user", text))
         case "assistant":
             phase = item.phase or "final_answer"
             kind: Kind = "preamble" if phase == "commentary" else "final"
-            return Said(kind, answer_message(phase, text))
+            return Shown(kind, answer_message(phase, text))
         case "system" | "developer":
-            return Said("developer", Message("developer", f"# Instructions\n\n{text}"))
+            return Shown("developer", Message("developer", f"# Instructions\n\n{text}"))
         case _:
             assert_never(item.role)
 
@@ -277,7 +277,7 @@ def _result(call_id: str, text: str, callees: dict[str, str], place: i.ItemPlace
     return result_message(callee, text)
 
 
-def _never_asked(request_id: str, place: i.ItemPlace) -> InvalidRequest:
+def _unknown_request(request_id: str, place: i.ItemPlace) -> InvalidRequest:
     return InvalidRequest(
         f"No 'mcp_approval_request' with the id {request_id[:100]!r} stands before this approval: "
         "send that item too, or the previous_response_id of the response that made it.",
@@ -327,7 +327,7 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
 
 
 def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
-    """The item as the API gives it back: with an id and a status, whoever left them out. Refuses
+    """The item as the API gives it back, with an id and a status even if they were absent. Refuses
     what could not be read again, such as a number of a thousand digits under an unknown key."""
     if blank := [name for name in ("id", "status") if item.__dict__.get(name) == ""]:
         item = item.model_copy(update=dict.fromkeys(blank))

@@ -23,18 +23,18 @@ Texts = tuple[str, ...]
 
 def digest(item: i.InputItem | o.OutputItem) -> bytes | None:
     """The digest of an item's content, whatever its id; None for items that no model writes."""
-    said = _said(item)
-    if said is None:
+    texts = _content(item)
+    if texts is None:
         return None
-    told = blake2b(digest_size=DIGEST_BYTES)
-    for text in said:
+    hasher = blake2b(digest_size=DIGEST_BYTES)
+    for text in texts:
         raw = text.encode("utf-8", "surrogatepass")
-        told.update(len(raw).to_bytes(8, "little"))
-        told.update(raw)
-    return told.digest()
+        hasher.update(len(raw).to_bytes(8, "little"))
+        hasher.update(raw)
+    return hasher.digest()
 
 
-def _said(item: i.InputItem | o.OutputItem) -> Texts | None:
+def _content(item: i.InputItem | o.OutputItem) -> Texts | None:
     match item:
         case i.Reasoning() | o.OutputReasoning():
             return ("reasoning", *(part.text for part in item.content or item.summary))
@@ -75,8 +75,8 @@ def _sorted(action: str) -> str:
 
 def _action(action: Mapping[str, Any]) -> str:
     """An action without what a client may not have been given, or has left out."""
-    told = {key: value for key, value in action.items() if key != "sources" and value is not None}
-    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
+    kept = {key: value for key, value in action.items() if key != "sources" and value is not None}
+    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _canonical(arguments: str) -> str:

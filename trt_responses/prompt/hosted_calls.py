@@ -94,8 +94,8 @@ def hosted_call_text(item: p.HostedItem) -> HostedCallText:
         case p.ShellCall():
             return HostedCallText(_callee("shell"), arguments_of(item.action), None, item.call_id)
         case p.ShellCallOutput():
-            told = "\n".join(_ran(one) for one in item.output)
-            return HostedCallText(None, None, told, item.call_id)
+            output = "\n".join(_ran(one) for one in item.output)
+            return HostedCallText(None, None, output, item.call_id)
         case p.ApplyPatchCall():
             return HostedCallText(
                 _callee("apply_patch"), arguments_of(item.operation), None, item.call_id

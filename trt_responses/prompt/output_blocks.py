@@ -40,7 +40,7 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
 
     A message that was written by the dialect's rules keeps its ids, so that the next prompt extends
     what the engine has cached. Any other is rendered anew: the model must not learn from its own
-    slip, nor find a header in a text. A call that was cut is dropped, for nobody can answer it.
+    slip, nor find a header in a text. A call that was cut is dropped: it cannot be answered.
     """
     blocks = []
     spans = iter(reader.messages)
@@ -65,8 +65,8 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             else await _rendered(item, span, renderer)
         )
         if isinstance(item, o.OutputHostedCall) and not _lawful(item, span):
-            told = answer_ids(reader.kept, span).tobytes()
-            ids = array("I", renderer.joined((("call", ids.tobytes()), ("result", told)))[0])
+            result = answer_ids(reader.kept, span).tobytes()
+            ids = array("I", renderer.joined((("call", ids.tobytes()), ("result", result)))[0])
         call_id = item.call_id if isinstance(item, CALLS) else None
         if isinstance(item, o.OutputMcpApprovalRequest):
             call_id = item.id
@@ -76,8 +76,8 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
 
 
 def lasting(item: o.OutputItem) -> bool:
-    """Whether an item stays in the conversation: nobody can answer a call that was cut, or whose
-    run was broken off."""
+    """Whether an item stays in the conversation: a call that was cut, or whose run was broken off,
+    cannot be answered."""
     if isinstance(item, o.OutputMcpApprovalRequest):
         return True
     if isinstance(item, o.OutputHostedCall):

@@ -52,8 +52,8 @@ EFFORTS: Mapping[Effort | None, LanguageEffort] = {
     "xhigh": "high",
     "max": "high",
 }
-"""The efforts as gpt-oss knows them, which are three; others go to the nearest, and are echoed as
-they were asked."""
+"""The efforts as gpt-oss knows them, which are three; others go to the nearest, and are echoed
+unchanged."""
 ALONE = (
     InputMessage,
     FunctionCall,
@@ -232,9 +232,9 @@ async def _joined(
         for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
         if keep and place not in gone
     ]
-    told = (system, developer, held, conversation.entries)
-    ids = await renderer.prompt(*told, context)
-    return ids, renderer.continuation(ids, *told), gone
+    pieces = (system, developer, held, conversation.entries)
+    ids = await renderer.prompt(*pieces, context)
+    return ids, renderer.continuation(ids, *pieces), gone
 
 
 def _reserve(accepted: Accepted, context: int) -> int:

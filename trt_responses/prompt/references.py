@@ -149,8 +149,8 @@ async def resolved(
 def _repeats(item: i.InputItem, block: Block) -> bool:
     """Whether a client has sent an item again that the conversation holds."""
     held = ITEM.validate_json(block.item)
-    if (told := digest(item)) is not None:
-        return told == digest(held)
+    if (hashed := digest(item)) is not None:
+        return hashed == digest(held)
     return _words(item) == _words(held)
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 async def spoken_here(record: Record, parts: Parts) -> Record:
-    """The record with blocks of this model's vocabulary, as it was if they are so already. What
+    """The record with blocks of this model's vocabulary, unchanged if they are so already. What
     this model wrote after another one's turn is kept as it wrote it, for the next record is its
-    own. Raises `InvalidRequest` where ids alone say what was said."""
+    own. Raises `InvalidRequest` where only ids hold the text."""
     vocabulary = parts.dialect.vocabulary
     if record.vocabulary == vocabulary:
         return record

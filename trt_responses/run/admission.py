@@ -23,8 +23,8 @@ class Place(Protocol):
         ...
 
     def turn(self) -> asyncio.Future[None] | None:
-        """A future that is done when the engine may be asked, or the place was left; None when it
-        may be asked now."""
+        """A future that is done when the run may use the engine, or has left the place; None when
+        it may do so now."""
         ...
 
     def headers(self) -> Mapping[str, str]:
@@ -60,8 +60,8 @@ class Admission(Protocol):
 
 
 class OpenAdmission:
-    """Lets everybody in while the engine has places, and nobody wait: a server without the feature
-    of limits."""
+    """Admits every request while the engine has places, and lets none wait: a server without the
+    feature of limits."""
 
     waiting = 0
 

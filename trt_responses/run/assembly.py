@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 async def assembled(draft: Draft) -> Run:
-    """A run that is not started yet, or an `ApiError`; then nothing is held any more. Its place is
-    told how long its prompt is."""
+    """A run that is not started yet, or an `ApiError`; then nothing is held any more. Its place
+    learns the length of its prompt."""
     try:
         return await _assembled(draft)
     except BaseException:
@@ -98,7 +98,7 @@ async def steering_of(parts: Parts, accepted: Accepted, owner: str) -> SteeringR
     """A request's steering. Raises before any work when it cannot be done."""
     wanted = await parts.steering.request(accepted, parts.engine.limits().guides, owner)
     for left in wanted.left:
-        logger.debug("not followed: %s %s", left.place, left.why)
+        logger.debug("ignoring schema keyword %s: %s", left.place, left.why)
     return wanted
 
 

@@ -1,6 +1,6 @@
 """What is kept of a response when it ends.
 
-Called before the end is told, so that nobody hears of what is not stored.
+Called before the end is sent, so that clients see only stored ends.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Write:
 async def commit_run(last: Response, run: Run) -> None:
     """Store a run's response, and what its steps add."""
     draft = run.draft
-    assert draft is not None, "until the end is told"
+    assert draft is not None, "until the end is sent"
     stored = last.store and (last.status != "cancelled" or last.background)
     commits, committed = draft.joints["commit"], draft.joints["committed"]
     if not (stored or commits or committed):

@@ -1,6 +1,6 @@
-"""A run while it is put together: each fact of it once, for whoever comes next.
+"""A run while it is put together: each fact of it once, for the next step.
 
-The core fills it from above to below, and the steps of features change what is there. The run keeps
+The core fills it from above to below, and the steps of features change its values. The run keeps
 it until its end is stored.
 """
 
@@ -91,7 +91,7 @@ class Draft:
         self.recipients: Collection[str] = ()
         """Those of calls that end a turn."""
         self.tool_names: Collection[str] = ()
-        """The server's tools by the names that the model is told."""
+        """The server's tools by their names in the prompt."""
         self.answers = True
         """Whether it answers a conversation."""
         self.writes_tokens: int | None = None
@@ -129,7 +129,7 @@ class Draft:
         self._after_generating.append(release)
 
     def after_storing(self, release: Release) -> None:
-        """Have it let go of when the end is stored, before it is told."""
+        """Release it when the end is stored, before it is sent."""
         self._after_storing.append(release)
 
     async def generated(self) -> None:
@@ -153,7 +153,7 @@ async def _release(held: list[Release]) -> None:
             try:
                 await held.pop()()
             except Exception:
-                logger.exception("a part of a response was not let go of")
+                logger.exception("failed to release a part of a response")
     finally:
         if held:
             await _release(held)

@@ -1,6 +1,6 @@
 """The four ways in which a run ends, each with its last snapshot and its events.
 
-Values only: which end it is, and when it is told, is the run's affair.
+Values only: the run decides which end it is, and when it is sent.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def usage(
     cached: Sequence[int | None],
     latency_ms: Sequence[int] = (),
 ) -> r.Usage:
-    """The tokens of a prompt of so many, of what was written, and of tools' answers between.
+    """Token usage: prompt, output, tool results.
 
-    Each id counts once, however many engine requests read it. `cached` is what the engine said at
-    the beginning of each turn, `latency_ms` how long each tool took.
+    Each id counts once, however many engine requests read it. `cached` is the engine's count at the
+    beginning of each turn, `latency_ms` how long each tool took.
     """
-    told = zip(written(output), reader.messages, strict=False)
-    reasoning = sum(span.content_tokens for item, span in told if item.type == "reasoning")
+    spans = zip(written(output), reader.messages, strict=False)
+    reasoning = sum(span.content_tokens for item, span in spans if item.type == "reasoning")
     answered = [span for span in reader.messages if span.answer_end]
     if not answered:
         into = r.InputTokensDetails(min((cached[0] if cached else 0) or 0, read))
@@ -77,8 +77,8 @@ def usage(
     inputs = [read, *answers]
     before = [0, *(read + span.end for span in answered)]
     hits = [
-        min(max((told or 0) - start, 0), size)
-        for told, start, size in zip_longest(cached, before, inputs, fillvalue=0)
+        min(max((reported or 0) - start, 0), size)
+        for reported, start, size in zip_longest(cached, before, inputs, fillvalue=0)
     ]
     into = r.InputTokensByTurn(
         sum(hits),

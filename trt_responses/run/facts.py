@@ -25,7 +25,7 @@ class RunFacts:
     repairs: Mapping[RepairKind, int]
     arrival_ns: int
     asked_ns: int | None
-    """The time at which the engine was asked first."""
+    """When the engine got the first request."""
     first_token_ns: int | None
     last_token_ns: int | None
     """The time of the engine's last token."""
@@ -37,13 +37,13 @@ class RunFacts:
 
     def outline(self) -> Outline:
         """What is kept of it to explain it."""
-        told = self.response
+        response = self.response
         return Outline(
-            id=told.id,
-            model=told.model,
-            status=told.status,
-            error=told.error.message if told.error is not None else None,
-            calls=sum(item.type.endswith("_call") for item in told.output),
+            id=response.id,
+            model=response.model,
+            status=response.status,
+            error=response.error.message if response.error is not None else None,
+            calls=sum(item.type.endswith("_call") for item in response.output),
             repairs=self.repairs,
             arrival_ns=self.arrival_ns,
             asked_ns=self.asked_ns,

@@ -1,6 +1,6 @@
 """A generation asks the engine for one segment after another, and is the sink of each.
 
-A step's ids are read, told to the machine and shown to the log's readers before `push` returns.
+A step's ids are read, given to the machine and shown to the log's readers before `push` returns.
 Knows the plan and the engine's seam; knows no store, and not how a response ends.
 """
 
@@ -57,14 +57,14 @@ class Chance(Protocol):
 
 
 class Joints(NamedTuple):
-    """What is asked between the turns of a run."""
+    """The steps between the turns of a run."""
 
     before: Sequence[Callable[[Generation], Coroutine[Any, Any, Turn | End | None]]] = ()
     """Before the first turn: another turn in its place, or the end of all."""
     after: Sequence[Callable[[Generation], Coroutine[Any, Any, Turn | None]]] = ()
     """Behind a turn that was completed: one more."""
     second: Chance | None = None
-    """Asked last, of a run that answers a conversation."""
+    """Called last, for a run that answers a conversation."""
 
 
 NO_JOINTS = Joints()
@@ -92,8 +92,8 @@ class Generation:
         joints: Joints = NO_JOINTS,
         notes: Notes | None = None,
     ) -> None:
-        """With a `place`, the engine is asked when its turn has come; with a `recovery`, the run
-        goes on when the engine went away and is back."""
+        """With a `place`, the engine gets a request when its turn has come; with a `recovery`, the
+        run resumes when the engine was lost and is back."""
         self._joints = joints
         self._aside: Generation | None = None
         """Makes something in the same log before the first turn."""
@@ -107,7 +107,7 @@ class Generation:
         self.first_token_ns: int | None = None
         self.last_token_ns: int | None = None
         self.cached_tokens: list[int | None] = []
-        """The cached tokens of each turn's prompt, as the engine said."""
+        """The cached tokens of each turn's prompt, as the engine reports."""
         self._turn_begins = True
         self.prompt_ids = prompt_ids
         self.base = prompt_ids
@@ -143,16 +143,16 @@ class Generation:
         else:
             self._push(chunk)
 
-    def _flow(self, said: list[bytes] | None) -> None:
+    def _flow(self, text: list[bytes] | None) -> None:
         """Set where text can only go, which is where the machine's goes; None while a gate, a
         verdict or the first chunk stands before it. Then `_plain` has the text of each id that is
         all text, and else nothing."""
-        self._plain = NO_TEXT if said is None else self.reader.plain
+        self._plain = NO_TEXT if text is None else self.reader.plain
 
     def _push(self, chunk: Chunk) -> None:
         """Take a step that may be more than text, or is several ids of it."""
-        said = self.machine.pieces if self._plain else None
-        if said is None or chunk.finish or not self.reader.text(chunk.token_ids, said):
+        pieces = self.machine.pieces if self._plain else None
+        if pieces is None or chunk.finish or not self.reader.text(chunk.token_ids, pieces):
             self._look(chunk)
         else:
             self.log.wake()
@@ -294,8 +294,8 @@ class Generation:
             logger.debug("%s %s: %s", self.options.request_id, self.plan, notes)
 
     def forget(self) -> None:
-        """Drop the prompt: whoever still holds the run wants its log, and not the conversation
-        before it."""
+        """Drop the prompt: later readers of the run need its log, and not the conversation before
+        it."""
         self.prompt_ids = self.base = ()
         self._joints = NO_JOINTS
         self.notes.continuation = None
@@ -426,7 +426,7 @@ class Generation:
         """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
         off."""
         tokens, run = len(self.reader.kept), self._pauses
-        logger.info("%s, and %s waits for it.", LOSSES[loss], self.options.request_id)
+        logger.info("pausing %s until it can resume: loss=%s", self.options.request_id, loss)
         self._segment_end = asyncio.get_running_loop().create_future()
         waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
         try:
@@ -445,7 +445,7 @@ class Generation:
     def _hear(self) -> None:
         if self._pauses.unheard and self._recovery is not None:
             self._pauses.unheard = False
-            self._recovery.heard(self._pauses)
+            self._recovery.note_token(self._pauses)
 
     async def _generate(self, segment: Segment) -> End:
         if segment.max_tokens < 1:
@@ -496,7 +496,7 @@ class Generation:
     def _broken(self, fault: Exception) -> End:
         if isinstance(fault, ApiError):
             return End("failed", fault)
-        logger.exception("response %s broke while it was made", self.options.request_id)
+        logger.exception("failed to make response %s", self.options.request_id)
         name = type(fault).__name__
         return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
 

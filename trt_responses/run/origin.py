@@ -1,7 +1,7 @@
 """Where a request came from: its id, the caller's trace, and the session that it says it is of.
 
 The layer that takes a request sets it, and a run that begins within the request reads it: a context
-variable, as tracing has everywhere, so that nobody between the two hands it on.
+variable, as tracing has everywhere, so that no layer between the two hands it on.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ class Parts:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """The tools that the operator has switched on, by kind."""
     max_tool_calls: int = 32
-    thought_summaries: bool = False
-    """Whether a thought is told as its summary to those who ask for one."""
     """Calls of such tools in one response, of those who do not ask for fewer."""
+    thought_summaries: bool = False
+    """Return reasoning as a summary when requested."""
     features: Sequence[Feature] = ()
     leases: Leases | None = None
     """Gives each run an engine of its own; None: all runs have this one."""

@@ -1,6 +1,6 @@
 """Holds runs whose engine went away, and lets them go on when it is back.
 
-Whoever may have killed the engine goes on once, and not a second time: those that it had given
+A run that may have killed the engine resumes once, and not a second time: those that it had given
 nothing yet, for a prompt kills at its first step if it does; or all, if there was none. Knows the
 engine's seam and a clock; knows no prompt and no id.
 """
@@ -70,8 +70,8 @@ class Recovery:
         return other
 
     async def back(self, run: PausedRun, loss: Loss, *, silent: bool, tokens: int) -> None:
-        """Wait until the engine is back and may be asked to go on. Raises an `EngineLost` that says
-        why not. The caller calls `heard` at the first token, and when its request is over."""
+        """Wait until the engine is back and may get the run again. Raises an `EngineLost` that says
+        why not. The caller calls `note_token` at the first token, and when its request is over."""
         run.stuck = 0 if tokens > run.tokens else run.stuck + 1
         if tokens - run.tokens >= PAST_TOKENS:
             run.blamed = 0
@@ -92,7 +92,7 @@ class Recovery:
         if self._whole is not None:
             self._whole._count(more)
 
-    def heard(self, run: PausedRun) -> None:
+    def note_token(self, run: PausedRun) -> None:
         """Note that a run has a token, or wants none any more."""
         self._unheard.discard(run)
 

@@ -31,6 +31,6 @@ class RunRequest:
     """Writes the log as another API's; made from the response and the number of the prompt's
     tokens."""
     steps: tuple[Step, ...] = ()
-    """Those of whoever starts the run, besides the features'."""
+    """Those of the caller that starts the run, besides the features'."""
     id: str | None = None
     """Of a response that is made again."""

@@ -53,7 +53,7 @@ class Run:
         self.stop: str | None = None
         """The client's text at which it stopped."""
         self.draft: Draft | None = draft
-        """None once the end is told."""
+        """None once the end is sent."""
         self._generation = generation
         self._commit = commit
         self._clock_s = parts.clock_s
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def begun(self) -> bool:
-        """Whether the engine has been asked."""
+        """Whether the engine has got a request."""
         return self._generation.asked_ns is not None
 
     @property
@@ -80,7 +80,7 @@ class Run:
         return self.log.closed or self._generation.last_token_ns is not None
 
     async def ended(self) -> None:
-        """Wait until the end is stored and told, for those who do not own the run."""
+        """Wait until the end is stored and sent, for those who do not own the run."""
         while not self.log.closed:
             await self.log.changed()
 
@@ -128,11 +128,11 @@ class Run:
         self.log.wake()
 
     def cancel(self) -> None:
-        """Stop now: the owner has left, or the client has asked. Synchronous and idempotent."""
+        """Stop now: the owner has left, or the client cancels. Synchronous and idempotent."""
         self._generation.decide(End("cancelled"))
 
     async def abandon(self) -> None:
-        """Give the run up, since nobody will make it: those who wait for its end hear that it was
+        """Give up a run that will not be made: those who wait for its end see that it was
         cancelled."""
         self._generation.leave()
         if not self.log.closed:
@@ -154,7 +154,7 @@ class Run:
 
     @property
     def options(self) -> GenerateOptions:
-        """What its engine is asked with, but for what each segment asks itself."""
+        """The engine's options, but for each segment's own."""
         return self._generation.options
 
     @property
@@ -167,8 +167,8 @@ class Run:
         return self._generation.half_way
 
     def pause(self) -> bool:
-        """Wait, if the engine is at work on it, until another engine is there. Returns whether it
-        is."""
+        """Wait, if the engine is at work on it, until there is another engine. Returns whether it
+        is at work."""
         return self._generation.pause()
 
     def shut_down(self) -> None:
@@ -192,13 +192,13 @@ class Run:
         self.draft = None
 
     def _report(self, last: r.Response) -> None:
-        """Tell each listener; a fault of one is logged and hurts nobody else."""
+        """Tell each listener; a fault of one is logged and hurts no other."""
         facts = self.facts(last)
         for listener in self._listeners:
             try:
                 listener.run_ended(facts)
             except Exception:
-                logger.exception("a listener of %s broke", last.id)
+                logger.exception("failed to notify a listener of %s", last.id)
 
     def _tell(self, last: r.Response, end: End) -> None:
         for event in ending(last, end.error, end.stop):
@@ -211,7 +211,7 @@ class Run:
         return last_snapshot(self.log.begun, output, end, int(self._clock_s()), used)
 
     def facts(self, last: r.Response) -> RunFacts:
-        """What listeners hear of the run, taken before it forgets its prompt."""
+        """What listeners get of the run, made before it drops its prompt."""
         return RunFacts(
             response=last,
             repairs=dict(self._generation.machine.repairs),

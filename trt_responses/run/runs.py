@@ -52,12 +52,12 @@ class Runs:
         """The fields of a request that change nothing: with any engine, with this one, or with
         these tools."""
         sampling = accepted.sampling
-        asked = (
+        wanted = (
             name
             for name in sorted(self._parts.engine.limits().ignores)
             if getattr(sampling, name) != getattr(UNSET, name)
         )
-        return [*accepted.ignored, *asked, *self._ignored_options(accepted)]
+        return [*accepted.ignored, *wanted, *self._ignored_options(accepted)]
 
     def _ignored_options(self, accepted: Accepted) -> Iterator[str]:
         for built_in in accepted.built_in:
@@ -76,7 +76,7 @@ class Runs:
     async def start(self, request: RunRequest) -> Run:
         """A run that its owner has to `make` or `release`, or an `ApiError` before any token.
 
-        It has its place from here on, for its prompt may take long to tokenise.
+        It holds a slot from here on: tokenising can be slow.
         """
         self._check_ready()
         accepted, model = self._with_adapter(request.accepted)

@@ -1,6 +1,6 @@
 """What a run did, id by id: its prompt, its segments and its times. Values only.
 
-A generation writes it down; what is told of it to a person is in `explain.py`.
+A generation writes it down; `explain.py` presents it to a person.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SegmentTrace:
     """The tool's answer that the model was given before this segment."""
 
     def summary(self) -> str:
-        """A line for the log: what was asked for and what came of it, without the text."""
+        """A line for the log: the request and its result, without the text."""
         guide = self.guide.kind if self.guide else "none"
         return (
             f"{self.name} forced={len(self.forced)} budget={self.max_tokens} "
@@ -76,7 +76,7 @@ class Trace:
     callees: Mapping[str, Callee]
     """The tools that were offered, by each name that the model may write."""
     tools: Sequence[FunctionTool] = ()
-    """The same, as the model was told of them."""
+    """The same, as the prompt shows them."""
 
     @property
     def size_bytes(self) -> int:
@@ -146,9 +146,9 @@ def _merged(kept: array[int], dropped: Sequence[tuple[int, int]]) -> Sequence[in
     if not dropped:
         return kept
     ids: list[int] = []
-    taken = 0
+    copied = 0
     for place, token_id in dropped:
-        ids += kept[taken:place]
-        taken = max(taken, place)
+        ids += kept[copied:place]
+        copied = max(copied, place)
         ids.append(token_id)
-    return [*ids, *kept[taken:]]
+    return [*ids, *kept[copied:]]

@@ -64,7 +64,7 @@ def is_thought(span: Span) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """What is told of one call that the server ran, without its text."""
+    """One call that the server ran, without its text."""
 
     tool: str
     failed: bool

@@ -1,10 +1,5 @@
-"""How a server's work comes to its end: all is served for a while, then what runs, then nothing.
-
-    signal ── linger ──> new responses refused ── drain ──> deadline: what runs fails ──> idle
-
-A second signal ends the linger and leaves a last moment for the rest. No wait for an end that is
-being stored is ever cut. Knows the server's way and its runs; knows no socket.
-"""
+"""How a server's work comes to its end: it accepts requests for a while, then waits for
+the running ones."""
 
 from __future__ import annotations
 
@@ -53,9 +48,9 @@ class Drain:
         self._lifecycle.drain(linger_s)
 
     async def finish(self) -> None:
-        """Wait until nothing runs any more, and every end is stored and told."""
+        """Wait until nothing runs any more, and every end is stored and sent."""
         logger.warning(
-            "stopping: all is served for %.3g s, and what runs by then for %.3g s more",
+            "draining: accepting requests for %.3g s, then up to %.3g s for running ones",
             self._lifecycle.linger_left_s,
             self._drain_s,
         )
@@ -65,12 +60,12 @@ class Drain:
         began_s = now_s()
         await _until(lambda: not len(self._runs) or now_s() >= began_s + self._drain_s)
         if left := len(self._runs):
-            logger.warning("%d responses are not done at the deadline", left)
+            logger.warning("timeout: drain ended with %d running responses", left)
         while len(self._runs):  # one whose prompt is still being read begins and fails later
             self._runs.shut_down()
             await asyncio.sleep(LOOK_S)
 
 
 async def _until(claim: Callable[[], bool]) -> None:
-    while not claim():  # noqa: ASYNC110  # a signal's handler, which can wake nobody, may change it
+    while not claim():  # noqa: ASYNC110  # a signal's handler, which can wake no task, may change it
         await asyncio.sleep(LOOK_S)

@@ -3,7 +3,7 @@
 Bytes that are no HTTP get the same kind of error as everything else, and not plain text without a
 request id, and never in the middle of a reply. Headers do not grow without end. A request that
 offers an upgrade is answered as if it did not: httptools drops its body, and Java's client, for
-one, offers HTTP/2 with each first request. One for a WebSocket is taken where the app speaks that,
+one, offers HTTP/2 with each first request. One for a WebSocket passes where the app speaks that,
 and gets a 426 elsewhere, at which coding agents go on over HTTP at once; anything else makes them
 try again for seconds. A client that
 leaves is noticed although another of its requests waits behind the one that is answered, and a
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trt_responses.serve.silence import Clock
 
 AT_ONCE = 16
-"""Requests that are taken from a client which does not wait for its replies."""
+"""Requests that are accepted from a client which does not wait for its replies."""
 HEAD = (
     "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
     "x-request-id: {request_id}\r\nopenai-processing-ms: 0\r\ncache-control: no-store\r\n"
@@ -106,7 +106,7 @@ class Protocol(TimedProtocol):
             return
         super().on_headers_complete()
         if 0 < len(self.pipeline) < AT_ONCE:
-            self.flow.resume_reading()  # or nobody would hear the client leave
+            self.flow.resume_reading()  # or the client's end would go unnoticed
 
     def _take_upgrade(self) -> None:
         """Let a WebSocket begin when the head has been read, or refuse it."""

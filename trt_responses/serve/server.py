@@ -46,7 +46,7 @@ CLOSING_S = 5
 LAST_ACCEPT_S = 0.1
 """Seconds in which bytes that clients had sent before the socket closed are still answered."""
 ABANDON_S = 1.5
-"""Seconds that a start gets to end when it is told to stop; then the process ends as it is."""
+"""Seconds that a start gets to end on shutdown; then the process ends as it is."""
 
 
 class LostEngineError(StartupError):
@@ -56,7 +56,7 @@ class LostEngineError(StartupError):
 class Server(uvicorn.Server):
     """uvicorn's server, which listens before the engine is loaded and stops listening last.
 
-    uvicorn is told of no lifespan: the app's life is a task beside the connections, so that they
+    uvicorn runs no lifespan: the app's life is a task beside the connections, so that they
     are answered while it starts and ends.
     """
 
@@ -155,7 +155,7 @@ class Server(uvicorn.Server):
             self._life.cancel()
             await asyncio.wait((self._life,), timeout=ABANDON_S)
             if not self._life.done():
-                logger.warning("the engine is still being loaded; ending without it")
+                logger.warning("shutdown timeout: the engine is still loading; exiting")
                 os._exit(0)
         await asyncio.wait((self._life,))
         if not self._life.cancelled():
@@ -170,8 +170,8 @@ def freeze_heap() -> None:
 
 
 def serve(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:
-    """Serve the app of these settings until told to stop, and return the exit status. A start that
-    fails says why in one sentence."""
+    """Serve the app of these settings until stopped, and return the exit status. A start that fails
+    says why in one sentence."""
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -187,7 +187,7 @@ def serve(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:
 def run_server(
     app: FastAPI, settings: Settings, address: socket.socket, notifier: Notifier | None = None
 ) -> None:
-    """Serve an app until told to stop. Raises a `StartupError` when it could not start, and a
+    """Serve an app until stopped. Raises a `StartupError` when it could not start, and a
     `LostEngineError` when it could not go on."""
     server = Server(app, settings, notifier)
     server.run(sockets=[address])
@@ -212,8 +212,8 @@ def lasting(settings: Settings) -> Settings:
 
 
 def bound(settings: Settings, *, shared: bool = False) -> socket.socket:
-    """A socket bound to the address, before an engine is loaded, for somebody may have the address.
-    Nobody can connect until the server listens. A shared one lets others of ours be bound to it."""
+    """A socket bound to the address, before an engine is loaded: the address may be in use. It
+    accepts no connection until the server listens. A shared one lets siblings bind to it too."""
     with ExitStack() as unless_bound:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
@@ -222,11 +222,11 @@ def bound(settings: Settings, *, shared: bool = False) -> socket.socket:
                 type=socket.SOCK_STREAM,
                 flags=socket.AI_PASSIVE,
             )[0]
-            taken = unless_bound.enter_context(socket.socket(family, kind, protocol))
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened = unless_bound.enter_context(socket.socket(family, kind, protocol))
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shared:
-                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            taken.bind(address)
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            opened.bind(address)
         except (OSError, UnicodeError) as error:  # the second of a name that no host can have
             why = error.strerror if isinstance(error, OSError) else "it is no host's name"
             raise StartupError(
@@ -234,7 +234,7 @@ def bound(settings: Settings, *, shared: bool = False) -> socket.socket:
                 "another address with --host and --port."
             ) from None
         unless_bound.pop_all()
-    return taken
+    return opened
 
 
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:

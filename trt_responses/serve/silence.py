@@ -51,7 +51,7 @@ class Clock(Protocol):
 
 class Flow(FlowControl):
     """uvicorn's flow control, which also knows when reading was resumed: a client is not to blame
-    for a pause of ours. It holds no connection, or each would outlive itself until a collection."""
+    for the server's pause. It holds no connection, or each would stay until a collection."""
 
     def __init__(self, transport: asyncio.Transport, now: Callable[[], float]) -> None:
         super().__init__(transport)
@@ -133,8 +133,8 @@ class TimedProtocol(HttpToolsProtocol, ABC):
             self.refuse_slow()
 
     def _end_closing(self) -> None:
-        """Abort a closing connection whose client has taken nothing since the last look: to close
-        is to wait until everything is sent."""
+        """Abort a closing connection whose client has read nothing since the last look: to close is
+        to wait until everything is sent."""
         unsent = self.transport.get_write_buffer_size()
         if unsent >= self._unsent:
             self.transport.abort()
@@ -147,7 +147,7 @@ class TimedProtocol(HttpToolsProtocol, ABC):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        self.headers = []  # the request has its own: what stands behind a body belongs to nobody
+        self.headers = []  # the request has its own: what stands behind a body belongs to none
         self.part, self._piece = "body", 0
         self._count_anew()
         if not self.cycle.keep_alive:

@@ -1,8 +1,8 @@
-"""systemd's two protocols, spoken by hand: a listening socket that is handed over, and news of the
-start and the end.
+"""systemd's two protocols, without a library: a socket that is handed over, and news of the start
+and the end.
 
 Both are variables of the environment and a socket, so that anything can play systemd. The variables
-are for this process alone and are taken out, or a child would believe them.
+are for this process alone and are removed, or a child would believe them.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def handed_socket(environment: MutableMapping[str, str] = os.environ) -> socket.
 
 
 class Notifier:
-    """Tells systemd the state of the service, if systemd has asked for it."""
+    """Reports the state of the service to systemd, if it started the service so."""
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
         self._address = environment.pop("NOTIFY_SOCKET", "")
 
     def tell(self, state: str, status: str) -> None:
-        """`state` is a line of sd_notify's, such as `READY=1`, or nothing but the status is told.
-        A failure is logged: whoever listens may be gone."""
+        """`state` is a line of sd_notify's, such as `READY=1`, or empty to send the status alone. A
+        failure is logged: the listener may be gone."""
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
@@ -59,4 +59,4 @@ class Notifier:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
             line.sendto(message.encode(), address)
             return
-        logger.warning("systemd could not be told that %s", status)
+        logger.warning("failed to notify systemd: status=%s", status)

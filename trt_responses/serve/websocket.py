@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from websockets.frames import Frame
 
 PING_S = 20.0
-"""Seconds between pings, so that no proxy takes the connection for dead. Nobody waits for the pong:
+"""Seconds between pings, so that no proxy takes the connection for dead. The pong is not awaited:
 some clients read nothing between two responses, and TCP tells of those that are gone."""
 CLOSING_S = 10.0
 """Seconds that a client gets to take the last bytes."""
@@ -192,7 +192,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_parser_exception(self) -> None:
         super().handle_parser_exception()
-        self.disconnected = True  # what the app still sends has nobody to go to
+        self.disconnected = True  # what the app still sends is dropped
         self.writable.set()
 
     def shutdown(self) -> None:
@@ -207,7 +207,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         except ClientDisconnected:
             pass
         except BaseException:
-            self.logger.exception("a WebSocket connection broke")
+            self.logger.exception("failed to serve a WebSocket connection")
             self.send_500_response()
         if self.close_timer is None:
             self.transport.close()

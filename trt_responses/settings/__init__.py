@@ -111,7 +111,7 @@ class Settings(
         return self.audit_file or self.data_dir / "audit.jsonl"
 
     def hosts(self) -> tuple[str, ...]:
-        """Host headers that are answered. With a key asked for, any host may be allowed by `*`."""
+        """Host headers that are answered. If keys are required, `*` allows any host."""
         return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
 
     def store_place(self) -> StorePlace:

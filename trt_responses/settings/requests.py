@@ -111,7 +111,7 @@ class Queue(SettingGroup):
         ge=0,
         le=LARGEST,
         description="Responses of one owner that wait; more get a 429. None: half of MAX_WAITING "
-        "where keys are asked for.",
+        "where keys are required.",
     )
     owner_requests_per_minute: Positive | None = Field(
         None, description="Responses that one owner may ask for in a minute; more get a 429."

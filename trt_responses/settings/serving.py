@@ -1,4 +1,4 @@
-"""What the server serves, to whom, and how it starts, stops and logs."""
+"""What the server serves, to which clients, and how it starts, stops and logs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Listening(SettingGroup):
 class Access(SettingGroup):
     """Who is let in."""
 
-    api_keys: Words = Field((), description="`owner:key,…`; none: no key is asked for.")
+    api_keys: Words = Field((), description="`owner:key,…`; none: no key is required.")
     keys_file: Path | None = Field(
         None, description="File of keys, beside API_KEYS; see `trt-responses keys`. It is watched."
     )
@@ -137,7 +137,7 @@ class Lifecycle(SettingGroup):
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="How long a server that is told to stop still serves everything, for proxies "
+        description="How long a stopping server still serves everything, for proxies "
         "that learn late; 0 on SIGINT.",
     )
     drain_s: float = Field(

@@ -43,7 +43,7 @@ class ServerTools(SettingGroup):
     )
     container_files: Positive = Field(10_000, description="Files and directories in one container.")
     container_idle_s: Seconds = Field(
-        1200.0, description="Seconds after which a container that nobody uses is removed."
+        1200.0, description="Seconds after which an unused container is removed."
     )
     containers: Positive = Field(16, description="Containers at once, each with an interpreter.")
     containers_per_owner: Positive = Field(4, description="Containers of one owner at once.")

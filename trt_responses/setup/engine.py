@@ -42,7 +42,7 @@ class Served(NamedTuple):
     new_engine: Callable[[], Engine]
     given: Given
     card: Mapping[str, Any]
-    """What is told of it."""
+    """The engine's public description."""
     selection: Selection | None = None
     """Where it is prepared; None for one that was given, or is another server's."""
     engine_of: Callable[[Selection, Settings], Engine] | None = None
@@ -58,8 +58,8 @@ def served_engine(
     if (far := engine_elsewhere(settings)) is not None:
         kind, place = ("triton", settings.triton) if settings.triton else ("grpc", settings.grpc)
         model = settings.model or str(place).partition("/")[2]
-        told = {"kind": kind, "name": place}
-        return Served(model, kind, dialect_of(), lambda: far, given, told)
+        about = {"kind": kind, "name": place}
+        return Served(model, kind, dialect_of(), lambda: far, given, about)
     selection = chosen_engine(settings)
     logger.info("%s", selection.reason)
     card = selection.card

@@ -48,8 +48,8 @@ FOLDERS = (
     "apis.kserve",
     "apis.playground",
 )
-"""Each is installed behind those that it asks for parts, and left out where it, or what it cannot
-do without, is not there."""
+"""Each is installed behind those that it needs parts of, and left out where it, or a part it needs,
+is missing."""
 
 ASKED_FOR = {
     "features.limits": "keys_file",
@@ -60,8 +60,8 @@ ASKED_FOR = {
 
 
 def install_all(server: Server) -> None:
-    """Let every folder that is there bring what it has. Raises a `StartupError` for a setting that
-    asks for one that is not."""
+    """Let every installed folder add its parts. Raises a `StartupError` for a setting that needs one
+    that is missing."""
     for install in _found(server.settings):
         install(server)
 
@@ -79,6 +79,6 @@ def _found(settings: Settings) -> Iterator[Install]:
                     f"{PREFIX}{setting.upper()}: {folder} is not installed (there is no "
                     f"{error.name})."
                 ) from None
-            logger.info("%s is not installed: there is no %s", folder, error.name)
+            logger.info("skipping %s: module %s is not installed", folder, error.name)
     for entry in entry_points(group=GROUP):
         yield entry.load()

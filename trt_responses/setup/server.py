@@ -5,7 +5,7 @@ is called with the server before its parts are made. Three rules bind it:
 
 1. It starts nothing. What lives as long as the server goes to `lives`.
 2. It adds to the lists and replaces what stands for it: the engine, the admission, the leases.
-3. What needs the parts or the runs waits for `when_built`. Another folder's part is asked for by
+3. What needs the parts or the runs waits for `when_built`. Another folder's part is found by
    its class, with `of`.
 """
 
@@ -135,7 +135,7 @@ class Server:
         self.by_class |= {type(part): part for part in parts}
 
     def of(self, kind: type[T]) -> T:
-        """The part of this class. Raises a `KeyError` where no folder has brought it."""
+        """The part of this class. Raises a `KeyError` if no folder has added it."""
         part = self.by_class[kind]
         assert isinstance(part, kind)
         return part

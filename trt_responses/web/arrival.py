@@ -19,7 +19,7 @@ def given(
     headers: Iterable[tuple[bytes, bytes]],
 ) -> tuple[str, Mapping[str, str], str | None]:
     """The request's id, trace and session, as far as the client gives them in a form that can be
-    told."""
+    passed on."""
     request_id, parent, state, session = b"", b"", b"", None
     for name, value in headers:
         if name == b"x-request-id" and REQUEST_ID.fullmatch(value):

@@ -49,14 +49,14 @@ class Endpoint:
             reply = await self._answer(request, self._guard.owner(request))
         except ClientDisconnect:
             return
-        except Exception as error:  # no headers have gone, so that the client can be told
+        except Exception as error:  # no headers have gone, so that the client can get an error
             reply = reply_of(error, request, self._headers(request), self._error_reply)
         note_status(request, reply)
         await reply(scope, receive, send)
 
 
 def note_status(request: Request, reply: ASGIApp) -> None:
-    """Where those look who count requests: nothing of ours stands between a reply and `send`."""
+    """Stores the status for request metrics; `send` is never wrapped."""
     request.scope.setdefault("state", {})["status"] = getattr(reply, "status_code", 200)
 
 
@@ -85,7 +85,7 @@ def _refusal(error: Exception, request: Request) -> ApiError:
                 status=error.status_code,
                 code=ROUTING_CODES.get(error.status_code, "invalid_request"),
             )
-    logger.error("%s %s broke", method, path, exc_info=error)
+    logger.error("failed to serve %s %s", method, path, exc_info=error)
     return ApiError(f"The server failed ({type(error).__name__}); the log has the details.")
 
 
@@ -105,6 +105,6 @@ def json_reply(body: bytes, headers: dict[str, str], status: int = 200) -> Respo
 
 
 def fault(error: ApiError, headers: dict[str, str]) -> Response:
-    """The reply with which an error is told: its status, and a body in the API's shape."""
+    """The reply of an error: its status, and a body in the API's shape."""
     body = orjson.dumps({"error": error_body(error)})
     return json_reply(body, {**headers, **error.headers}, error.status)

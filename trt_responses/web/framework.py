@@ -57,7 +57,7 @@ class App(FastAPI):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
-            openapi_url=None,  # it is a cold route of ours, with the headers of every reply
+            openapi_url=None,  # a cold route serves it, with the headers of every reply
             redirect_slashes=False,  # a redirect would go where an unchecked Host says
             telemetry=NO_TELEMETRY,
             **options,
@@ -109,7 +109,7 @@ class _HotFirst:
 
 
 class ColdRoute(APIRoute):
-    """A route of FastAPI's whose faults are told in the API's shape."""
+    """A route of FastAPI's whose faults have the API's shape."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _unbound(endpoint), **options)
@@ -182,15 +182,15 @@ Owner = Annotated[str, Depends(_owner)]
 Admin = Annotated[str, Depends(_admin)]
 """A parameter of a cold route that admins may call: which of them calls."""
 Anybody = Depends(_anybody)
-"""A dependency of routes that need no key and no host of ours."""
+"""A dependency of routes that need no key and none of the server's own hosts."""
 
 
 def replies(*refused: int) -> dict[int | str, dict[str, Any]]:
     """What a route's description says of its statuses: 200, and those with which it refuses."""
-    statuses: dict[int | str, dict[str, Any]] = {200: _said("OK", {"type": "object"})}
-    error = _said("Refused", {"$ref": "#/components/schemas/Error"})
+    statuses: dict[int | str, dict[str, Any]] = {200: _described("OK", {"type": "object"})}
+    error = _described("Refused", {"$ref": "#/components/schemas/Error"})
     return statuses | dict.fromkeys(refused, error)
 
 
-def _said(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _described(description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}

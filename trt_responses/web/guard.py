@@ -68,9 +68,7 @@ class Guard:
         """The name of the admin whose key the request brings, or the reason why it may not."""
         self._check_place(request)
         if not key_of(request):
-            raise Unauthorized(
-                "An admin's key is asked for: send it as `Authorization: Bearer KEY`."
-            )
+            raise Unauthorized("This request needs an admin key: send `Authorization: Bearer KEY`.")
         if (name := self.admin_of(request)) is None:
             raise Forbidden(
                 "The API key is no admin's: TRT_RESPONSES_ADMIN_KEY is one, and "
@@ -101,7 +99,7 @@ class Guard:
         if origin is None or self._origins.allow(origin):
             return
         scheme, _, authority = origin.partition("://")
-        if not authority or (scheme, _port_said(scheme, authority)) != _own_origin(request):
+        if not authority or (scheme, _with_port(scheme, authority)) != _own_origin(request):
             raise origin_refused(origin)
 
     def _check_key(self, request: Request) -> str:
@@ -155,11 +153,11 @@ def _name(host: str) -> str:
 def _own_origin(request: Request) -> tuple[str, str]:
     """Scheme and authority of the pages that this server itself would have."""
     scheme = request.scope.get("scheme", "http")
-    return scheme, _port_said(scheme, header(request, b"host") or "")
+    return scheme, _with_port(scheme, header(request, b"host") or "")
 
 
-def _port_said(scheme: str, authority: str) -> str:
+def _with_port(scheme: str, authority: str) -> str:
     """An authority with its port written out, also where it is the scheme's default."""
     authority = authority.lower()
-    said = ":" in authority.rpartition("]")[2]
-    return authority if said else authority + PORTS.get(scheme, "")
+    has_port = ":" in authority.rpartition("]")[2]
+    return authority if has_port else authority + PORTS.get(scheme, "")

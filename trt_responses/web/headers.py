@@ -53,7 +53,7 @@ class Origins:
         return origin in self._allowed or "*" in self._allowed
 
     def reply_headers(self, request: Request) -> dict[str, str]:
-        """Headers by which a browser shows a reply to the page that asked for it."""
+        """Headers by which a browser shows a reply to the page that requested it."""
         if not self._allowed:
             return {}
         origin = header(request, b"origin")
@@ -81,8 +81,8 @@ class ReplyHeaders:
     def __init__(
         self, clock_ns: Callable[[], int], origins: Origins, lifecycle: Lifecycle | None = None
     ) -> None:
-        """With a `lifecycle`, clients of a draining server are told that the connection closes, so
-        that they go elsewhere with the next request."""
+        """With a `lifecycle`, a draining server announces that the connection closes, so that
+        clients go elsewhere with the next request."""
         self._clock_ns = clock_ns
         self._origins = origins
         self._lifecycle = lifecycle
@@ -116,7 +116,7 @@ def ignored_header(names: Sequence[str]) -> dict[str, str]:
 def dropped_header(kinds: Sequence[str]) -> dict[str, str]:
     """Kinds of tools that were left out; they are also logged."""
     if kinds:
-        logger.info("tools were dropped, for nobody runs them here: %s", named(kinds))
+        logger.info("dropped tools that neither client nor server runs: %s", named(kinds))
     return {"x-trt-dropped-tools": named(kinds)} if kinds else {}
 
 
@@ -150,13 +150,13 @@ def named(names: Sequence[str]) -> str:
 
 def dialect_of(request: Request, usual: Dialect) -> Dialect:
     """The dialect in which this request wants its events."""
-    asked = header(request, DIALECT_HEADER)
-    if asked is None:
+    name = header(request, DIALECT_HEADER)
+    if name is None:
         return usual
-    if (dialect := DIALECTS.get(asked.strip().lower())) is None:
+    if (dialect := DIALECTS.get(name.strip().lower())) is None:
         raise InvalidRequest(
             f"Invalid value for the header '{DIALECT_HEADER.decode()}': expected one of "
-            f"{', '.join(map(repr, DIALECTS))}, got {asked!r:.100}.",
+            f"{', '.join(map(repr, DIALECTS))}, got {name!r:.100}.",
             param=DIALECT_HEADER.decode(),
             code="invalid_value",
         )

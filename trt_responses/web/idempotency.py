@@ -43,7 +43,7 @@ class Attempt:
         """Say that there will be no run: those that wait for one raise the same error."""
         if isinstance(error, Exception):
             self.run.set_exception(error)
-            self.run.exception()  # heard, even when nobody waits
+            self.run.exception()  # retrieved, even when no reader waits
         else:
             self.run.cancel()
 
@@ -59,7 +59,7 @@ class Attempt:
 
     def join(self) -> Callable[[], None]:
         """Count one more reader. The function returned says that it has left, once or more often;
-        when nobody is left, a foreground run ends."""
+        without readers, a foreground run ends."""
         reader = object()
         self._readers.add(reader)
 
@@ -79,7 +79,7 @@ class Joined(NamedTuple):
     run: Run
     leave: Callable[[], None]
     """To be called when this reader has left, once or more often."""
-    told: dict[str, str]
+    headers: dict[str, str]
     """Headers that say whether it was made for an earlier request."""
 
 
@@ -107,7 +107,7 @@ class Repeats:
     def __len__(self) -> int:
         return len(self._attempts)
 
-    def attempt(self, owner: str, key: str, asked: bytes) -> tuple[Attempt, bool]:
+    def attempt(self, owner: str, key: str, body: bytes) -> tuple[Attempt, bool]:
         """The attempt that the key stands for, and whether this request is its first."""
         if not 0 < len(key) <= MAX_KEY_CHARS:
             raise InvalidRequest(
@@ -116,7 +116,7 @@ class Repeats:
             )
         now = self._clock_s()
         self._sweep(now)
-        digest = hashlib.sha256(asked).digest()
+        digest = hashlib.sha256(body).digest()
         known = self._attempts.get((owner, key))
         if known is not None and known.lasts:
             if known.digest != digest:
@@ -132,11 +132,11 @@ class Repeats:
         return first, True
 
     async def join(
-        self, key: str, asked: bytes, start: Callable[[], Awaitable[Run]], owner: str, runs: Runs
+        self, key: str, body: bytes, start: Callable[[], Awaitable[Run]], owner: str, runs: Runs
     ) -> Joined:
-        """The run that a key stands for, begun by its first request; one more reads it. `asked` is
+        """The run that a key stands for, begun by its first request; one more reads it. `body` is
         all that tells this request from others."""
-        attempt, first = self.attempt(owner, key, asked)
+        attempt, first = self.attempt(owner, key, body)
         leave = attempt.join()
         if not first:
             run = await asyncio.shield(attempt.run)
@@ -168,7 +168,7 @@ class Repeats:
 async def _make(run: Run, runs: Runs) -> None:
     try:
         await runs.make(run)
-    except Exception:  # a fault of ours behind the run's end, which no reader is there to hear
-        logger.exception("response %s broke", run.id)
+    except Exception:  # the server's own fault behind the run's end, without a reader
+        logger.exception("failed to make response %s", run.id)
     finally:
         await runs.release(run)

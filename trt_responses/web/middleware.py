@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"
 CLIENT_LEFT = 499
-"""The status of a request whose client left before any reply; nobody gets it. nginx calls it so."""
+"""The status of a request whose client left before any reply; it is not sent. nginx calls it so."""
 
 
 class RequestFacts(NamedTuple):

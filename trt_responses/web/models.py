@@ -49,11 +49,11 @@ class Models:
         names = self._names
         base, adapter = names.split(name)
         about = {"object": "model", "created": self._created, "owned_by": "local"}
-        told: dict[str, object] = {"id": name, **about, "root": names.answered(adapter)}
+        model: dict[str, object] = {"id": name, **about, "root": names.answered(adapter)}
         if adapter is not None:
-            told["parent"] = names.served
+            model["parent"] = names.served
         loaded = names.loaded()
         found = names.of_versions.get(base, loaded[0] if loaded else None)
         if found is None or not found.version.names:
-            return told
-        return told | {"version": found.version.number, "digest": found.version.digest}
+            return model
+        return model | {"version": found.version.number, "digest": found.version.digest}

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.dialect import Dialect
 
     Extra = dict[str, str]
-    """Headers of ours that a reply has besides those of every reply."""
+    """The server's own headers of a reply, besides those of every reply."""
 
 R = TypeVar("R", bound=Options)
 
@@ -102,24 +102,24 @@ class Making:
 
     async def _reply(
         self,
-        asked: Asked,
+        call: Asked,
         start: Callable[[], Awaitable[Run]],
         whole: Callable[[Run], bytes],
         kept: Callable[[Run, Asked, Extra], ASGIApp] | None = None,
     ) -> ASGIApp:
         """The reply to a client: a stream, or the `whole` of a run at its end; of a background run
         what `kept` makes. Requests with one key share a run, which ends when all have left."""
-        request, leave, extra = asked.request, None, asked.extra
+        request, leave, extra = call.request, None, call.extra
         if (key := header(request, HEADER)) is None:
             run = await start()
         else:
-            every = asked.kind + asked.body
-            run, leave, told = await self._repeats.join(key, every, start, asked.owner, self._runs)
-            extra = extra | told
+            every = call.kind + call.body
+            run, leave, more = await self._repeats.join(key, every, start, call.owner, self._runs)
+            extra = extra | more
         extra = extra | run_headers(run)
         if kept is not None and run.log.response.background:
-            return kept(run, asked, extra)
-        if asked.stream:
+            return kept(run, call, extra)
+        if call.stream:
             headers, limits = self._headers_of(request) | extra, self._stream_limits
             if leave is None:
                 return Stream(run, self._runs, headers, limits, self._last)
@@ -160,9 +160,9 @@ class Responses(Making):
         extra = ignored_header(self._runs.ignored(accepted)) | dropped_header(
             accepted.unsupported_tools
         )
-        asked = Asked(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
+        call = Asked(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
         start = partial(self._start, accepted, request, owner, dialect, body)
-        return await self._reply(asked, start, snapshot, self._background_reply)
+        return await self._reply(call, start, snapshot, self._background_reply)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         _, wanted = await self._parsed(request, CountRequest)
@@ -192,9 +192,9 @@ class Responses(Making):
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
-    def _background_reply(self, run: Run, asked: Asked, extra: Extra) -> ASGIApp:
-        headers = self._headers(asked.request) | extra
-        if asked.stream:
+    def _background_reply(self, run: Run, call: Asked, extra: Extra) -> ASGIApp:
+        headers = self._headers(call.request) | extra
+        if call.stream:
             return installed(self._jobs).stream(run, headers)
         return json_reply(orjson.dumps(run.log.response), headers)
 

@@ -71,7 +71,7 @@ class Stored:
         )
         router.get(
             "/input_items",
-            summary="List what a response was asked",
+            summary="List the input items of a response",
             responses=replies(400, 401, 403, 404, 409),
         )(self.input_items)
         return router
@@ -127,8 +127,8 @@ class Stored:
                 code="response_in_progress" if not found.lost else "not_found",
                 retry_after_s=None if found.lost else IN_PROGRESS_S,
             )
-        brought = found.blocks[found.prior_count :][: found.input_count]
-        items = [whole(orjson.loads(block.item)) for block in brought]
+        sent = found.blocks[found.prior_count :][: found.input_count]
+        items = [whole(orjson.loads(block.item)) for block in sent]
         listed = page_of(items, Page(order, limit, after))
         return json_reply(orjson.dumps(listed), self._headers(request) | ignored_query(request))
 
@@ -168,7 +168,7 @@ def check_background(found: Record | Job, param: str, remedy: str) -> None:
 
 
 def unknown(response_id: str, expired: Expired | None = None) -> NotFound:
-    """The error of a response that is not there; it says so if it was dropped."""
+    """The error of a missing response; it says so if it was dropped."""
     if expired is not None:
         return NotFound(
             f"Response with id '{response_id:.100}' has expired, for its age or for want of room.",

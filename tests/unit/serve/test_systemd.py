@@ -46,4 +46,4 @@ def test_news_for_nobody_are_dropped_and_a_listener_who_has_gone_is_logged(
     Notifier({}).tell("READY=1", "ready")
     assert caplog.messages == []
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1", "ready")
-    assert caplog.messages == ["systemd could not be told that ready"]
+    assert caplog.messages == ["failed to notify systemd: status=ready"]

@@ -1,10 +1,10 @@
-"""Background runs belong to the server: they go on when nobody listens, and any replica can say how
-far they are.
+"""Background runs belong to the server: they continue without a client, and any replica can report
+their progress.
 
-A job is in the store before `queued` is told, is renewed while its run goes on, and becomes a
-record, with its last frames, before its end is told. A job whose server died, or left it, is taken
-by another one, which goes on from the ids that its frames tell; so that it can, nothing is told
-before it is kept. Knows the store's seam and runs; knows no HTTP and no concrete store.
+A job is stored before `queued` is sent, is renewed while its run continues, and becomes a record,
+with its last frames, before its end is sent. If a server dies or gives up a job, another one takes
+it over and resumes from the ids in its frames; so nothing is sent before it is stored. Knows the
+store's seam and runs; knows no HTTP and no concrete store.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Background:
     def _begin(self, kept: KeptRun, *, moves: bool) -> None:
         assert self._tasks is not None
         if (before := self._kept.get(kept.run.id)) is not None:
-            before.run.cancel()  # its lease ran out, and this server has taken the job itself
+            before.run.cancel()  # its lease ran out, and this server has picked up the job itself
         self._kept[kept.run.id] = self._of_runs[kept.run] = kept
         kept.making = self._tasks.create_task(self._make(kept))
         if moves:
@@ -171,9 +171,9 @@ class Background:
                     if job is None or not await self._go_on(job):
                         break
             except ApiError as fault:
-                logger.warning("jobs of other servers could not be looked for: %s", fault.message)
+                logger.warning("failed to look for lost jobs to resume: %s", fault.message)
             except Exception:
-                logger.exception("a job of another server could not be taken")
+                logger.exception("failed to take over a lost job")
 
     async def _go_on(self, job: Job) -> bool:
         """Go on with a job where another server stopped, or leave it to the next server, or fail it
@@ -182,7 +182,7 @@ class Background:
             run = await self._made_again(job)
         except ApiError as fault:
             passing = fault.status >= 500 or fault.status in (409, 429)
-            logger.warning("%s is not gone on with: %s", job.id, fault.message)
+            logger.warning("cannot resume %s: %s", job.id, fault.message)
             await self._store.leave_job(job.id, term=job.term, to_others=passing)
             return not passing
         except asyncio.CancelledError:  # this server ends
@@ -191,7 +191,8 @@ class Background:
         except Exception:
             await self._store.leave_job(job.id, term=job.term, to_others=False)
             raise
-        logger.warning("%s goes on here with %d tokens", job.id, len(job.ids) // 4)
+        tokens = len(job.ids) // 4
+        logger.warning("resuming %s after %d tokens (taken over)", job.id, tokens)
         self._count(job.owner, 1)
         self._running += 1
         self._begin(KeptRun(run, job.owner, job), moves=True)
@@ -200,7 +201,7 @@ class Background:
     async def _made_again(self, job: Job) -> Run:
         made = run_of(job, self._runs.built_in)
         if made is None:
-            raise ApiError("What was told of it is not kept.", status=410)
+            raise ApiError("The events of this response are not kept.", status=410)
         accepted, dialect, before = made
         step = BackgroundStep(self._finish, before)
         run = await self._runs.start(
@@ -234,17 +235,17 @@ class Background:
         try:
             await kept.save(self._store, last=True)
         except Exception as fault:
-            logger.warning("%s is left as it was kept last: %s", kept.run.id, fault)
+            logger.warning("final save of %s failed, keeping the previous: %s", kept.run.id, fault)
             kept.left = True
         if kept.left:
             kept.run.leave()
         kept.run.cancel()
 
-    # --- what is asked of them ----------------------------------------------------------------
+    # --- requests about them ------------------------------------------------------------------
 
     async def news(self, response_id: str, wait_s: float) -> None:
-        """Wait until more of its frames are kept, or so long. Whoever reads them has them kept as
-        they come."""
+        """Wait until more of its frames are kept, or so long. A reader's frames are kept as they
+        come."""
         self._check_streams()
         kept = self._kept.get(response_id)
         if kept is None:
@@ -257,7 +258,7 @@ class Background:
         try:
             await kept.save(self._store)
         except ApiError as fault:
-            logger.warning("frames of %s could not be kept: %s", response_id, fault.message)
+            logger.warning("failed to save events of %s: %s", response_id, fault.message)
         return None
 
     def running(self, response_id: str, owner: str) -> Run | None:
@@ -272,7 +273,7 @@ class Background:
             kept.run.cancel()
             await kept.run.ended()
         found = await self._store.get(response_id, owner)
-        if not isinstance(found, Job):  # else another server has taken it, or will
+        if not isinstance(found, Job):  # else another server has taken over, or will
             return found
         if not await self._store.cancel_job(response_id, owner):
             return await self._store.get(response_id, owner)
@@ -284,7 +285,7 @@ class Background:
         return found
 
     def drop(self, response_id: str, owner: str) -> None:
-        """End the run of a response that was deleted, since nobody may find its result."""
+        """End the run of a response that was deleted: its result can no longer be read."""
         if (run := self.running(response_id, owner)) is not None:
             run.cancel()
 
@@ -304,24 +305,23 @@ class Background:
         self._count(owner, -1)
 
     async def _make(self, kept: KeptRun) -> None:
-        """Make a run; whatever breaks is told in the log, for all runs of the server are in one
-        group of tasks."""
+        """Make a run. Faults are logged, for all runs of the server share one group of tasks."""
         try:
             await self._made(kept)
         except Exception:
-            logger.exception("background response %s broke at its end", kept.run.id)
+            logger.exception("failed to end background response %s", kept.run.id)
 
     async def _made(self, kept: KeptRun) -> None:
         heartbeat = asyncio.create_task(self._renew(kept))
         try:
             await self._runs.make(kept.run)
-        except Exception:  # the edge of a run that has no client to be told
-            logger.exception("background response %s broke", kept.run.id)
+        except Exception:  # the edge of a run without a client
+            logger.exception("failed to make background response %s", kept.run.id)
         finally:
             heartbeat.cancel()
             await asyncio.wait((heartbeat,))
             if not heartbeat.cancelled() and (fault := heartbeat.exception()) is not None:
-                logger.error("the heartbeat of %s broke: %r", kept.run.id, fault)
+                logger.error("lost the heartbeat of %s: %r", kept.run.id, fault)
             del self._of_runs[kept.run]
             if self._kept.get(kept.run.id) is kept:
                 del self._kept[kept.run.id]
@@ -333,7 +333,7 @@ class Background:
         try:
             await self._store.leave_job(kept.run.id, term=kept.term, to_others=True)
         except Exception as fault:  # its lease will run out
-            logger.warning("%s could not be left: %s", kept.run.id, fault)
+            logger.warning("failed to hand over %s: %s", kept.run.id, fault)
 
     async def _renew(self, kept: KeptRun) -> None:
         """Save new frames and look for a cancellation, until the run is over or not wanted any
@@ -345,7 +345,7 @@ class Background:
                 body = kept.body() if beat % beats == 0 else None
                 standing = await self._store.renew_job(kept.run.id, body, term=kept.term)
             except ApiError as fault:  # away for now: within the lease it may come back
-                logger.warning("job %s could not be renewed: %s", kept.run.id, fault.message)
+                logger.warning("failed to renew the lease of %s: %s", kept.run.id, fault.message)
             else:
                 if standing != "held":
                     kept.run.cancel()
@@ -357,7 +357,7 @@ class Background:
         if kept.left or await kept.finish(self._store, write.record, write.changed, last):
             return
         if last.status == "cancelled":
-            return  # nobody is there to be told otherwise
+            return  # no client waits for another answer
         fault = None if write.why_refused is None else await write.why_refused()
         if isinstance(fault, NotFound):
             raise fault

@@ -43,8 +43,8 @@ class KeptRun:
         self._saved_ids = 0 if before is None else len(before.ids) // 4
         self._cursor = Cursor(run.log, after=self._saved - 1)
         self._unsaved = b""
-        self._asked: Frames | None = None
-        """The frames that the store was asked to keep, while it has not answered."""
+        self._pending: Frames | None = None
+        """The frames sent to the store, until it answers."""
 
     def body(self) -> bytes:
         """The snapshot as of now, in JSON."""
@@ -66,7 +66,7 @@ class KeptRun:
             if self.left or self.run.ending:
                 return
             if not (await self._settle(store) and await self._append(store, self._news())):
-                self.run.cancel()  # another server has it, or it was told that it failed
+                self.run.cancel()  # another server has it, or it was reported as failed
                 return
             self.left = last
 
@@ -74,7 +74,7 @@ class KeptRun:
         self, store: Store, record: Record, conversation: Record | None, last: Response
     ) -> bool:
         """Keep the record, its conversation's next version and the last frames, before the end is
-        told. Returns False when the store refuses them."""
+        sent. Returns False when the store refuses them."""
         async with self._saving:
             if not await self._settle(store):
                 return False
@@ -82,26 +82,26 @@ class KeptRun:
             closing = ending(last, self.run.error)
             spelling = ResponsesSpelling(self.run.log.dialect)
             numbered = enumerate(closing, frames.first + frames.count)
-            told = [spelling.frame(event, number) for number, event in numbered]
-            data = b"".join((frames.data, *told))
-            whole = Frames(frames.first, frames.count + len(told), data, ended=True)
+            closing_frames = [spelling.frame(event, number) for number, event in numbered]
+            data = b"".join((frames.data, *closing_frames))
+            whole = Frames(frames.first, frames.count + len(closing_frames), data, ended=True)
             return await store.finish_job(record, whole, conversation, term=self.term)
 
     async def _settle(self, store: Store) -> bool:
         """Ask again for what was not answered, as it was: it may be kept, and a store takes nothing
         longer in its place. Returns False when the store refuses it."""
-        return self._asked is None or await self._append(store, self._asked)
+        return self._pending is None or await self._append(store, self._pending)
 
     async def _append(self, store: Store, frames: Frames) -> bool:
         """Whether the job is still ours; if it is, the frames are kept."""
         if not frames.count:
             return True
-        self._asked = frames
+        self._pending = frames
         if not await store.append_frames(self.run.id, frames, term=self.term):
             return False
         self._saved = frames.first + frames.count
         self._saved_ids += len(frames.ids) // 4
-        self._asked, self._unsaved = None, b""
+        self._pending, self._unsaved = None, b""
         return True
 
     def _news(self) -> Frames:

@@ -62,7 +62,7 @@ async def frames_of(
             case Job() as job:
                 await pause(partial(_repeated, job, last))
             case Record():
-                ended = True  # it may have ended since the frames were asked for
+                ended = True  # it may have ended since the frames were read
             case _:
                 return  # deleted while it was read
 
@@ -83,15 +83,15 @@ def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:
 
 
 def _repeated(job: Job, last: int) -> bytes:
-    """An event that repeats that the response is being made, with the number of the last one, so
-    that whoever goes on behind it misses nothing. Empty while there was none."""
+    """An event that repeats that the response is in progress, with the number of the last one, so
+    that a reader who resumes behind it misses nothing. Empty while there was none."""
     if last < 0:
         return b""
-    told: dict[str, Any] = orjson.loads(job.body)
+    snapshot: dict[str, Any] = orjson.loads(job.body)
     if last > QUEUED:  # the snapshot is older than the frames
-        told["status"] = "in_progress"
-    name = f"response.{told['status']}"
-    body = orjson.dumps({"type": name, "response": told, "sequence_number": last})
+        snapshot["status"] = "in_progress"
+    name = f"response.{snapshot['status']}"
+    body = orjson.dumps({"type": name, "response": snapshot, "sequence_number": last})
     return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
 
 

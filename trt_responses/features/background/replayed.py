@@ -1,8 +1,8 @@
-"""A run made again from the ids that another server's engine gave it, and then gone on with.
+"""A run made again from the ids that another server's engine generated, and then resumed.
 
-The whole way from ids to events is taken once more, with an engine that says what is known and then
-is gone: what follows is what follows any engine that went away. Knows the engine's seam; knows no
-store and no event.
+The whole way from ids to events is repeated, with an engine that replays the known ids and then
+goes away: what follows is what follows any lost engine. Knows the engine's seam; knows no store and
+no event.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Before:
     ids: Sequence[int]
     """All ids that count, forced ones too."""
     events: int
-    """The number of its events that were told: those that the ids make."""
+    """The number of its events that were sent: those that the ids make."""
     term: int = 1
     """Which of its servers this one is."""
 

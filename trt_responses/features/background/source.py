@@ -35,13 +35,13 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
     assert run.draft is not None, "it was just started"
     if not run.draft.moves or "mcp" in accepted.unsupported_tools:
         return b""
-    said = {
+    head = {
         "form": FORM,
         "dialect": run.log.dialect.name,
         "date": run.date,
         "prompt": digest_of(run.prompt_ids),
     }
-    return orjson.dumps(said) + b"\n" + request
+    return orjson.dumps(head) + b"\n" + request
 
 
 def run_of(
@@ -49,16 +49,16 @@ def run_of(
 ) -> tuple[Accepted, Dialect, Before] | None:
     """What a run is made from that goes on with the job; None when that cannot be known."""
     head, _, request = job.source.partition(b"\n")
-    said: dict[str, Any] = orjson.loads(head)
+    facts: dict[str, Any] = orjson.loads(head)
     frames_left = not job.frames and orjson.loads(job.body)["status"] != "queued"
-    if said["form"] != FORM or frames_left:  # there was no room for what had been told
+    if facts["form"] != FORM or frames_left:  # no room for the frames already sent
         return None
-    dialect = DIALECTS[said["dialect"]]
+    dialect = DIALECTS[facts["dialect"]]
     before = Before(
         job.id,
         job.created_at,
-        said["date"],
-        said["prompt"],
+        facts["date"],
+        facts["prompt"],
         array("I", job.ids),
         job.frames,
         job.term,

@@ -26,7 +26,7 @@ class BackgroundStep(Step):
     order = 0
 
     def __init__(self, finish: Finish, before: Before | None = None) -> None:
-        """`finish` stores the end; `before` is what another server has left of the run."""
+        """`finish` stores the end; `before`: saved state of a run taken over from a server."""
         self._finish = finish
         self._before = before
 

@@ -87,7 +87,7 @@ class Tail:
             async for frames in self._frames:
                 await self._send_frames(frames)
         except ApiError as fault:  # too late for a status: the client goes on from where it was
-            logger.warning("a replay was cut short: %s", fault.message)
+            logger.warning("lost a replay of stored events: %s", fault.message)
             return
         await self._send(DONE)
 

@@ -1,10 +1,9 @@
 """Compaction: a conversation made short, in one sealed item that only its owner's model opens.
 
-One run writes the summary. Its prompt begins with the conversation's own, so that the engine has
-read nearly all of it, and ends with what is asked of the model. The item holds ids: the summary,
-and the calls that the conversation ended in with what they gave. A summary that is empty, cut, or
-only thought is not used: an extract stands in its place, and says so. Knows blocks, the renderer
-and the sealer; knows no store and no HTTP.
+One run writes the summary. Its prompt begins with the conversation's own, which the engine has
+mostly cached, and ends with the instructions. The item holds ids: the summary, and the calls that
+the conversation ended in with their results. An extract replaces a summary that is empty, cut, or
+only reasoning, and says so. Knows blocks, the renderer and the sealer; knows no store and no HTTP.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 SUMMARY_TOKENS, THOUGHT_TOKENS = 4096, 512
 """At most, of what is written and of the thought before it."""
-ASKED = """This conversation becomes too long and goes on without its older messages. Write a \
+REQUEST = """This conversation becomes too long and goes on without its older messages. Write a \
 summary that lets you go on with the work as if nothing were missing; whoever reads it sees the \
 user's own messages and nothing else of what is above. Do not call tools and do not go on with the \
 task now. Write, in this order: the goal and all that the user has asked for; what is done; files, \
@@ -81,7 +80,7 @@ def summarising(accepted: Accepted) -> Accepted:
 
 
 class Compaction:
-    """What is made short, and for whom."""
+    """What is compacted, and the owner."""
 
     def __init__(
         self,
@@ -91,10 +90,10 @@ class Compaction:
         sealer: Carried,
         owner: str,
         model: str,
-        said_tokens: int | None = None,
+        message_tokens: int | None = None,
     ) -> None:
-        """With `said_tokens` the item stands for all before it, and so many tokens of what users
-        said are in it; without, their messages stand beside it."""
+        """With `message_tokens` the item stands for everything before it and holds so many tokens
+        of the users' messages; without, their messages stand beside it."""
         self.blocks = blocks
         self.date = date
         self.renderer = dialect.renderer
@@ -102,44 +101,44 @@ class Compaction:
         self.sealer = sealer
         self.owner = owner
         self.model = model
-        self._said_tokens = said_tokens
-        self._said = self._said_before() if said_tokens is not None else []
+        self._message_tokens = message_tokens
+        self._messages = self._messages_before() if message_tokens is not None else []
         self._ids = b""
         """In the item, once it is made."""
 
     async def prompt_ids(self, prompt: Prompt) -> array[int]:
-        """The conversation's prompt, and behind it what is asked."""
+        """The conversation's prompt, followed by the instructions."""
         assert prompt.continuation is not None, "a client's own ids are not compacted"
-        return await prompt.continuation.behind(prompt.ids, Message("user", ASKED))
+        return await prompt.continuation.behind(prompt.ids, Message("user", REQUEST))
 
     async def sealed(self, summary: str | None) -> str:
         """The sealed content; without a summary, of an extract."""
         text = SUMMARY + summary if summary else EXTRACT + extract(self.blocks)
-        told = (await self.renderer.message(Message("user", text))).tobytes()
-        alone = self._said_tokens is not None
+        own_ids = (await self.renderer.message(Message("user", text))).tobytes()
+        alone = self._message_tokens is not None
         tail = open_end(self.blocks) if alone else in_progress(self.blocks)
         calls = {block.call_id: block.callee for block in tail if block.call_id and block.callee}
-        own: tuple[Kind, bytes] = ("summary", told)
-        parts = [*self._said, own, *((block.kind, block.ids) for block in tail)]
+        own: tuple[Kind, bytes] = ("summary", own_ids)
+        parts = [*self._messages, own, *((block.kind, block.ids) for block in tail)]
         self._ids, places = self.renderer.joined(parts)
-        said = [place for place in places if place[0] in SPOKEN]
-        sealed = CarriedCompaction(self.date, calls, self._ids, said if alone else None)
+        spoken = [place for place in places if place[0] in SPOKEN]
+        sealed = CarriedCompaction(self.date, calls, self._ids, spoken if alone else None)
         return self.sealer.seal_compaction(sealed, self.owner, self.model, self.vocabulary)
 
     def block(self, item: OutputItem) -> Block:
         """What the conversation goes on from."""
-        kind: Kind = "summary" if self._said_tokens is None else "context"
+        kind: Kind = "summary" if self._message_tokens is None else "context"
         return Block(kind, lasting_json(item), self._ids)
 
-    def _said_before(self) -> list[tuple[Kind, bytes]]:
-        """What was said before the end that is open: all of developers, the newest of users."""
+    def _messages_before(self) -> list[tuple[Kind, bytes]]:
+        """The messages before the open end: all of developers, the newest of users."""
         found: list[tuple[Kind, bytes]] = []
         for block in self.blocks[: len(self.blocks) - len(open_end(self.blocks))]:
             if block.kind == "context":
-                found = self._said_in(block)
+                found = self._messages_in(block)
             elif block.kind in SPOKEN:
                 found.append((block.kind, block.ids))
-        left = (self._said_tokens or 0) * ID_BYTES
+        left = (self._message_tokens or 0) * ID_BYTES
         kept: list[tuple[Kind, bytes]] = []
         for kind, ids in reversed(found):
             left -= len(ids) if kind == "user" else 0
@@ -147,7 +146,7 @@ class Compaction:
                 kept.append((kind, ids))
         return kept[::-1]
 
-    def _said_in(self, block: Block) -> list[tuple[Kind, bytes]]:
+    def _messages_in(self, block: Block) -> list[tuple[Kind, bytes]]:
         """The messages of users and developers that an older compaction holds."""
         content = orjson.loads(block.item)["encrypted_content"]
         param = "context_management"
@@ -157,7 +156,7 @@ class Compaction:
         return [(kind, opened.ids[start:end]) for kind, start, end in opened.said or ()]
 
     def user_messages(self) -> list[Json]:
-        """What users said, as it came."""
+        """The users' messages, unchanged."""
         items = [orjson.loads(block.item) for block in self.blocks if block.kind == "user"]
         return [whole(item) for item in items]
 
@@ -177,8 +176,7 @@ def in_progress(blocks: Sequence[Block]) -> Sequence[Block]:
 
 
 def open_end(blocks: Sequence[Block]) -> Sequence[Block]:
-    """What a conversation ends in and nobody has answered: what was said last, or calls in
-    progress."""
+    """The unanswered tail: the last user message or pending calls."""
     first = len(blocks)
     while first and blocks[first - 1].kind in SPOKEN:
         first -= 1
@@ -197,7 +195,7 @@ def can_be_shortened(blocks: Sequence[Block]) -> bool:
 
 
 def extract(blocks: Sequence[Block]) -> str:
-    """The newest of what users said and of the calls that were made, a line each, cut short."""
+    """The latest user messages and calls, one truncated line each."""
     lines: list[str] = []
     size = 0
     for block in reversed(blocks):
@@ -216,12 +214,12 @@ def _line(block: Block) -> str:
         case "user" | "final":
             content = item.get("content") or ""
             parts = content if isinstance(content, list) else [{"text": content}]
-            said = " ".join(part.get("text", "") for part in parts)
-            return f"{'User' if block.kind == 'user' else 'Assistant'}: {said}"[:LINE_CHARS]
+            text = " ".join(part.get("text", "") for part in parts)
+            return f"{'User' if block.kind == 'user' else 'Assistant'}: {text}"[:LINE_CHARS]
         case "call":
             keys = ("arguments", "input", "action", "operation")
-            asked = next(filter(None, map(item.get, keys)), "")
-            return f"Call: {item.get('name', item['type'])} {asked}"[:LINE_CHARS]
+            argument = next(filter(None, map(item.get, keys)), "")
+            return f"Call: {item.get('name', item['type'])} {argument}"[:LINE_CHARS]
         case "result":
             return f"Result: {item.get('output', '')}"[:LINE_CHARS]
         case _:
@@ -273,7 +271,7 @@ class CompactionGeneration(Generation):
         assert isinstance(self.machine, SummaryMachine)
         summary = self.machine.summary if end.status == "completed" else None
         if summary is None:
-            logger.warning("%s: no summary was written; an extract is used", self.log.response.id)
+            logger.warning("compacting %s with an extract: no summary", self.log.response.id)
         content = await self.compaction.sealed(summary)
         item_id = self.machine.item_id()
         item = OutputCompaction(item_id, content, "summary" if summary else "extract")

@@ -41,7 +41,7 @@ def routes(shared: Shared) -> list[BaseRoute]:
 
 
 class Compact(Making):
-    """Gives what users said, and one item for all the rest. Nothing is kept here."""
+    """Returns the users' messages, and one item for the rest. Stores nothing."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)

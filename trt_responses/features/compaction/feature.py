@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from trt_responses.store import Block
     from trt_responses.wire.response import Response
 
-FULL, SAID = 0.75, 0.5
+FULL, USER_SHARE = 0.75, 0.5
 """`FULL`: the share of a context from which on it is compacted, for requests that give no number.
-`SAID`: the share of that number that the users' own messages may take in the item."""
+`USER_SHARE`: the share of that number for the users' own messages in the item."""
 
 
 class Compactions:
@@ -94,7 +94,7 @@ class CompactedFirstStep(Step):
         context = draft.parts.engine.limits().context_tokens
         beyond = self._beyond or int(context * FULL)
         if len(draft.prompt.ids) > beyond and can_be_shortened(draft.prompt.blocks):
-            self._compaction = _compaction(draft, self._sealer, int(beyond * SAID))
+            self._compaction = _compaction(draft, self._sealer, int(beyond * USER_SHARE))
             self._draft, self.moves = draft, False  # the summary is no part of what is kept
 
     async def before(self, generation: Generation) -> Turn | End | None:
@@ -119,10 +119,10 @@ class CompactedFirstStep(Step):
             own[0] = self._compaction.block(last.output[0])
 
 
-def _compaction(draft: Draft, sealer: Carried, said_tokens: int | None) -> Compaction:
+def _compaction(draft: Draft, sealer: Carried, message_tokens: int | None) -> Compaction:
     prompt, parts = draft.prompt, draft.parts
     return Compaction(
-        prompt.blocks, prompt.date, parts.dialect, sealer, draft.owner, parts.model, said_tokens
+        prompt.blocks, prompt.date, parts.dialect, sealer, draft.owner, parts.model, message_tokens
     )
 
 

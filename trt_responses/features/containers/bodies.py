@@ -1,4 +1,4 @@
-"""The API's words for containers: what is asked of them, and how one is told."""
+"""Bodies of the containers API: requests, and containers and files as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trt_responses.wire.tools import NetworkPolicy
 
 
 class ExpiresAfter(Options):
-    """When a container ends that nobody uses."""
+    """When an unused container ends."""
 
     anchor: Literal["last_active_at"]
     minutes: Annotated[int, Field(ge=1, le=20)]
@@ -27,7 +27,7 @@ class ContainerRequest(Options):
     network_policy: NetworkPolicy | None = None
 
 
-def file_told(
+def file_body(
     container_id: str, file_id: str, path: str, size_bytes: int, created_at: int, *, is_users: bool
 ) -> dict[str, Any]:
     """A file of a container as the API gives it."""
@@ -42,7 +42,7 @@ def file_told(
     }
 
 
-def told(
+def container_body(
     container_id: str, name: str, created_at: int, last_active_at: int, idle_s: float
 ) -> dict[str, Any]:
     """A container as the API gives it."""

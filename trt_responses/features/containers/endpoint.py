@@ -10,7 +10,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.accept.tools import check_container_options
-from trt_responses.features.containers.bodies import ContainerRequest, told
+from trt_responses.features.containers.bodies import ContainerRequest, container_body
 from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
@@ -58,11 +58,11 @@ class ContainerRoutes:
     async def create(self, request: Request, owner: Owner) -> Response:
         check_json(request)
         body = await read_body(request, self._limits)
-        asked = await parsed(body, ContainerRequest, self._limits)
-        check_container_options(asked, "")
-        idle_s = None if asked.expires_after is None else 60.0 * asked.expires_after.minutes
-        made = await self._containers.create(owner, asked.name, idle_s)
-        return json_reply(orjson.dumps(told(*made)), self._headers(request))
+        wanted = await parsed(body, ContainerRequest, self._limits)
+        check_container_options(wanted, "")
+        idle_s = None if wanted.expires_after is None else 60.0 * wanted.expires_after.minutes
+        made = await self._containers.create(owner, wanted.name, idle_s)
+        return json_reply(orjson.dumps(container_body(*made)), self._headers(request))
 
     async def list(
         self,
@@ -72,13 +72,13 @@ class ContainerRoutes:
         after: str | None = None,
         order: Order = "desc",
     ) -> Response:
-        found = [told(*facts) for facts in self._containers.facts_of(owner)]
+        found = [container_body(*facts) for facts in self._containers.facts_of(owner)]
         page = page_of(found, Page(order, limit, after))
         return json_reply(orjson.dumps(page), self._headers(request))
 
     async def retrieve(self, request: Request, container_id: str, owner: Owner) -> Response:
         facts = self._containers.facts(owner, container_id)
-        return json_reply(orjson.dumps(told(*facts)), self._headers(request))
+        return json_reply(orjson.dumps(container_body(*facts)), self._headers(request))
 
     async def delete(self, request: Request, container_id: str, owner: Owner) -> Response:
         await self._containers.delete(owner, container_id)

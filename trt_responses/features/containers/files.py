@@ -13,7 +13,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response, StreamingResponse
 
 from trt_responses.errors import InvalidRequest, unsupported_value
-from trt_responses.features.containers.bodies import file_told
+from trt_responses.features.containers.bodies import file_body
 from trt_responses.web.body import read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -68,7 +68,7 @@ class ContainerFileRoutes:
         body = await read_bytes(request, self._limits)
         name, data = uploaded(header(request, b"content-type") or "", body)
         facts = await self._containers.files.add(owner, container_id, name, data)
-        return self._told(request, container_id, facts)
+        return self._body(request, container_id, facts)
 
     async def list(
         self,
@@ -80,7 +80,7 @@ class ContainerFileRoutes:
         order: Order = "desc",
     ) -> Response:
         files = await self._containers.files.of(owner, container_id)
-        found = [_told(container_id, one) for one in files]
+        found = [_body(container_id, one) for one in files]
         page = page_of(found, Page(order, limit, after))
         return json_reply(orjson.dumps(page), self._headers(request))
 
@@ -88,7 +88,7 @@ class ContainerFileRoutes:
         self, request: Request, container_id: str, file_id: str, owner: Owner
     ) -> Response:
         facts = await self._containers.files.facts(owner, container_id, file_id)
-        return self._told(request, container_id, facts)
+        return self._body(request, container_id, facts)
 
     async def content(
         self, request: Request, container_id: str, file_id: str, owner: Owner
@@ -107,13 +107,13 @@ class ContainerFileRoutes:
         gone = {"id": file_id, "object": "container.file.deleted", "deleted": True}
         return json_reply(orjson.dumps(gone), self._headers(request))
 
-    def _told(self, request: Request, container_id: str, facts: FileFacts) -> Response:
-        return json_reply(orjson.dumps(_told(container_id, facts)), self._headers(request))
+    def _body(self, request: Request, container_id: str, facts: FileFacts) -> Response:
+        return json_reply(orjson.dumps(_body(container_id, facts)), self._headers(request))
 
 
-def _told(container_id: str, facts: FileFacts) -> dict[str, object]:
+def _body(container_id: str, facts: FileFacts) -> dict[str, object]:
     file_id, path, size_bytes, created_at, is_users = facts
-    return file_told(container_id, file_id, path, size_bytes, created_at, is_users=is_users)
+    return file_body(container_id, file_id, path, size_bytes, created_at, is_users=is_users)
 
 
 async def _read(opened: int) -> AsyncIterator[bytes]:
@@ -170,10 +170,10 @@ def _parts(body: bytes, mark: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _disposition(about: bytes) -> Message:
     """The header of a part that says its name."""
-    told = Message()
+    header = Message()
     for line in about.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-disposition":
-            told["content-disposition"] = value.decode("utf-8", "replace").strip()
+            header["content-disposition"] = value.decode("utf-8", "replace").strip()
             break
-    return told
+    return header

@@ -1,7 +1,7 @@
-"""Conversations that the server keeps: made, changed, and gone on from by responses.
+"""Conversations that the server keeps: made, changed, and continued by responses.
 
-A conversation is a record that changes, one version after another; whoever changes it says which
-version he saw. Knows blocks and the store's seam; knows no HTTP and no concrete store.
+A conversation is a record with versions; a writer names the version it has read. Knows blocks and
+the store's seam; knows no HTTP and no concrete store.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def listed(block: Block) -> Json:
 
 
 def _object(record: Record) -> Json:
-    told: Json = orjson.loads(record.body)
-    return told
+    body: Json = orjson.loads(record.body)
+    return body
 
 
 def _id(block: Block) -> str:

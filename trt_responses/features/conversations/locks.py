@@ -42,7 +42,7 @@ class HeldLock:
             still = await self._locks.store.renew_lock(self.lock, self.lease_s)
         except ApiError as fault:  # away for now: within the lease it may come back
             logger.warning(
-                "%s is locked for less than it should be: %s",
+                "failed to renew lock %s: %s",
                 self.lock.key,
                 fault.message,
             )
@@ -56,13 +56,13 @@ class HeldLock:
         self._locks.held.discard(self)
 
     async def free(self) -> None:
-        """Let others in; whoever holds it no more frees nothing."""
+        """Release the lock; without the lock, this does nothing."""
         if self in self._locks.held:
             self.leave()
             try:
                 await self._locks.store.unlock(self.lock)
             except ApiError as fault:  # its lease will run out
-                logger.warning("%s stays locked: %s", self.lock.key, fault.message)
+                logger.warning("failed to release lock %s: %s", self.lock.key, fault.message)
 
 
 class Locks:
@@ -84,13 +84,13 @@ class Locks:
         held = HeldLock(lock, self)
         locking = asyncio.ensure_future(self.store.lock(lock, held.lease_s))
         try:
-            taken = await asyncio.shield(locking)
-        except asyncio.CancelledError:  # whether it was taken is known when the store has answered
+            acquired = await asyncio.shield(locking)
+        except asyncio.CancelledError:  # the store's answer says whether it is held
             self.held.add(held)
             await asyncio.wait((locking,))
             await held.free()
             raise
-        if not taken:
+        if not acquired:
             raise locked()
         self.held.add(held)
         return held

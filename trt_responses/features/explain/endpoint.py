@@ -34,9 +34,9 @@ class Explain:
     def __init__(self, shared: Shared) -> None:
         self._kept = shared.of(Explanations)
         self._headers = shared.headers
-        parts, told = shared.parts, shared.settings.explain
-        explainer = Explainer(parts.dialect, shared.card_of, redacts=told == "redacted")
-        self._explainer = None if told == "off" else explainer
+        parts, level = shared.parts, shared.settings.explain
+        explainer = Explainer(parts.dialect, shared.card_of, redacts=level == "redacted")
+        self._explainer = None if level == "off" else explainer
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute)
@@ -59,15 +59,14 @@ class Explain:
             )
         if (run := self._kept.get(response_id, owner)) is None:
             raise NotFound(
-                f"There is nothing to explain '{response_id:.100}' with: it is kept for the "
-                "newest stored responses that this server process has made, from their end on "
-                "(TRT_RESPONSES_EXPLAIN_BYTES).",
+                f"No explanation for '{response_id:.100}': only recent responses made by this "
+                "server process are kept (TRT_RESPONSES_EXPLAIN_BYTES).",
                 param="response_id",
                 code="explanation_not_kept",
             )
         if transcript is None:
-            told = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(run)))
+            reply = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(run)))
         else:
             made = await asyncio.to_thread(explainer.transcript, run, transcript)
-            told = written(made).encode()
-        return json_reply(told, self._headers(request))
+            reply = written(made).encode()
+        return json_reply(reply, self._headers(request))

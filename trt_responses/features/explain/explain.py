@@ -1,4 +1,4 @@
-"""A run told to a person: its prompt, its segments and its times, with control ids marked.
+"""A run explained: its prompt, its segments and its times, with control ids marked.
 
 Knows traces and the dialect; knows no HTTP and no engine.
 """
@@ -67,7 +67,7 @@ class Explainer:
         """The run as a file of `tests/transcripts/`. Likewise in a thread."""
         if self._redacts:
             raise Forbidden(
-                "A transcript says what the model wrote, and texts are not told here: "
+                "A transcript contains the model's text, and this server redacts texts: "
                 "TRT_RESPONSES_EXPLAIN is redacted.",
                 code="explain_redacted",
             )
@@ -82,8 +82,8 @@ class Explainer:
             elif self._redacts:
                 pieces.append({"tokens": sum(1 for _ in run)})
             else:
-                said = list(run)
-                pieces.append({"text": self._lexicon.text(said), "ids": said})
+                text_ids = list(run)
+                pieces.append({"text": self._lexicon.text(text_ids), "ids": text_ids})
         return pieces
 
     def _segment(self, segment: SegmentTrace, arrival_ns: int) -> Json:
@@ -125,8 +125,8 @@ class Explainer:
             case Opened(channel, recipient, content_type):
                 if self._redacts:
                     return {"opened": {"channel": channel}}
-                told = {"channel": channel, "recipient": recipient, "content_type": content_type}
-                return {"opened": told}
+                header = {"channel": channel, "recipient": recipient, "content_type": content_type}
+                return {"opened": header}
             case Text(pieces) if self._redacts:
                 return {"tokens": len(pieces)}
             case Text(pieces):

@@ -1,4 +1,4 @@
-"""Calls that an earlier response asked the client to approve, and that the client has approved.
+"""Calls that wait for the client's approval since an earlier response, and that it has approved.
 
 An approval is good for one run, of the arguments that the model wrote then: the conversation says
 so where it holds the call, and a ledger where two requests bring the same approval. Knows items and
@@ -42,14 +42,14 @@ class Ledger:
     async def claim(self, approved: Sequence[Approved], owner: str, response_id: str) -> None:
         """Note approvals as used. Raises an `InvalidRequest`, and notes none, when one was used
         before."""
-        taken: list[Lock] = []
+        claimed: list[Lock] = []
         for one in approved:
             lock = Lock(one.request_id, owner, response_id)
             if not await self._store.lock(lock, REMEMBERED_S):
-                for other in taken:
+                for other in claimed:
                     await self._store.unlock(other)
                 raise _again(one.place, one.request_id)
-            taken.append(lock)
+            claimed.append(lock)
 
 
 def approved_calls(
@@ -66,15 +66,15 @@ def approved_calls(
     if not verdicts:
         return []
     stored = _stored(prior)
-    asked = _brought(items, stored.requests)
+    requests = _requests(items, stored.requests)
     answered = {x.approval_request_id for x in items if isinstance(x, McpCall)}
     answered |= {x.approval_request_id for x in stored.calls}
     found: list[Approved] = []
     for number, item in verdicts:
         place, name = f"input[{number}].approval_request_id", item.approval_request_id
-        request = asked.get(name)
+        request = requests.get(name)
         if request is None:
-            continue  # nobody asked, which the prompt refuses
+            continue  # an unknown request, which the prompt refuses
         ours = signed(request)
         if request.server_label not in labels and not ours:
             continue  # another server's, and history here
@@ -89,22 +89,22 @@ def approved_calls(
         if not ours:
             raise invalid_value(
                 place,
-                "this server has not asked for approval of this call with these arguments. Send "
+                "this server requested no approval of this call with these arguments. Send "
                 "the 'mcp_approval_request' item as it was given",
                 code="invalid_approval",
             )
-        told = Approved(name, request.server_label, request.name, request.arguments, place)
+        call = Approved(name, request.server_label, request.name, request.arguments, place)
         if request.server_label not in labels:
-            raise not_offered(told)
-        found.append(told)
+            raise not_offered(call)
+        found.append(call)
     return found
 
 
-def _brought(
+def _requests(
     items: Sequence[SentItem], stored: Mapping[str, McpApprovalRequest]
 ) -> Mapping[str, McpApprovalRequest]:
-    """All requests for approval, stored and brought, by their ids. Raises `InvalidRequest` for one
-    that is brought again: the model would read its call twice."""
+    """All requests for approval, stored and sent, by their ids. Raises `InvalidRequest` for one
+    that is sent again: the model would read its call twice."""
     found = dict(stored)
     for number, item in enumerate(items):
         if isinstance(item, McpApprovalRequest) and item.id:

@@ -36,25 +36,25 @@ class CitationText:
         self._source = source
         self._waiting = ""
         self._length = 0
-        """The length of what was told, in code points."""
+        """The length of the text sent, in code points."""
         self._last = ""
-        """The last letter that was told."""
+        """The last letter sent."""
 
     def feed(self, pieces: Sequence[bytes]) -> list[bytes | UrlCitation]:
-        """What can be told now: texts, and citations of the text before them. Pieces are bodies of
+        """What can be sent now: texts, and citations of the text before them. Pieces are bodies of
         JSON strings, here and there."""
         text = self._waiting + "".join(orjson.loads(b'"%b"' % piece) for piece in pieces)
         begun = BEGUN.search(text)
         end = begun.start() if begun is not None else len(text)
         self._waiting = text[end:]
-        return list(self._told(text[:end]))
+        return list(self._split(text[:end]))
 
     def finish(self) -> list[bytes | UrlCitation]:
         """The text that was held back, which was no mark, since the text has ended."""
         waiting, self._waiting = self._waiting, ""
         return list(self._plain(waiting))
 
-    def _told(self, text: str) -> Iterator[bytes | UrlCitation]:
+    def _split(self, text: str) -> Iterator[bytes | UrlCitation]:
         at = 0
         for mark in MARK.finditer(text):
             cursor, first, last = int(mark[1]), int(mark[2]), int(mark[3] or mark[2])

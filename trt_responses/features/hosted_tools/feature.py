@@ -1,4 +1,4 @@
-"""Tools that the server runs in a response: offered, called, answered, and told of."""
+"""Tools that the server runs in a response: offered, called and answered."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class ToolsStep(Step):
 
     def _signed(self, owner: str, request: McpApprovalRequest) -> bool:
         plain, _, signature = (request.id or "").partition(".")
-        said = (plain, request.server_label, request.name, request.arguments)
-        return self._hosted.signer.has_signed(signature, said, owner)
+        signed = (plain, request.server_label, request.name, request.arguments)
+        return self._hosted.signer.has_signed(signature, signed, owner)
 
     async def planned(self, draft: Draft) -> None:
         """Open the other tools, and note the approvals as used."""

@@ -45,7 +45,7 @@ CUT = "\n[… {} characters are left out here: print less, or a part at a time. 
 
 
 class UsedTool(NamedTuple):
-    """A tool of the request, its session in this response, and how its calls are told."""
+    """A tool of the request, its session in this response, and the form of its calls."""
 
     tool: Tool
     session: Session
@@ -53,7 +53,7 @@ class UsedTool(NamedTuple):
     name: str
     """The session's own name for the recipient; the model may write another."""
     shown_as: str
-    """The name by which the model is told of it."""
+    """The tool's name in the prompt."""
 
 
 class Approved(NamedTuple):
@@ -69,9 +69,9 @@ class Approved(NamedTuple):
     def tool(self, tools: Mapping[str, UsedTool]) -> UsedTool | None:
         """The tool that is called, found by its server's name for it: the model's may be
         another."""
-        told = {"server_label": self.label, "name": self.name}
+        facts = {"server_label": self.label, "name": self.name}
         return next(
-            (used for used in tools.values() if told.items() <= used.runner.facts.items()), None
+            (used for used in tools.values() if facts.items() <= used.runner.facts.items()), None
         )
 
 
@@ -86,7 +86,7 @@ class ToolLoop:
         listings: Sequence[Listing] = (),
         approved: Sequence[Approved] = (),
     ) -> None:
-        """`listings` are told first, and the `approved` calls are run before anything is generated.
+        """`listings` are sent first, and the `approved` calls are run before anything is generated.
         `tools` by the recipients of their calls."""
         self._tools = tools
         self._turns = turns
@@ -107,7 +107,7 @@ class ToolLoop:
 
     @property
     def runners(self) -> dict[str, Runner]:
-        """The tools in the form in which their calls are told to the client."""
+        """The tools, in the form in which the client sees their calls."""
         return {recipient: used.runner for recipient, used in self._tools.items()}
 
     async def turn(self, generation: Generation) -> Turn | None:
@@ -121,11 +121,11 @@ class ToolLoop:
         call = ToolCall(machine.call_text, span.content_type, used.name)
         answer = await self._run(used, call, generation.notes)
         room = self._context_tokens - generation.context_used
-        told = await self._message(answer, span.recipient, span.channel, generation, room)
-        if told is None:
+        message = await self._message(answer, span.recipient, span.channel, generation, room)
+        if message is None:
             machine.answer(Outcome("incomplete", answer.text, answer.details))
             return Turn(Free(0))
-        text, behind = told
+        text, behind = message
         room = self._go_on(behind, reader, room)
         self._tell(answer, text, generation, began_ns)
         return self._next(room, generation)
@@ -146,11 +146,11 @@ class ToolLoop:
             answer = await self._run(
                 used, ToolCall(one.arguments, "json", used.name), generation.notes
             )
-            told = await self._message(answer, used.name, CALLS, generation, room)
-            if told is None:
+            message = await self._message(answer, used.name, CALLS, generation, room)
+            if message is None:
                 machine.answer(Outcome("incomplete", answer.text, answer.details))
                 return Turn(Free(0))
-            at, (text, behind) = len(reader.kept), told
+            at, (text, behind) = len(reader.kept), message
             reader.messages.append(Span(at, at, at, CALLS, used.name, None, False, None))
             room = self._go_on(behind, reader, room)
             generation.notes.answered_first += 1
@@ -164,7 +164,7 @@ class ToolLoop:
             if self._anew is not None:
                 self._anew += behind.ids
             return room - len(behind.ids)
-        logger.info("A prompt is rendered anew: it does not go on from the one before.")
+        logger.info("rendering the prompt again: it does not extend the previous one")
         self._anew = behind.prompt
         return self._context_tokens - len(behind.prompt)
 
@@ -180,8 +180,8 @@ class ToolLoop:
                 answer = await used.session.call(call)
         except TimeoutError:
             answer = ToolAnswer("The tool gave no answer in time, and was ended.", failed=True)
-        except Exception as fault:  # a tool of ours that breaks is told to the model, and logged
-            logger.exception("the tool %s broke", used.tool.name)
+        except Exception as fault:  # the model reads that a tool failed; the log says why
+            logger.exception("failed to run tool %s", used.tool.name)
             answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
         duration_ns = self._clock_ns() - began_ns
         size = len(answer.text.encode("utf-8", "replace"))

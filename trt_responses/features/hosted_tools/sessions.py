@@ -54,9 +54,9 @@ class OpenedTools:
         else."""
         built_in = []
         for one in accepted.built_in:
-            told = tools[one.kind].functions
-            built_in.append(replace(one, recipients=()) if told else one)
-            self._functions |= told
+            functions = tools[one.kind].functions
+            built_in.append(replace(one, recipients=()) if functions else one)
+            self._functions |= functions
             self.offered += [
                 OfferedTool(
                     name := _function(recipient),
@@ -66,7 +66,7 @@ class OpenedTools:
                     function.parameters,
                     server=one.kind,
                 )
-                for recipient, function in told.items()
+                for recipient, function in functions.items()
             ]
         return self.shown(replace(accepted, built_in=built_in))
 
@@ -83,8 +83,8 @@ class OpenedTools:
         self._sessions.append(session)
         if isinstance(session, Lists) and session.listing is not None:
             self.listings.append(session.listing)
-        for name, told in session.recipients.items():
-            runner = Runner(told.kind, told.facts, one.shows_outputs, told.describe)
+        for name, recipient in session.recipients.items():
+            runner = Runner(recipient.kind, recipient.facts, one.shows_outputs, recipient.describe)
             if (function := self._functions.get(name)) is not None:
                 shown_as = _function(name)
                 runner = runner._replace(unwraps=function.text)
@@ -96,16 +96,16 @@ class OpenedTools:
             other = FUNCTIONS + bare if bare == name else bare
             if other not in functions:
                 self.used.setdefault(other, used)
-            if told.function is not None:
-                callee = Callee(told.facts["name"], told.facts["server_label"])
+            if recipient.function is not None:
+                callee = Callee(recipient.facts["name"], recipient.facts["server_label"])
                 self.offered.append(
                     OfferedTool(
                         bare,
                         one.place,
                         callee,
-                        told.function.description,
-                        closed(told.function.parameters),
-                        server=told.facts["server_label"],
+                        recipient.function.description,
+                        closed(recipient.function.parameters),
+                        server=recipient.facts["server_label"],
                     )
                 )
 
@@ -127,7 +127,7 @@ class OpenedTools:
         ends = asyncio.gather(*(one.close() for one in sessions), return_exceptions=True)
         for fault in await asyncio.shield(ends):
             if fault is not None:
-                logger.error("closing the session of a tool failed", exc_info=fault)
+                logger.error("failed to close a tool session", exc_info=fault)
 
 
 def _function(recipient: str) -> str:

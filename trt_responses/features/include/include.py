@@ -30,8 +30,8 @@ INCLUDED: tuple[Included, ...] = get_args(Included)
 
 
 class Inclusion:
-    """Adds what `include` asks for to last snapshots. Without `tells_messages` nobody may see texts
-    with their ids."""
+    """Adds what `include` requests to last snapshots. Without `tells_messages` texts with their ids
+    are not included."""
 
     reads = ("included",)
 
@@ -40,26 +40,26 @@ class Inclusion:
         self._tells_messages = tells_messages
 
     def accept(self, accepted: Accepted) -> Step | None:
-        asked = [value for value in INCLUDED if value in accepted.included]
-        return IncludeStep(self, asked) if asked else None
+        wanted = [value for value in INCLUDED if value in accepted.included]
+        return IncludeStep(self, wanted) if wanted else None
 
     def check(self, included: Collection[Included]) -> None:
         """Refuse what a setting does not allow."""
         if "messages" in included and not self._tells_messages:
             raise Forbidden(
-                "'include' asks for 'messages', which are not told here: TRT_RESPONSES_EXPLAIN is "
+                "'include' asks for 'messages', which this server hides: TRT_RESPONSES_EXPLAIN is "
                 "not `full`.",
                 param="include",
                 code="messages_not_told",
             )
 
     async def added(self, last: Response, run: Run, included: Collection[Included]) -> Response:
-        """The snapshot with what was asked for."""
+        """The snapshot with what was requested."""
         facts = run.facts(last)
-        told: Json = {"metrics": metrics_of(facts)} if "metrics" in included else {}
+        extra: Json = {"metrics": metrics_of(facts)} if "metrics" in included else {}
         if "messages" in included:
-            told |= await asyncio.to_thread(self._messages, facts)
-        return InspectedResponse(**vars(last), **told)
+            extra |= await asyncio.to_thread(self._messages, facts)
+        return InspectedResponse(**vars(last), **extra)
 
     def _messages(self, facts: RunFacts) -> Json:
         trace = facts.trace
@@ -82,27 +82,27 @@ class IncludeStep(Step):
 
     order = 90  # all else is in the snapshot by then
 
-    def __init__(self, inclusion: Inclusion, asked: Collection[Included]) -> None:
+    def __init__(self, inclusion: Inclusion, included: Collection[Included]) -> None:
         self._inclusion = inclusion
-        self._asked = asked
+        self._wanted = included
 
     async def acquire(self, draft: Draft) -> None:
-        self._inclusion.check(self._asked)
+        self._inclusion.check(self._wanted)
 
     def write(self, draft: Draft) -> None:
-        self._asked = [value for value in self._asked if value in draft.accepted.included]
-        if "metrics" in self._asked:
+        self._wanted = [value for value in self._wanted if value in draft.accepted.included]
+        if "metrics" in self._wanted:
             draft.options = replace(draft.options, metrics=True)
 
     async def conclude(self, last: Response, run: Run) -> Response:
-        if not self._asked:
+        if not self._wanted:
             return last
-        return await self._inclusion.added(last, run, self._asked)
+        return await self._inclusion.added(last, run, self._wanted)
 
 
 def metrics_of(facts: RunFacts) -> Json:
-    """The times of a run in milliseconds. `queue` ends when the engine is asked; what the engine
-    itself lets a request wait is in `first_token`, and among its own metrics, if it has any."""
+    """The times of a run in milliseconds. `queue` ends when the engine gets the request; the
+    engine's own queue is in `first_token`, and among its own metrics, if it has any."""
     arrived, first, last = facts.arrival_ns, facts.first_token_ns, facts.last_token_ns
     usage, gap_ms = facts.response.usage, None
     tokens = usage.output_tokens if usage else 0

@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    told = server.settings.explain == "full"
-    server.features.append(Inclusion(server.served.dialect, tells_messages=told))
+    shows = server.settings.explain == "full"
+    server.features.append(Inclusion(server.served.dialect, tells_messages=shows))

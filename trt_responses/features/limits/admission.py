@@ -4,7 +4,7 @@ A response has its place in the engine for all of its segments, so that a run th
 waits behind a new one. Places go to the owner who has fewest, and among equals to the one whose
 last turn is longest ago: an owner who floods the server waits behind its own requests. Within an
 owner, who came first goes first. Several front ends of one engine have a line each, and count
-together: a place goes to whoever is first in all their lines. Knows owners, counts and a clock;
+together: a place goes to the first request in all their lines. Knows owners, counts and a clock;
 knows no HTTP and no engine.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 0.005
-"""Seconds between two looks for a place that another front end has left: nobody tells this one."""
+"""Seconds between two looks for a place that another front end has left: there is no signal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ last turn was, and since when it waits."""
 
 NEVER_USED = (0.0, -math.inf)
 """The level and time of a bucket that has had all the time there is to fill."""
-NOBODY_ELSE = nullcontext()
+UNSHARED = nullcontext()
 """The lock of what one process counts alone."""
 
 
@@ -83,8 +83,8 @@ class Counts(Protocol):
     def waiting_tokens(self) -> int: ...
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the lock, under which nobody else reads or changes anything. It cannot be entered
-        twice."""
+        """Hold the lock, under which no other process reads or changes anything. It cannot be
+        entered twice."""
         ...
 
     def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
@@ -148,7 +148,7 @@ class LocalCounts:
         self._owners: dict[str, LocalOwner] = {}
 
     def locked(self) -> AbstractContextManager[None]:
-        return NOBODY_ELSE
+        return UNSHARED
 
     def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
         self.running += running

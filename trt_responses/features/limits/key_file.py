@@ -61,7 +61,7 @@ class WatchedKeys:
         before, after = set(self._keys), set(keys)
         self._keys = keys
         added, removed = _names(after - before), _names(before - after)
-        logger.info("%s has %d keys: added %s, removed %s", self._path, len(keys), added, removed)
+        logger.info("loaded keys=%d added=%s removed=%s: %s", len(keys), added, removed, self._path)
         self._tell("keys.loaded", added=added, removed=removed)
 
     def look(self) -> None:
@@ -73,7 +73,7 @@ class WatchedKeys:
             self.fault = None
         except KeyFault as fault:
             self._seen, self.fault = stamp, str(fault)
-            logger.error("%s cannot be used, and the keys stay as they were: %s", self._path, fault)
+            logger.error("rejected key file %s, keeping the previous keys: %s", self._path, fault)
             self._tell("keys.refused", reason=str(fault))
 
     def life(self) -> AbstractAsyncContextManager[object]:
@@ -86,13 +86,13 @@ class WatchedKeys:
             try:
                 await asyncio.to_thread(self.look)
             except Exception:  # whatever it was, the next look may be better
-                logger.exception("the file of keys could not be looked at")
+                logger.exception("failed to check the key file for changes")
 
     def _tell(self, act: str, **facts: object) -> None:
         try:
             self._audit.tell(act, by="server", file=str(self._path), **facts)
         except OSError as error:
-            logger.error("%s cannot be written: %s", self._audit.path, error.strerror)
+            logger.error("cannot write audit log %s: %s", self._audit.path, error.strerror)
 
 
 def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
@@ -106,9 +106,8 @@ def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
 
 @contextmanager
 def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
-    """Lock the file's folder, so that nobody else changes the file, and give a function that writes
-    other keys. Readers see all of the old file or all of the new one, also where the path is a
-    link."""
+    """Lock the file's folder against other writers, and give a function that writes other keys.
+    Readers see all of the old file or all of the new one, also where the path is a link."""
     target = Path(os.path.realpath(path))
     make_private(target.parent)
     folder = os.open(target.parent, os.O_RDONLY)

@@ -1,6 +1,6 @@
 """API keys: what is known of one, how a file of them is spelled, and whose a key is.
 
-What is kept of a key is its SHA-256: the key itself is there only while it is made or shown.
+What is kept of a key is its SHA-256: the key itself exists only while it is made or shown.
 Knows no HTTP, and not where a file of keys stands or when it changes.
 """
 
@@ -32,7 +32,7 @@ PREFIX = "trt_"
 OPERATOR = "operator"
 """The name of the admin whose key stands in the settings."""
 KEY_BYTES = 32
-"""256 random bits: nobody guesses one, so that a plain SHA-256 of it is safe to keep."""
+"""256 random bits: too many to guess, so that a plain SHA-256 of it is safe to keep."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_@.+-]{1,64}$")]
 """The name of an owner or of a key. It stands in paths `owner/name`, in logs and in the audit

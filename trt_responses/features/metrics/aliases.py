@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Alias(NamedTuple):
-    """A metric of ours under another name."""
+    """One of the server's metrics under another name."""
 
     name: str
     of: str
@@ -61,7 +61,7 @@ VLLM: tuple[Alias, ...] = (
 
 
 def aliases(families: Mapping[str, Family], names: str, model: str, engine: str) -> list[Shown]:
-    """The other names of these families; a family that is not there has none."""
+    """The other names of these families; a missing family has none."""
     match names:
         case "trtllm":
             prefix, table = "trtllm_", TRTLLM

@@ -56,7 +56,7 @@ class Counter:
 
 
 class Reading:
-    """A family of numbers that somebody else keeps, asked for at each scrape."""
+    """A family of numbers that another object keeps, read at each scrape."""
 
     def __init__(
         self, kind: Kind, names: Labels, read: Callable[[], Mapping[Labels, float]]
@@ -113,9 +113,9 @@ class Shown:
         self._forms: dict[Labels, str] = {}
         suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
         kind = "gauge" if family.kind == "info" else family.kind
-        said = help_text.replace("\\", r"\\").replace("\n", r"\n")
-        self.text_head = f"# HELP {name}{suffix} {said}\n# TYPE {name}{suffix} {kind}\n"
-        self.open_head = f"# HELP {name} {said}\n# TYPE {name} {family.kind}\n"
+        escaped = help_text.replace("\\", r"\\").replace("\n", r"\n")
+        self.text_head = f"# HELP {name}{suffix} {escaped}\n# TYPE {name}{suffix} {kind}\n"
+        self.open_head = f"# HELP {name} {escaped}\n# TYPE {name} {family.kind}\n"
         self._sample = name + suffix
 
     def lines(self, more: More) -> Iterable[str]:

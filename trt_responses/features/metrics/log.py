@@ -1,4 +1,4 @@
-"""One line for each request. Never a word of what was said.
+"""One line for each request. Never a word of the conversation.
 
 A request that makes a response has the response's line, at its end; any other has its own. Knows
 finished runs and requests; the core knows nothing of it.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("trt_responses.requests")
 
 PROBES = ("/health", "/v1/health", "/v2/health", "/metrics")
-"""Routes that are asked several times a second: their lines are for debugging."""
+"""Routes that are called several times a second: their lines are for debugging."""
 WORST_FINE = 399
 
 

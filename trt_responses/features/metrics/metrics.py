@@ -83,7 +83,7 @@ class Metrics:
         """`versions` are those of the engine that are loaded, the promoted one first;
         `live_tokens` are those that running responses have generated so far."""
         self._live_tokens = live_tokens
-        self.others: Callable[[], Awaitable[Sequence[Samples]]] = nobody
+        self.others: Callable[[], Awaitable[Sequence[Samples]]] = no_siblings
         """The numbers of processes that serve together with this one."""
         self._tokens: dict[Labels, int] = dict.fromkeys((PROMPT, CACHED, GENERATED), 0)
         self._requests = Counter("method", "endpoint", "status", "end")
@@ -107,7 +107,7 @@ class Metrics:
         self._asks: list[Callable[[], None]] = []
         """Done at the beginning of each scrape, for what several numbers are read from."""
         self._shared: set[str] = set()
-        """Names of what all processes tell alike, so that it is not added up."""
+        """Metrics that are equal in every process; not summed."""
         self._model, self._engine = model, engine
         self._info("build", "The server.", version=version)
         self._show(
@@ -129,14 +129,14 @@ class Metrics:
             ("tool_seconds", self._tool_s, "How long a call ran that the server ran."),
             ("repairs", self._repairs, "Mended token sequences, by kind."),
             ("pauses", self._pauses, "Segments that an engine broke off: it died, or went."),
-            ("queue_seconds", self._queue_s, "From arrival until the engine was asked."),
+            ("queue_seconds", self._queue_s, "From arrival until the engine got the request."),
             ("prefill_seconds", self._prefill_s, "From asking the engine to its first token."),
             ("first_token_seconds", self._first_token_s, "From arrival to the first token."),
             ("inter_token_seconds", self.gap_s, "Between one token and the next."),
             ("mean_inter_token_seconds", self._mean_gap_s, "The same, a mean for each response."),
             ("engine_seconds", self._engine_s, "From asking the engine to its last token."),
             ("decode_seconds", self._decode_s, "From the first token to the last."),
-            ("response_seconds", self._whole_s, "From arrival to the end, stored and told."),
+            ("response_seconds", self._whole_s, "From arrival to the end, stored and sent."),
         ):
             self._show(name, help_text, family)
         started_s = time.time()
@@ -152,8 +152,7 @@ class Metrics:
     def reading(
         self, name: str, help_text: str, read: Callable[[], float | None], *, kind: Kind = "gauge"
     ) -> None:
-        """Show a number that is asked for at each scrape: 1 or 0 for a truth, and no sample for
-        None."""
+        """Show a number that is read at each scrape: 1 or 0 for a truth, and no sample for None."""
 
         def samples() -> dict[Labels, float]:
             number = read()
@@ -164,7 +163,7 @@ class Metrics:
     def readings(
         self, ask: Callable[[], T], rows: Iterable[tuple[str, str, Callable[[T], float | None]]]
     ) -> None:
-        """Show numbers that one answer holds, which is asked for once at each scrape."""
+        """Show numbers of one result, which is read once at each scrape."""
         latest: list[T] = []
 
         def ask_anew() -> None:
@@ -229,16 +228,16 @@ class Metrics:
         self._times(facts, usage.output_tokens if usage is not None else 0)
 
     def _times(self, facts: RunFacts, tokens: int) -> None:
-        arrival, asked, first = facts.arrival_ns, facts.asked_ns, facts.first_token_ns
+        arrival, requested, first = facts.arrival_ns, facts.asked_ns, facts.first_token_ns
         self._whole_s.observe((facts.end_ns - arrival) / 1e9)
-        if asked is not None:
-            self._queue_s.observe((asked - arrival) / 1e9)
-        if asked is None or first is None:
+        if requested is not None:
+            self._queue_s.observe((requested - arrival) / 1e9)
+        if requested is None or first is None:
             return
-        self._prefill_s.observe((first - asked) / 1e9)
+        self._prefill_s.observe((first - requested) / 1e9)
         self._first_token_s.observe((first - arrival) / 1e9)
         last = facts.last_token_ns or first
-        self._engine_s.observe((last - asked) / 1e9)
+        self._engine_s.observe((last - requested) / 1e9)
         decode_s = (last - first) / 1e9
         self._decode_s.observe(decode_s)
         if tokens > 1:
@@ -282,7 +281,7 @@ class Metrics:
         }
 
 
-async def nobody() -> Sequence[Samples]:
+async def no_siblings() -> Sequence[Samples]:
     """No numbers, for a process that is alone."""
     return ()
 
@@ -310,7 +309,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def _resident_bytes() -> float:
-    """The resident memory as Linux tells it; 0 where nobody does."""
+    """The resident memory by Linux; 0 on other systems."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * PAGE_BYTES

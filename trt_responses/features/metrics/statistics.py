@@ -27,8 +27,8 @@ DURATIONS = (
 
 
 class Statistics:
-    """Counts and nanoseconds of all runs since the start, whichever API asked for them, for each
-    version of the engine by its number."""
+    """Counts and nanoseconds of all runs since the start, by any API, for each version of the
+    engine by its number."""
 
     def __init__(self, clock_s: Callable[[], float] = time.time) -> None:
         self._clock_s = clock_s
@@ -70,11 +70,11 @@ class _Sums:
             self._add("fail", facts.end_ns - facts.arrival_ns)
             return
         self._add("success", facts.end_ns - facts.arrival_ns)
-        asked, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
-        if asked is None or first is None or last is None:
+        requested, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
+        if requested is None or first is None or last is None:
             return  # it had no room for a token
-        self._add("queue", asked - facts.arrival_ns)
-        self._add("compute_input", first - asked)
+        self._add("queue", requested - facts.arrival_ns)
+        self._add("compute_input", first - requested)
         self._add("compute_infer", last - first)
         self._add("compute_output", facts.end_ns - last)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from trt_responses.engine import Chunk
 
 TOKENS = 1
-"""The tokens that are asked for: an engine reads a prompt in order to write, so the least is asked,
-and nobody gets it."""
+"""The tokens to generate: an engine reads a prompt in order to write, so the least possible; they
+are discarded."""
 
 
 class Prefill(Generation):

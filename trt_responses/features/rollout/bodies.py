@@ -48,10 +48,10 @@ def load_request(body: bytes) -> LoadRequest:
     return load_request_of(json_of(body) if body.strip() else {})
 
 
-def load_request_of(asked: object) -> LoadRequest:
+def load_request_of(value: object) -> LoadRequest:
     """The load that a JSON value asks for. Raises an `InvalidRequest` that names the first
     fault."""
     try:
-        return LoadRequest.model_validate(asked)
+        return LoadRequest.model_validate(value)
     except ValidationError as error:
         raise fault_of(error) from None

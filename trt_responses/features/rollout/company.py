@@ -2,7 +2,7 @@
 
 How fast a version is says little by itself: a token takes longer the more is generated beside it,
 and the longer those prompts are. So what the served version makes for clients is begun on the
-other one too, from the prompt and what the client has got so far. Nobody reads it, and it ends with
+other one too, from the prompt and what the client has got so far. It is discarded, and it ends with
 the client's response. Knows runs and the engine's seam.
 """
 
@@ -44,7 +44,7 @@ class Company:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """While it lasts the engine has company. What is there at the beginning has been begun."""
+        """While it lasts the engine has company. Runs from before have been begun."""
         keeping = asyncio.create_task(self._keep())
         try:
             self._look()

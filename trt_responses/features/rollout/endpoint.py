@@ -48,19 +48,19 @@ class EngineActs:
         return router
 
     async def show(self, request: Request, name: str, admin: Admin) -> Response:
-        return self._reply(request, self._exchange.told(name))
+        return self._reply(request, self._exchange.state(name))
 
     async def load(self, request: Request, name: str, admin: Admin) -> Response:
-        """The reply comes when it is served or refused; it goes on if nobody waits."""
-        asked = load_request(await read_body(request, self._limits))
-        await note(self._audit, "engine.load", admin, engine=name, version=asked.version)
+        """The reply comes when it is served or refused; a load continues without its client."""
+        wanted = load_request(await read_body(request, self._limits))
+        await note(self._audit, "engine.load", admin, engine=name, version=wanted.version)
         try:
-            outcome = await self._exchange.load(name, asked)
+            outcome = await self._exchange.load(name, wanted)
         except LoadRefused as refused:
-            report = refused.report.told() if refused.report is not None else None
+            report = refused.report.to_dict() if refused.report is not None else None
             body = {"error": error_body(refused), "gate": report}
             return json_reply(orjson.dumps(body), self._headers(request), refused.status)
-        return self._reply(request, outcome.told())
+        return self._reply(request, outcome.to_dict())
 
     async def unload(self, request: Request, name: str, admin: Admin) -> Response:
         await note(self._audit, "engine.unload", admin, engine=name)

@@ -49,19 +49,19 @@ class Outcome:
     """The responses that waited while one was stopped and the other loaded; None where both were
     loaded at once."""
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "state": self.state,
             "version": self.version.label,
             "digest": self.version.digest,
             "before": self.before.label,
-            "gate": None if self.report is None else self.report.told(),
+            "gate": None if self.report is None else self.report.to_dict(),
             "paused": self.paused,
         }
 
 
 class Exchange:
-    """The one who changes which versions a server has loaded; one change at a time."""
+    """Loads, promotes and unloads engine versions; one change at a time."""
 
     def __init__(
         self,
@@ -99,16 +99,16 @@ class Exchange:
                 self._task.cancel()
                 await asyncio.gather(self._task, return_exceptions=True)
 
-    def told(self, name: str) -> dict[str, Any]:
+    def state(self, name: str) -> dict[str, Any]:
         """The versions that are loaded, and what becomes of another."""
         self._of(name)
         versions = self._versions
         canary = versions.canary
         return {
             "name": name,
-            "promoted": _told(versions.promoted),
-            "canary": None if canary is None else _told(canary) | {"share": versions.share},
-            "finishing": [_told(loaded) for loaded in versions.finishing],
+            "promoted": _loaded_body(versions.promoted),
+            "canary": None if canary is None else _loaded_body(canary) | {"share": versions.share},
+            "finishing": [_loaded_body(loaded) for loaded in versions.finishing],
             "loading": self.phase,
             "last_load": self.last,
         }
@@ -118,12 +118,12 @@ class Exchange:
         builds = self._builds
         return () if isinstance(builds, str) else await asyncio.to_thread(builds.versions)
 
-    async def load(self, name: str, asked: LoadRequest) -> Outcome:
-        """Load a version; it goes on to its end though nobody waits for it any more."""
+    async def load(self, name: str, wanted: LoadRequest) -> Outcome:
+        """Load a version. The load continues to its end without its client."""
         builds = self._of(name)
         if self._lifecycle.draining:
             raise ServerDraining("The server is being stopped and loads nothing more.")
-        return await self._alone(self._load(builds, asked))
+        return await self._alone(self._load(builds, wanted))
 
     async def _alone(self, change: Coroutine[Any, Any, T]) -> T:
         """Make a change to its end, while there is no other."""
@@ -154,7 +154,7 @@ class Exchange:
     async def _unload(self, builds: Builds, canary: Loaded) -> Version:
         self.phase = f"unloading {canary.version.label}"
         try:
-            await self._note(builds, "unloaded", canary.version, "it was asked for")
+            await self._note(builds, "unloaded", canary.version, "requested")
             if self._versions.canary is canary:
                 self._versions.end_canary()
             return canary.version
@@ -172,13 +172,13 @@ class Exchange:
             )
         return builds
 
-    async def _load(self, builds: Builds, asked: LoadRequest) -> Outcome:
+    async def _load(self, builds: Builds, wanted: LoadRequest) -> Outcome:
         try:
-            outcome = await self._loaded(builds, asked)
-            self.last = outcome.told()
+            outcome = await self._loaded(builds, wanted)
+            self.last = outcome.to_dict()
             return outcome
         except LoadRefused as refused:
-            report = refused.report.told() if refused.report is not None else None
+            report = refused.report.to_dict() if refused.report is not None else None
             self.last = {"state": "refused", "reason": refused.message, "gate": report}
             raise
         except Exception as fault:
@@ -187,67 +187,67 @@ class Exchange:
         finally:
             self.phase = None
 
-    async def _loaded(self, builds: Builds, asked: LoadRequest) -> Outcome:
+    async def _loaded(self, builds: Builds, wanted: LoadRequest) -> Outcome:
         served = self._versions.promoted.version
         self.phase = "looking for the version"
         try:
-            build = await asyncio.to_thread(builds.find, asked.version, served)
+            build = await asyncio.to_thread(builds.find, wanted.version, served)
         except StartupError as error:
             raise LoadRefused(str(error)) from None
         version = build.version
         if version == served:
-            return await self._unchanged(builds, version, asked)
+            return await self._unchanged(builds, version, wanted)
         try:
-            return await self._exchanged(builds, build, asked)
+            return await self._exchanged(builds, build, wanted)
         except (ApiError, StartupError, OSError) as fault:
             refused = fault if isinstance(fault, LoadRefused) else LoadRefused(str(fault))
-            said = refused.message.removesuffix(".")
-            refused.message = f"{version.label} is not served: {said}."
+            why = refused.message.removesuffix(".")
+            refused.message = f"{version.label} is not served: {why}."
             logger.warning("%s", refused.message)
             await self._note(builds, "refused", version, refused.message)
             raise refused from None
 
-    async def _unchanged(self, builds: Builds, served: Version, asked: LoadRequest) -> Outcome:
+    async def _unchanged(self, builds: Builds, served: Version, wanted: LoadRequest) -> Outcome:
         """Nothing but that the pointer, which a command may have moved, says what is served."""
-        if asked.canary is not None:
+        if wanted.canary is not None:
             raise LoadRefused(f"{served.label} is the promoted version: it cannot be a canary too.")
         try:
-            await asyncio.to_thread(builds.promote, served, asked.reason)
+            await asyncio.to_thread(builds.promote, served, wanted.reason)
         except StartupError as error:
             raise LoadRefused(
                 f"{served.label} is served, but not from the next start on: {error}"
             ) from None
         return Outcome("unchanged", served, served)
 
-    async def _exchanged(self, builds: Builds, build: Build, asked: LoadRequest) -> Outcome:
+    async def _exchanged(self, builds: Builds, build: Build, wanted: LoadRequest) -> Outcome:
         if (canary := self._canary_of(build.version)) is not None:
-            report = await self._judged_canary(canary, asked)
-            return await self._served(builds, canary, asked, report)
+            report = await self._judged_canary(canary, wanted)
+            return await self._served(builds, canary, wanted, report)
         narrow = await self._looked_at(build)
         if narrow is not None:
-            return await self._in_place(builds, build, asked, narrow)
-        loaded, report = await self._through_the_gate(build, asked)
+            return await self._in_place(builds, build, wanted, narrow)
+        loaded, report = await self._through_the_gate(build, wanted)
         try:
-            return await self._served(builds, loaded, asked, report)
+            return await self._served(builds, loaded, wanted, report)
         except BaseException:
             if loaded not in self._versions:
                 await loaded.stop()
             raise
 
-    async def _judged_canary(self, canary: Loaded, asked: LoadRequest) -> GateReport | None:
+    async def _judged_canary(self, canary: Loaded, wanted: LoadRequest) -> GateReport | None:
         """What the gate says of a canary that is to be promoted, unless it has passed before."""
         if not canary.able:
             raise LoadRefused("as a canary it serves no more: unload it, and load it again")
-        passed = canary in self._passed and not asked.exact
-        if asked.canary is not None or not asked.gate or passed:
+        passed = canary in self._passed and not wanted.exact
+        if wanted.canary is not None or not wanted.gate or passed:
             return None
-        return await self._compared(canary, asked)
+        return await self._compared(canary, wanted)
 
-    async def _compared(self, loaded: Loaded, asked: LoadRequest) -> GateReport:
+    async def _compared(self, loaded: Loaded, wanted: LoadRequest) -> GateReport:
         """What the gate says of a version that it lets through."""
         promoted = self._versions.promoted
         self.phase = f"comparing {loaded.version.label} with {promoted.version.label}"
-        report = await self._new_gate().compare(promoted, loaded, exact=asked.exact)
+        report = await self._new_gate().compare(promoted, loaded, exact=wanted.exact)
         if report.refused is not None:
             raise LoadRefused(report.refused, report)
         self._passed.add(loaded)
@@ -258,13 +258,13 @@ class Exchange:
         return canary if canary is not None and canary.version == version else None
 
     async def _through_the_gate(
-        self, build: Build, asked: LoadRequest
+        self, build: Build, wanted: LoadRequest
     ) -> tuple[Loaded, GateReport | None]:
         """The version, loaded and found good; else nothing of it is left."""
         self.phase = f"loading {build.version.label}"
         loaded = await _started(build)
         try:
-            return loaded, await self._compared(loaded, asked) if asked.gate else None
+            return loaded, await self._compared(loaded, wanted) if wanted.gate else None
         except BaseException:
             await loaded.stop()
             raise
@@ -278,20 +278,20 @@ class Exchange:
         return await asyncio.to_thread(build.no_room, promoted.version, beside=True)
 
     async def _in_place(
-        self, builds: Builds, build: Build, asked: LoadRequest, narrow: str
+        self, builds: Builds, build: Build, wanted: LoadRequest, narrow: str
     ) -> Outcome:
         """Exchange the engine under its runs. `narrow` says why there is no other way."""
         before, version = self._versions.promoted.version, build.version
-        if asked.canary is not None:
+        if wanted.canary is not None:
             raise LoadRefused(f"{narrow}, and a canary is served beside the promoted version")
-        if not asked.pause:
+        if not wanted.pause:
             raise LoadRefused(f"{narrow}, and what is running was not to be paused")
         if self._pause is None:
             raise LoadRefused(f"{narrow}, and this server lets no response wait for an engine")
         if alone := await asyncio.to_thread(build.no_room, before, beside=False):
             raise LoadRefused(alone)
         back = await asyncio.to_thread(builds.find, before.digest, before)
-        gate, promoted = self._new_gate() if asked.gate else None, self._versions.promoted
+        gate, promoted = self._new_gate() if wanted.gate else None, self._versions.promoted
         self.phase = f"asking {before.label}, to compare {version.label} with it"
         recorded = await gate.recorded(promoted) if gate is not None else []
         self.phase = f"exchanging {before.label} for {version.label}"
@@ -299,7 +299,7 @@ class Exchange:
         async def compared(loaded: Loaded) -> GateReport | None:
             if gate is None:
                 return None
-            return await gate.compare_recorded(recorded, loaded, exact=asked.exact)
+            return await gate.compare_recorded(recorded, loaded, exact=wanted.exact)
 
         swap = InPlace(
             self._versions, version.label, partial(_started, build), partial(_started, back)
@@ -307,30 +307,30 @@ class Exchange:
         report, paused = await swap.exchange(
             self._pause,
             compared,
-            lambda: asyncio.to_thread(builds.promote, version, asked.reason),
+            lambda: asyncio.to_thread(builds.promote, version, wanted.reason),
         )
-        logger.info("%s is served in place of %s", version.label, before.label)
-        await self._note(builds, "loaded", version, asked.reason)
+        logger.info("promoted %s, replacing %s", version.label, before.label)
+        await self._note(builds, "loaded", version, wanted.reason)
         return Outcome("promoted", version, before, report, paused)
 
     async def _served(
-        self, builds: Builds, loaded: Loaded, asked: LoadRequest, report: GateReport | None
+        self, builds: Builds, loaded: Loaded, wanted: LoadRequest, report: GateReport | None
     ) -> Outcome:
         before, version = self._versions.promoted.version, loaded.version
-        if asked.canary is not None:
-            share = f"{asked.canary:.0%} of the conversations"
+        if wanted.canary is not None:
+            share = f"{wanted.canary:.0%} of the conversations"
             other = self._versions.canary
-            await self._note(builds, "canary", version, asked.reason or share)
-            self._versions.try_out(loaded, asked.canary)
+            await self._note(builds, "canary", version, wanted.reason or share)
+            self._versions.try_out(loaded, wanted.canary)
             if other is not None and other is not loaded:
                 why = f"{version.label} is the canary in its place"
                 await self._note(builds, "unloaded", other.version, why)
             return Outcome("canary", version, before, report)
         self.phase = f"changing over to {version.label}"
-        await asyncio.to_thread(builds.promote, version, asked.reason)
+        await asyncio.to_thread(builds.promote, version, wanted.reason)
         self._versions.promote(loaded)
-        logger.info("%s is served in place of %s", version.label, before.label)
-        await self._note(builds, "loaded", version, asked.reason)
+        logger.info("promoted %s, replacing %s", version.label, before.label)
+        await self._note(builds, "loaded", version, wanted.reason)
         return Outcome("promoted", version, before, report)
 
     async def _note(self, builds: Builds, act: Act, version: Version, reason: str) -> None:
@@ -339,7 +339,7 @@ class Exchange:
         try:
             await asyncio.to_thread(builds.note, act, version, reason)
         except StartupError as error:
-            logger.error("the journal misses that %s was %s: %s", version.label, act, error)
+            logger.error("could not write journal entry: %s %s: %s", version.label, act, error)
 
 
 async def _started(build: Build) -> Loaded:
@@ -353,7 +353,7 @@ async def _started(build: Build) -> Loaded:
     return loaded
 
 
-def _told(loaded: Loaded) -> dict[str, Any]:
+def _loaded_body(loaded: Loaded) -> dict[str, Any]:
     version, health = loaded.version, loaded.health()
     return {
         "version": version.label,

@@ -1,7 +1,7 @@
 """The gate: recorded prompts through the promoted version and the new one, compared.
 
 Each prompt goes through the same way as a client's request, greedily and unstored. The promoted
-version is asked in the line with everybody else; the new one gets copies of what that has to do
+version queues with the clients' requests; the new one gets copies of what that has to do
 (`company.py`), so that both are timed under the same load. What is only slow is measured again,
 since a machine may be busy for a moment. Where one has to be stopped before the other is loaded,
 what the first has made is recorded. Knows how runs are made; knows no file and no HTTP.
@@ -91,7 +91,7 @@ PROMPTS: tuple[dict[str, Any], ...] = (
         ]
     },
 )
-"""What is asked where no prompts of the operator's are there."""
+"""The prompts used when the operator gives none."""
 
 
 class Refused(Exception):
@@ -99,20 +99,20 @@ class Refused(Exception):
 
 
 def accepted_prompts(bodies: Sequence[Mapping[str, Any]]) -> list[Accepted]:
-    """Bodies of `POST /v1/responses` as the gate asks them; raises an `InvalidRequest` that says
-    which cannot be asked."""
+    """Bodies of `POST /v1/responses` as the gate sends them; raises an `InvalidRequest` that names
+    the first invalid one."""
     found = []
     for place, body in enumerate(bodies, 1):
-        asked = {
+        body_sent = {
             "model": "gate",
             "max_output_tokens": MOST_TOKENS,
             **body,
             **{"temperature": 0, "store": False, "background": False, "stream": False},
         }
         for name in ("previous_response_id", "conversation", "prompt_cache_key"):
-            asked.pop(name, None)
+            body_sent.pop(name, None)
         try:
-            found.append(accept(parse(orjson.dumps(asked))))
+            found.append(accept(parse(orjson.dumps(body_sent))))
         except InvalidRequest as error:
             raise InvalidRequest(f"Prompt {place} of the gate: {error.message}") from None
     return found
@@ -135,7 +135,7 @@ class Gate:
         self._sleep = sleep
 
     async def compare(self, old: Loaded, new: Loaded, *, exact: bool = False) -> GateReport:
-        """Compare two that are loaded, which are asked at the same time."""
+        """Compare two loaded versions, which work at the same time."""
 
         async def before(place: int) -> Took:
             return await self._old(self._prompts[place], old)
@@ -233,30 +233,30 @@ class Gate:
             await asyncio.gather(old, return_exceptions=True)
 
     async def _old(self, prompt: Accepted, old: Loaded) -> Took:
-        """In the line with everybody; a server that is full is asked again."""
+        """In the queue with the clients; retries while the server is full."""
         while True:
             try:
                 place = self._parts.admission.enter(OWNER)
             except ServerBusy:
                 await self._sleep(BUSY_S)
                 continue
-            return await self._asked(prompt, old, place)
+            return await self._facts(prompt, old, place)
 
     async def _new(self, prompt: Accepted, new: Loaded, which: str) -> Took:
         try:
             async with asyncio.timeout(PROMPT_S):
-                return await self._asked(prompt, new, _NoLine())
+                return await self._facts(prompt, new, _NoLine())
         except TimeoutError:
             raise Refused(f"{which} did not end within {PROMPT_S:g} s") from None
         except ApiError as error:
-            raise Refused(f"{which} was not taken: {error.message}") from None
+            raise Refused(f"{which} was rejected: {error.message}") from None
 
-    async def _asked(self, prompt: Accepted, loaded: Loaded, place: Place) -> Took:
-        heard: list[RunFacts] = []
+    async def _facts(self, prompt: Accepted, loaded: Loaded, place: Place) -> Took:
+        ended: list[RunFacts] = []
 
         class Ears:
             def run_ended(self, facts: RunFacts) -> None:
-                heard.append(facts)
+                ended.append(facts)
 
         parts = replace(self._parts, engine=loaded.engine, recovery=None, listeners=(Ears(),))
         lease = loaded.lease()
@@ -266,7 +266,7 @@ class Gate:
             draft.place = place
             run = await assembled(draft)
             await run.make()
-            return _took(run, heard[0])
+            return _took(run, ended[0])
         finally:
             place.leave()
             lease.release()
@@ -282,7 +282,7 @@ def _check_alive(new: Loaded, which: str) -> None:
 
 
 class _NoLine:
-    """A place for who need not wait: nobody else asks the new version."""
+    """A slot that never waits: only the gate uses the new version."""
 
     def line_up(self, prompt_tokens: int) -> None: ...
 
@@ -300,12 +300,12 @@ def _took(run: Run, facts: RunFacts) -> Took:
     fault = None
     if last.status not in ("completed", "incomplete"):
         fault = run.error.message.rstrip(".") if run.error is not None else "it gave no reason"
-    asked, first = facts.asked_ns or 0, facts.first_token_ns or 0
+    requested, first = facts.asked_ns or 0, facts.first_token_ns or 0
     return Took(
         status=last.status,
         fault=fault,
         token_ids=tuple(run.reader.kept),
         repairs=sum(facts.repairs.values()),
-        first_token_s=max(0, first - asked) / 1e9,
+        first_token_s=max(0, first - requested) / 1e9,
         decode_s=max(0, (facts.last_token_ns or first) - first) / 1e9,
     )

@@ -50,7 +50,7 @@ class InPlace:
         before is back."""
         self._seat.leave(f"{self._label} is loaded in the place of {self._before}")
         paused = pause(self._seat)
-        logger.info("%d responses wait until %s is loaded", paused, self._label)
+        logger.info("pausing %d responses until %s is loaded", paused, self._label)
         loaded: Loaded | None = None
         try:
             await self._seat.stop()
@@ -76,11 +76,11 @@ class InPlace:
             refused = fault
         else:
             if not isinstance(fault, StartupError | ApiError):
-                logger.exception("%s could not be loaded", self._label, exc_info=fault)
+                logger.exception("failed to load %s", self._label, exc_info=fault)
             refused = LoadRefused(str(fault).removesuffix(".") or type(fault).__name__)
         try:
             self._versions.put_in_place(await self._start_again())
-            logger.warning("%s is served again", self._before)
+            logger.warning("restarted %s", self._before)
         except Exception as second:
             why = f"{self._before} could not be started again: {str(second).removesuffix('.')}"
             self._seat.lose(why)
@@ -91,4 +91,4 @@ class InPlace:
         try:
             await loaded.stop()
         except Exception:
-            logger.exception("%s could not be stopped in order", self._label)
+            logger.exception("failed to shut down %s cleanly", self._label)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
-from trt_responses.features.rollout.versions import Asked
+from trt_responses.features.rollout.versions import LeaseRequest
 from trt_responses.run.origin import ORIGIN
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class VersionLeases:
         accepted, origin = request.accepted, ORIGIN.get()
         root = accepted.conversation or accepted.echo.prompt_cache_key or origin.session
         continued = request.id or accepted.previous_response_id
-        asked = Asked(model, continued, root, accepted.sampling.adapter)
-        lease = self._versions.lease(asked, origin.request_id)
+        wanted = LeaseRequest(model, continued, root, accepted.sampling.adapter)
+        lease = self._versions.lease(wanted, origin.request_id)
         return VersionLease(lease, self._parts_of(lease.loaded, parts))
 
     def _parts_of(self, loaded: Loaded, parts: Parts) -> Parts:
@@ -59,12 +59,12 @@ class VersionLease:
         self._lease = lease
 
     def headers(self) -> Mapping[str, str]:
-        told, gone = {}, self._lease.gone
+        headers, gone = {}, self._lease.gone
         if "@" in (version := self.loaded.version.label):
-            told["x-trt-engine"] = quote(version, safe="@")
+            headers["x-trt-engine"] = quote(version, safe="@")
         if gone is not None:
-            told["x-trt-engine-gone"] = quote(gone, safe="@")
-        return told
+            headers["x-trt-engine-gone"] = quote(gone, safe="@")
+        return headers
 
     def release(self) -> None:
         self._lease.release()

@@ -1,7 +1,7 @@
 """One version of an engine as long as it is loaded, and the leases of the runs that it makes.
 
-A place may stand empty for a while: where memory holds one version, another one takes it under the
-runs, which are told that their engine was exchanged. Knows the engine's seam; knows of no other
+If memory holds one version only, another one replaces it while the runs wait: they see that their
+engine was exchanged, and meanwhile the place is empty. Knows the engine's seam; knows of no other
 version.
 """
 
@@ -73,7 +73,7 @@ class Loaded:
         hold: Callable[[], AbstractContextManager[object]] | None = None,
         card: Mapping[str, Any] | None = None,
     ) -> None:
-        """What is held by `hold` is held while the engine lives; `card` is what is told of it."""
+        """`hold` is entered while the engine lives; `card` describes the engine."""
         self.version = version
         self.card = {"kind": version.kind} if card is None else card
         self.engine = engine
@@ -165,7 +165,7 @@ class Loaded:
 
 
 class _Away:
-    """What is told of a place while no version is in it."""
+    """Limits and health of a place while no version is in it."""
 
     def __init__(self, reason: str, last: Health, limits: Limits) -> None:
         self.reason = reason

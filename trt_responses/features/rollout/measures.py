@@ -65,7 +65,7 @@ class GateReport:
     repairs: tuple[int, int] | None = None
     """Before, and now."""
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             key: round(value, 3) if isinstance(value, float) else value
             for key, value in asdict(self).items()
@@ -131,6 +131,6 @@ def slow(report: GateReport, rows: Sequence[Row]) -> str | None:
     if speed is not None and speed < SPEED_RATIO and longer_s > UNNOTICED_TOKEN_S:
         return (
             f"it makes {speed:.2f} times the tokens per second of the promoted version, and at "
-            f"least {SPEED_RATIO:g} times is asked for"
+            f"least {SPEED_RATIO:g} times is required"
         )
     return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     EngineOf = Callable[[Selection, Settings], Engine]
 
-CARD_TOLD = (
+CARD_SHOWN = (
     "kind",
     "name",
     "version",
@@ -59,7 +59,7 @@ def version_of(selection: Selection, settings: Settings) -> Version:
 def loaded(selection: Selection, settings: Settings, engine_of: EngineOf) -> Loaded:
     """A version with its engine, which is not started. Its directory is kept from being removed
     while the engine lives."""
-    card = {name: told for name, told in asdict(selection.card).items() if name in CARD_TOLD}
+    card = {name: value for name, value in asdict(selection.card).items() if name in CARD_SHOWN}
     adapters = adapters_of(selection.directory)
     card["adapters"] = {adapter.name: adapter.sha256 for adapter in adapters}
     return Loaded(
@@ -91,7 +91,7 @@ class PreparedBuilds:
             if directory.name == served.digest:
                 directory = self._newest()
         card = read_card(directory)
-        selection = shelf.Selection(directory, card, "as asked")
+        selection = shelf.Selection(directory, card, "as requested")
         return PreparedBuild(selection, self._settings, self._engine_of)
 
     def versions(self) -> list[Version]:

@@ -1,6 +1,6 @@
 """The versions of an engine that a server has loaded, and which of them makes a response.
 
-    promoted    takes every new run that is nobody else's
+    promoted    takes every new run that no other version has
     canary      takes a share of the conversations
     finishing   takes nothing new, ends its own runs, and is stopped then
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Asked(NamedTuple):
+class LeaseRequest(NamedTuple):
     """What of a request decides which version makes its response."""
 
     model: str = ""
@@ -63,7 +63,7 @@ class Versions:
         return tuple(loaded.version for loaded in self)
 
     def card_of(self, response_id: str) -> Mapping[str, Any]:
-        """What is told of the engine that made a response."""
+        """The card of the engine that made a response."""
         return self._cards.get(number_in(response_id), self.promoted.card)
 
     @property
@@ -72,16 +72,16 @@ class Versions:
 
     # --- which version makes a response ---------------------------------------------------------
 
-    def lease(self, asked: Asked, fresh_id: str) -> Lease:
+    def lease(self, wanted: LeaseRequest, fresh_id: str) -> Lease:
         """The version that a new run has to its end, one that has its adapter. `fresh_id` decides
         where nothing else does."""
-        number = number_in(asked.previous) if asked.previous else None
+        number = number_in(wanted.previous) if wanted.previous else None
         if self.canary is None and number in (None, self.promoted.version.number):
             return self.promoted.lease()
         for loaded in self:
-            if asked.model in loaded.version.names:
+            if wanted.model in loaded.version.names:
                 return loaded.lease()
-        having = [loaded for loaded in self if loaded.has(asked.adapter)]
+        having = [loaded for loaded in self if loaded.has(wanted.adapter)]
         usual = next(iter(having), self.promoted)
         if number is not None:
             for loaded in self:
@@ -90,7 +90,7 @@ class Versions:
             self.gone += 1
             return usual.lease(f"{self.promoted.version.name}@{number}")
         canary = self.canary
-        if canary in having and canary.able and _lot(asked.root or fresh_id) < self.share:
+        if canary in having and canary.able and _share(wanted.root or fresh_id) < self.share:
             return canary.lease()
         return usual.lease()
 
@@ -129,9 +129,9 @@ class Versions:
         await loaded.idle()
         try:
             await loaded.stop()
-            logger.info("%s has ended its runs and is stopped", loaded.version.label)
+            logger.info("stopped %s: drained", loaded.version.label)
         except Exception:
-            logger.exception("%s could not be stopped in order", loaded.version.label)
+            logger.exception("failed to shut down %s cleanly", loaded.version.label)
         finally:
             self._finishing.pop(loaded, None)
 
@@ -169,7 +169,7 @@ class Versions:
         return self.promoted.limits()
 
 
-def _lot(root: str) -> float:
+def _share(root: str) -> float:
     """A number from 0 to 1, the same for a conversation on every server."""
     digest = hashlib.blake2b(root.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -19,5 +19,5 @@ def packed(compaction: CarriedCompaction) -> bytes:
 def unpacked(data: bytes) -> CarriedCompaction:
     """The compaction in the bytes, which are authenticated and therefore not checked."""
     head, _, ids = zlib.decompressobj().decompress(data, MAX_BYTES).partition(b"\n")
-    date, calls, *said = orjson.loads(head)  # older items do not say it
-    return CarriedCompaction(date, calls, swapped(ids), *said)
+    date, calls, *places = orjson.loads(head)  # older items do not say it
+    return CarriedCompaction(date, calls, swapped(ids), *places)

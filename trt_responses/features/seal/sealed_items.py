@@ -40,18 +40,18 @@ class TurnSealer:
         """The sealed content of the model's message of this number. Without ids when the message
         was mended: they are not known before it is rendered anew."""
         span = self.reader.messages[message]
-        told = digest(item)
-        if told is None or span.repaired or span.recipient is not None:
+        hashed = digest(item)
+        if hashed is None or span.repaired or span.recipient is not None:
             return self._sealed(())
         ids = self.renderer.own_ids(self.reader.kept, span)
-        return self._sealed((TurnMessage(told, ids.tobytes()),))
+        return self._sealed((TurnMessage(hashed, ids.tobytes()),))
 
     async def whole(self, last: Response, run: Run) -> Response:
         """The snapshot, with all that its thoughts can carry."""
         blocks = await output_blocks(last, run.reader, self.renderer)
         items = [item for item in last.output if lasting(item)]
         written = [
-            TurnMessage(told, block.ids) if (told := digest(item)) is not None else None
+            TurnMessage(hashed, block.ids) if (hashed := digest(item)) is not None else None
             for item, block in zip(items, blocks, strict=True)
         ]
         sealed = {item.id: self._sealed(turn) for item, turn in _turns(items, written)}

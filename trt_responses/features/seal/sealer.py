@@ -100,14 +100,14 @@ class Sealer:
                 code="invalid_encrypted_content",
             ) from None
 
-    def signature(self, said: Sequence[str], owner: str) -> str:
+    def signature(self, signed: Sequence[str], owner: str) -> str:
         """A signature of texts that an owner was given, for a client to bring back unchanged."""
         self._loaded()
-        return _signature(self._signing[0], said, owner)
+        return _signature(self._signing[0], signed, owner)
 
-    def has_signed(self, signature: str, said: Sequence[str], owner: str) -> bool:
+    def has_signed(self, signature: str, signed: Sequence[str], owner: str) -> bool:
         self._loaded()
-        made = (_signature(key, said, owner) for key in self._signing)
+        made = (_signature(key, signed, owner) for key in self._signing)
         return any(hmac.compare_digest(signature.encode(), one.encode()) for one in made)
 
     def _sealed(self, data: bytes, bound: bytes) -> str:
@@ -161,7 +161,7 @@ class Sealer:
 
 
 def _verify(item: i.Reasoning, turn: SealedTurn | None, param: str) -> None:
-    """Refuse an item whose words are not those of its seal; one without words is taken."""
+    """Refuse an item whose words are not those of its seal; one without words passes."""
     if turn is not None and (not item.content or not turn.messages):
         return
     if turn is None or turn.messages[0].digest != digest(item):
@@ -173,10 +173,10 @@ def _verify(item: i.Reasoning, turn: SealedTurn | None, param: str) -> None:
         )
 
 
-def _signature(key: bytes, said: Sequence[str], owner: str) -> str:
-    texts = [text.encode("utf-8", "surrogatepass") for text in (owner, *said)]
-    told = b"".join(len(text).to_bytes(8, "little") + text for text in texts)
-    made = hmac.new(key, SIGNATURE + told, hashlib.sha256).digest()[:SIGNATURE_BYTES]
+def _signature(key: bytes, signed: Sequence[str], owner: str) -> str:
+    texts = [text.encode("utf-8", "surrogatepass") for text in (owner, *signed)]
+    sized = b"".join(len(text).to_bytes(8, "little") + text for text in texts)
+    made = hmac.new(key, SIGNATURE + sized, hashlib.sha256).digest()[:SIGNATURE_BYTES]
     return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
@@ -189,7 +189,7 @@ def _bound(owner: str, purpose: bytes = PURPOSE) -> bytes:
 
 
 def _purpose(model: str, vocabulary: str) -> bytes:
-    """The associated data of a compaction: nobody opens it whose ids mean other things."""
+    """The associated data of a compaction: a model whose ids mean other things cannot open it."""
     return COMPACTION + model.encode() + b"\0" + vocabulary.encode()
 
 
@@ -211,7 +211,7 @@ def shared_keys(texts: Sequence[str]) -> list[bytes]:
 
 
 def key_of(path: Path) -> bytes:
-    """The key in a file that only its owner can read. The file is made when it is not there."""
+    """The key in a file that only its owner can read. A missing file is made."""
     if not path.exists():
         make_private(path.parent)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

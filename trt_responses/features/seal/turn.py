@@ -57,9 +57,9 @@ def unpacked(data: bytes) -> SealedTurn:
     at = 1 + raw[0]
     (date, _, vocabulary), messages = raw[1:at].decode().partition(" "), []
     while at < len(raw):
-        told, size = HEAD.unpack_from(raw, at)
+        hashed, size = HEAD.unpack_from(raw, at)
         at += HEAD.size
-        messages.append(TurnMessage(told, swapped(raw[at : at + size])))
+        messages.append(TurnMessage(hashed, swapped(raw[at : at + size])))
         at += size
     return SealedTurn(date, tuple(messages), vocabulary)
 
@@ -98,8 +98,8 @@ class OpenedTurns:
             self._learn(turn.messages)
             if isinstance(item, i.Reasoning) and not item.content and not item.summary:
                 return turn.messages[0].ids
-        told = digest(item)
-        known = self._known.get(told) if told is not None else None
+        hashed = digest(item)
+        known = self._known.get(hashed) if hashed is not None else None
         return None if known is None else known.ids
 
     def _learn(self, messages: Iterable[TurnMessage]) -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class StopText:
-    """Stops one answer at the first of some texts. Once a stop was `found`, nothing that follows is
-    told."""
+    """Stops one answer at the first of some texts. Once a stop was `found`, no more text is
+    sent."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.found: str | None = None
@@ -26,7 +26,7 @@ class StopText:
         self._waiting = ""
 
     def feed(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """The text that can be told now. Pieces are bodies of JSON strings, here and there."""
+        """The text that can be sent now. Pieces are bodies of JSON strings, here and there."""
         if self.found is not None:
             return []
         text = self._waiting + "".join(orjson.loads(b'"%b"' % piece) for piece in pieces)
@@ -38,15 +38,15 @@ class StopText:
         if found is not None:
             _, at, self.found = found
             self._waiting = ""
-            return _told(text[:at])
-        told = len(text) - self._begun(text)
-        self._waiting = text[told:]
-        return _told(text[:told])
+            return _pieces(text[:at])
+        end = len(text) - self._begun(text)
+        self._waiting = text[end:]
+        return _pieces(text[:end])
 
     def finish(self, *, whole: bool) -> list[bytes]:
         """The text that was held back, which was no stop, since the text has ended."""
         waiting, self._waiting = self._waiting, ""
-        return _told(waiting)
+        return _pieces(waiting)
 
     def _begun(self, text: str) -> int:
         """The length of the longest end of the text with which a stop may begin."""
@@ -56,5 +56,5 @@ class StopText:
         return 0
 
 
-def _told(text: str) -> list[bytes]:
+def _pieces(text: str) -> list[bytes]:
     return [escaped(text)] if text else []

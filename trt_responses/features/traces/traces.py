@@ -2,7 +2,7 @@
 
 They are made at the end, with the times that a run notes anyway, so that no token costs anything.
 A span joins the caller's trace, by its `traceparent`. Only this file imports OpenTelemetry's SDK,
-which is an extra. Knows finished runs; no text of theirs is told.
+which is an extra. Knows finished runs; exports none of their texts.
 """
 
 from __future__ import annotations
@@ -160,10 +160,10 @@ def _values(facts: RunFacts) -> dict[str, Value]:
 
 def _parts(facts: RunFacts) -> list[tuple[str, int, int]]:
     """The parts of a run's time, each with its begin and end."""
-    asked, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
-    parts = [("queue", facts.arrival_ns, asked if asked is not None else facts.end_ns)]
-    if asked is not None:
-        parts.append(("prefill", asked, first or last or facts.end_ns))
+    requested, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
+    parts = [("queue", facts.arrival_ns, requested if requested is not None else facts.end_ns)]
+    if requested is not None:
+        parts.append(("prefill", requested, first or last or facts.end_ns))
     if first is not None and last is not None:
         parts.append(("decode", first, last))
     if last is not None:

@@ -66,14 +66,14 @@ class StartedCall:
     def __init__(self, call: Callable[[], Awaitable[None]], failed: Callable[[], None]) -> None:
         self._calls: Generator[object, None, None] = calls(lambda _: call())
         self._failed = failed
-        self._asked: object = IDLE
+        self._waits_for: object = IDLE
         self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
-        self._asked = self._calls.send(None)
-        if isinstance(self._asked, asyncio.Future):
-            self._asked.add_done_callback(self._go_on)
-        elif self._asked is not IDLE:
+        self._waits_for = self._calls.send(None)
+        if isinstance(self._waits_for, asyncio.Future):
+            self._waits_for.add_done_callback(self._go_on)
+        elif self._waits_for is not IDLE:
             self._go_on()
         return self
 
@@ -81,8 +81,8 @@ class StartedCall:
         if self._task is not None:
             self._task.cancel()
             return
-        if isinstance(self._asked, asyncio.Future):
-            self._asked.remove_done_callback(self._go_on)
+        if isinstance(self._waits_for, asyncio.Future):
+            self._waits_for.remove_done_callback(self._go_on)
         self._calls.close()
 
     def _go_on(self, _: object = None) -> None:
@@ -90,7 +90,7 @@ class StartedCall:
         self._task.add_done_callback(self._gone)
 
     async def _finish(self) -> None:
-        await finish(self._calls, self._asked)
+        await finish(self._calls, self._waits_for)
 
     def _gone(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

@@ -108,7 +108,7 @@ class Follow:
 
 
 class Writer:
-    """Everything in a run's log, to its end: one send for what each engine step brought.
+    """Everything in a run's log, to its end: one send for each engine step.
 
     It writes within the step itself while the server takes the bytes at once. When the server
     makes it wait, what comes meanwhile leaves together, as the next send, unless it grows too
@@ -163,13 +163,12 @@ class Writer:
         return self._log.next_number
 
     def ping(self, *, event: bool) -> None:
-        """Show that the connection lives; a client that has not taken what it got knows it."""
+        """Show that the connection lives; a client that has not read what it got knows it."""
         if self._free:
             self._write((self._log.repeated(self._after) if event else b"") or COMMENT)
 
     def _write(self, frames: bytes | None) -> None:
-        """Send what a step has brought, or hold it while the server makes us wait; None is the
-        end."""
+        """Send a step's frames, or hold them while the server makes us wait; None is the end."""
         if not self._free or frames is None:
             self._hold_back(frames)
             return
@@ -194,7 +193,7 @@ class Writer:
         self._held.append(frames)
         self._held_bytes += len(frames)
         if self._max_backlog_bytes is not None and self._held_bytes > self._max_backlog_bytes:
-            logger.warning("a client of %s is too slow and was dropped", self._log.response.id)
+            logger.warning("dropped a client of %s: too slow", self._log.response.id)
             self._held.clear()
             self.drop()
             self._leave()
@@ -216,7 +215,7 @@ class Writer:
         self._end()
 
     def _end(self) -> None:
-        """End the stream if the log is closed and the server has taken everything."""
+        """End the stream if the log is closed and the server has sent everything."""
         if self._over and self._sending is None and not self._written.done():
             self._free = False
             self._written.set_result(True)
