@@ -60,8 +60,8 @@ ASKED_FOR = {
 
 
 def install_all(server: Server) -> None:
-    """Let every installed folder add its parts. Raises a `StartupError` for a setting that needs one
-    that is missing."""
+    """Let every installed folder add its parts. Raises a `StartupError` for a setting whose folder
+    is missing."""
     for install in _found(server.settings):
         install(server)
 
