@@ -297,7 +297,7 @@ class Generation:
         """Drop the prompt: whoever still holds the run wants its log, and not the conversation
         before it."""
         self.prompt_ids = self.base = ()
-        self._joints = NO_JOINTS
+        self._joints, self._aside = NO_JOINTS, None
         self.notes.continuation = None
         self.segments.clear()
 
