@@ -332,6 +332,19 @@ def test_what_is_remembered_under_a_key_is_not_what_was_made_short() -> None:
     asyncio.run(story())
 
 
+def test_a_stop_ends_the_summary_of_what_is_made_under_a_key() -> None:
+    async def story() -> None:
+        async with sealing(STALLED) as s:
+            body = {"model": "demo", "input": TALK, "context_management": AT}
+            headers = JSON | {"idempotency-key": "k"}
+            call = s.client.open("POST", "/v1/responses", orjson.dumps(body), headers)
+            await until(lambda: len(s.engine.requests) == 1)
+        await call.done()
+        assert s.last.state == "aborted"
+
+    asyncio.run(story())
+
+
 def test_over_a_websocket_and_in_the_background_it_is_the_same() -> None:
     async def story() -> None:
         async with (

@@ -297,7 +297,7 @@ class Generation:
         """Drop the prompt: whoever still holds the run wants its log, and not the conversation
         before it."""
         self.prompt_ids = self.base = ()
-        self._joints, self._aside = NO_JOINTS, None
+        self._joints = NO_JOINTS
         self.notes.continuation = None
         self.segments.clear()
 
@@ -354,6 +354,8 @@ class Generation:
             return await other.end()
         finally:
             self.notes.usage_first = other.usage(())
+            self.abort()
+            self._aside = None
 
     def begin_from(self, prompt_ids: Sequence[int]) -> None:
         """Have the answer go on from another prompt than the one that was planned."""
