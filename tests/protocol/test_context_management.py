@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import orjson
@@ -21,7 +22,9 @@ from tests.support.served import (
     result,
 )
 from tests.support.sockets import connected
+from tests.support.ticks import settled
 from trt_responses.engines.scripted.engine import Die, Script
+from trt_responses.features.compaction.compaction import Compaction
 
 Json = dict[str, Any]
 
@@ -311,6 +314,33 @@ def test_usage_of_one_that_is_cancelled_in_the_summary_is_what_was_read() -> Non
             await until(lambda: len(s.engine.requests) == 1)
             usage = (await cancelled(s, job["id"])).json()["usage"]
             assert usage["input_tokens"] == len(s.prompt()) - FORCED
+
+    asyncio.run(story())
+
+
+def test_what_is_remembered_under_a_key_is_not_what_was_made_short() -> None:
+    async def story() -> None:
+        async with sealing(*SUMMARY, ANSWER) as s:
+            body = {"model": "demo", "input": TALK, "context_management": AT}
+            headers = JSON | {"idempotency-key": "k"}
+            made = await s.client.send("POST", "/v1/responses", orjson.dumps(body), headers)
+            assert kinds(made.json()) == ["compaction", "message"]
+            await settled()
+            gc.collect()
+            assert not [each for each in gc.get_objects() if isinstance(each, Compaction)]
+
+    asyncio.run(story())
+
+
+def test_a_stop_ends_the_summary_of_what_is_made_under_a_key() -> None:
+    async def story() -> None:
+        async with sealing(STALLED) as s:
+            body = {"model": "demo", "input": TALK, "context_management": AT}
+            headers = JSON | {"idempotency-key": "k"}
+            call = s.client.open("POST", "/v1/responses", orjson.dumps(body), headers)
+            await until(lambda: len(s.engine.requests) == 1)
+        await call.done()
+        assert s.last.state == "aborted"
 
     asyncio.run(story())
 

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from tests.support.asgi import JSON, Client, living, until
-from tests.support.served import ANSWER, SETTINGS, THOUGHT
+from tests.support.served import ANSWER, SETTINGS, THOUGHT, ids
 from tests.support.turns import turn
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
 from trt_responses.app import create_app
@@ -355,6 +355,27 @@ def test_one_load_goes_on_at_a_time_and_ends_with_the_server(tmp_path: Path) -> 
             refused = await s.load()
             assert (refused.status, "comparing demo@2" in refused.error["message"]) == (409, True)
         assert waits.stopped
+        await asyncio.gather(going, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+def test_a_load_is_given_up_before_a_server_that_ends_waits_for_its_responses(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        waits = Faulty(scripted(manual=True))
+        life = exchanged(tmp_path, lambda: waits, first=scripted(manual=True), drain_s=60)
+        s = await life.__aenter__()
+        going = asyncio.create_task(s.load())
+        await until(lambda: "comparing" in (s.app.state.server.of(Exchange).phase or ""))
+        assert (await s.client.create(input="Hello!", background=True)).status == 200
+        await until(lambda: len(s.runs) == 1)
+        ending = asyncio.create_task(life.__aexit__(None, None, None))
+        await until(lambda: waits.stopped)
+        assert len(s.runs) == 1
+        await s.clock.step(len(ids(ANSWER)))
+        await ending
         await asyncio.gather(going, return_exceptions=True)
 
     asyncio.run(story())

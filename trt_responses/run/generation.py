@@ -354,6 +354,8 @@ class Generation:
             return await other.end()
         finally:
             self.notes.usage_first = other.usage(())
+            self.abort()
+            self._aside = None
 
     def begin_from(self, prompt_ids: Sequence[int]) -> None:
         """Have the answer go on from another prompt than the one that was planned."""

@@ -28,7 +28,6 @@ PACKAGE = "trt_responses"
 GROUP = "trt_responses.folders"
 FOLDERS = (
     "features.limits",
-    "features.rollout",
     "features.seal",
     "features.conversations",
     "features.compaction",
@@ -42,6 +41,7 @@ FOLDERS = (
     "features.explain",
     "features.containers",
     "features.background",
+    "features.rollout",  # what is loaded is given up before background runs are waited for
     "apis.websocket",
     "apis.chat",
     "apis.messages",
