@@ -265,7 +265,10 @@ class Gate:
             draft = Draft(request, steps_of(parts.features, prompt), parts)
             draft.place = place
             run = await assembled(draft)
-            await run.make()
+            try:
+                await run.make()
+            finally:
+                await draft.release()
             return _took(run, ended[0])
         finally:
             place.leave()
