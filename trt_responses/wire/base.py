@@ -5,20 +5,21 @@ Knows no field of the API. Imports nothing of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping  # noqa: TC003  # pydantic reads the annotations
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Mapping  # noqa: TC003  # pydantic reads the annotations
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Discriminator,
     Field,
+    GetCoreSchemaHandler,
     TypeAdapter,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import CoreSchema, tagged_union_schema
 
 MAX_KEYS = 64
 """Keys of one object whose keys this server reads, known and unknown: the request itself has 37.
@@ -67,31 +68,82 @@ class ClosedObject(Options):
     model_config = ConfigDict(extra="forbid")
 
 
-def type_named(value: Any, untyped: str | None = None) -> str | None:
-    """The `type` of an object that is read, or was; `untyped` when it has none."""
-    named = value.get("type", untyped) if isinstance(value, dict) else getattr(value, "type", None)
-    return named if isinstance(named, str) else None
+def named(value: Any, key: str = "type", unnamed: str | None = None) -> str | None:
+    """The `type`, or the like, of an object that is read, or was; `unnamed` when it has none."""
+    name = value.get(key, unnamed) if isinstance(value, dict) else getattr(value, key, None)
+    return name if isinstance(name, str) else None
 
 
-def by_type(*tags: str, untyped: str = "") -> Discriminator:
-    """Choose by `type`; tags begin with `~`, so that a fault's place can leave them out."""
-    known = {tag: f"~{tag}" for tag in tags}
+class Kinds:
+    """Annotates a union: `which` says by a tag which of its kinds reads a value; `tags` has one for
+    each kind. Tags begin with `~`, so that a fault's place can leave them out."""
 
-    def tag(value: Any) -> str | None:
-        return known.get(type_named(value, untyped) or "")
+    def __init__(self, which: Callable[[Any], str | None], *tags: str) -> None:
+        self.which = which
+        self._tags = tags
 
-    expected = ", ".join(repr(t) for t in tags)
-    return Discriminator(
-        tag,
-        custom_error_type="unknown_type",
-        custom_error_message=f"should be an object whose type is one of {expected}",
-    )
+    def tagged(self, kinds: tuple[Any, ...]) -> Mapping[str, Any]:
+        """The kind that reads the values of each tag."""
+        return dict(zip(self._tags, kinds, strict=True))
+
+    def fault(self, tags: Collection[str]) -> tuple[str, str] | tuple[None, None]:
+        """The type and the message of the fault of a value that is of no kind."""
+        return None, None
+
+    def __get_pydantic_core_schema__(self, union: Any, read: GetCoreSchemaHandler) -> CoreSchema:
+        tagged = self.tagged(get_args(union))
+        fault, message = self.fault(tagged)
+        return tagged_union_schema(
+            {tag: read.generate_schema(kind) for tag, kind in tagged.items()},
+            self.which,
+            custom_error_type=fault,
+            custom_error_message=message,
+        )
+
+
+class ByType(Kinds):
+    """Chooses by `type`, or by another key: among all names of each kind, or those that are given.
+    A kind that takes any name reads what no other does."""
+
+    def __init__(self, *names: str, untyped: str = "", key: str = "type") -> None:
+        super().__init__(self._which)
+        self._names = names
+        self._untyped = untyped
+        self._key = key
+        self._known: Collection[str] = ()
+
+    def tagged(self, kinds: tuple[Any, ...]) -> Mapping[str, Any]:
+        tagged = {f"~{name}": kind for kind in kinds for name in self._names_of(kind)}
+        given = tuple(f"~{name}" for name in self._names)
+        self._known = frozenset(given or tagged)
+        return {tag: kind for tag, kind in tagged.items() if tag in self._known}
+
+    def fault(self, tags: Collection[str]) -> tuple[str, str]:
+        names = ", ".join(repr(name) for name in self._names or [tag[1:] for tag in tags])
+        return f"unknown_{self._key}", f"should be an object whose {self._key} is one of {names}"
+
+    def _names_of(self, kind: type[BaseModel]) -> tuple[str, ...]:
+        return get_args(kind.model_fields[self._key].annotation) or ("",)
+
+    def _which(self, value: Any) -> str | None:
+        tag = f"~{named(value, self._key, self._untyped) or ''}"
+        return tag if tag in self._known else "~" if "~" in self._known else None
 
 
 T = TypeVar("T")
 
+TEXT_OR_LIST = Kinds(
+    lambda value: "~list" if isinstance(value, list) else "~text", "~text", "~list"
+)
+"""A string, or a list: the fault names the place in the list, not two failed guesses."""
+TEXT_OR_OBJECT = Kinds(
+    lambda value: "~text" if isinstance(value, str) else "~object", "~text", "~object"
+)
+"""A string, or an object."""
+
 ListOf = Annotated[list[T], Field(fail_fast=True)]
 """A list in which the first fault ends the reading: details of a million would be built."""
+TextOrListOf = Annotated[str | ListOf[T], TEXT_OR_LIST]
 
 
 class Read(list[T]):

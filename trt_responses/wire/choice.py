@@ -5,11 +5,12 @@ Knows no tool of the request: whether a name is one of them is judged when the r
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping  # noqa: TC003
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
-from trt_responses.wire.base import ClosedObject, ListOf, NonEmpty, by_type, type_named
+from trt_responses.wire.base import ByType, ClosedObject, ListOf, NonEmpty
 from trt_responses.wire.tools import Name, Schema
 
 
@@ -20,25 +21,19 @@ class NamedTool(ClosedObject):
     name: NonEmpty
 
 
-class BuiltInChoice(ClosedObject):
-    """A tool of the server's that must be called, or one of those that may be."""
-
-    type: Literal[
-        "code_interpreter",
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-    ]
-
-
-BUILT_IN = (
+BuiltIn = Literal[
     "code_interpreter",
     "web_search",
     "web_search_2025_08_26",
     "web_search_preview",
     "web_search_preview_2025_03_11",
-)
+]
+
+
+class BuiltInChoice(ClosedObject):
+    """A tool of the server's that must be called, or one of those that may be."""
+
+    type: BuiltIn
 
 
 class ActionChoice(ClosedObject):
@@ -55,31 +50,9 @@ class McpChoice(ClosedObject):
     name: str | None = None
 
 
-TAGS = (
-    {"function": "~function", "custom": "~custom", "mcp": "~mcp"}
-    | dict.fromkeys(("shell", "local_shell", "apply_patch"), "~action")
-    | dict.fromkeys(BUILT_IN, "~built_in")
-)
-"""Which model reads a choice of each type."""
-
-
-def _tool_kind(value: Any) -> str | None:
-    return TAGS.get(type_named(value) or "")
-
-
-ToolOfRequest = Annotated[
-    Annotated[NamedTool, Tag("~function")]
-    | Annotated[NamedTool, Tag("~custom")]
-    | Annotated[ActionChoice, Tag("~action")]
-    | Annotated[McpChoice, Tag("~mcp")]
-    | Annotated[BuiltInChoice, Tag("~built_in")],
-    Discriminator(
-        _tool_kind,
-        custom_error_type="unknown_type",
-        custom_error_message="should be an object whose type is one of "
-        + ", ".join(map(repr, TAGS)),
-    ),
-]
+TYPES = ("function", "custom", "mcp", "shell", "local_shell", "apply_patch", *get_args(BuiltIn))
+"""Of tools that may be chosen."""
+ToolOfRequest = Annotated[NamedTool | ActionChoice | McpChoice | BuiltInChoice, ByType(*TYPES)]
 
 
 class AllowedTools(ClosedObject):
@@ -91,33 +64,27 @@ class AllowedTools(ClosedObject):
 
 
 Mode = Literal["none", "auto", "required"]
-CHOICES = (*TAGS, "allowed_tools")
 
 
-def _choice_kind(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "~mode" if value in ("none", "auto", "required") else None
-    kind = type_named(value)
-    return TAGS.get(kind or "") or ("~allowed_tools" if kind == "allowed_tools" else None)
+class ByChoice(ByType):
+    """Tells the kinds of a tool choice apart, the first of which is a mode."""
 
+    def tagged(self, kinds: tuple[Any, ...]) -> Mapping[str, Any]:
+        return {"~mode": kinds[0], **super().tagged(kinds[1:])}
 
-BY_CHOICE = Discriminator(
-    _choice_kind,
-    custom_error_type="unknown_choice",
-    custom_error_message="should be 'none', 'auto', 'required', or an object whose type is one "
-    "of " + ", ".join(map(repr, CHOICES)),
-)
-"""Tells the kinds of a tool choice apart."""
+    def fault(self, tags: Collection[str]) -> tuple[str, str]:
+        names = ", ".join(map(repr, (*TYPES, "allowed_tools")))
+        message = "should be 'none', 'auto', 'required', or an object whose type is one of "
+        return "unknown_choice", message + names
+
+    def _which(self, value: Any) -> str | None:
+        if isinstance(value, str):
+            return "~mode" if value in get_args(Mode) else None
+        return super()._which(value)
+
 
 ToolChoice = Annotated[
-    Annotated[Mode, Tag("~mode")]
-    | Annotated[NamedTool, Tag("~function")]
-    | Annotated[NamedTool, Tag("~custom")]
-    | Annotated[ActionChoice, Tag("~action")]
-    | Annotated[McpChoice, Tag("~mcp")]
-    | Annotated[BuiltInChoice, Tag("~built_in")]
-    | Annotated[AllowedTools, Tag("~allowed_tools")],
-    BY_CHOICE,
+    Mode | NamedTool | ActionChoice | McpChoice | BuiltInChoice | AllowedTools, ByChoice()
 ]
 
 
@@ -143,11 +110,6 @@ class JsonSchema(ClosedObject):
     strict: bool | None = None
 
 
-TextFormat = Annotated[
-    Annotated[PlainText, Tag("~text")]
-    | Annotated[JsonObject, Tag("~json_object")]
-    | Annotated[JsonSchema, Tag("~json_schema")],
-    by_type("text", "json_object", "json_schema", untyped="text"),
-]
+TextFormat = Annotated[PlainText | JsonObject | JsonSchema, ByType(untyped="text")]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from trt_responses.wire import hosted_items
-from trt_responses.wire.base import ClientObject, ListOf, NonEmpty, by_type
+from trt_responses.wire.base import ByType, ClientObject, Kinds, ListOf, NonEmpty, TextOrListOf
 from trt_responses.wire.choice import Effort, TextFormat
 from trt_responses.wire.fields import honoured
 from trt_responses.wire.tools import Tool
@@ -40,32 +40,8 @@ class MediaPart(ClientObject):
     type: MediaKind
 
 
-Part = Annotated[
-    Annotated[TextPart, Tag("~input_text")]
-    | Annotated[TextPart, Tag("~output_text")]
-    | Annotated[TextPart, Tag("~text")]
-    | Annotated[RefusalPart, Tag("~refusal")]
-    | Annotated[MediaPart, Tag("~input_image")]
-    | Annotated[MediaPart, Tag("~input_file")]
-    | Annotated[MediaPart, Tag("~input_audio")]
-    | Annotated[MediaPart, Tag("~input_video")],
-    by_type(
-        *("input_text", "output_text", "text", "refusal"),
-        *("input_image", "input_file", "input_audio", "input_video"),
-    ),
-]
-
-
-def _text_or_list(value: Any) -> str:
-    return "~list" if isinstance(value, list) else "~text"
-
-
-TEXT_OR_LIST = Discriminator(_text_or_list)
-"""A string, or a list: the fault names the place in the list, not two failed guesses."""
-
-TextOrParts = Annotated[
-    Annotated[str, Tag("~text")] | Annotated[ListOf[Part], Tag("~list")], TEXT_OR_LIST
-]
+Part = Annotated[TextPart | RefusalPart | MediaPart, ByType()]
+TextOrParts = TextOrListOf[Part]
 
 
 class InputMessage(ClientObject):
@@ -139,13 +115,7 @@ class AgentMessage(ClientObject):
     type: Literal["agent_message"]
     author: str
     recipient: str
-    content: ListOf[
-        Annotated[
-            Annotated[TextPart, Tag("~input_text")]
-            | Annotated[SealedPart, Tag("~encrypted_content")],
-            by_type("input_text", "encrypted_content"),
-        ]
-    ]
+    content: ListOf[Annotated[TextPart | SealedPart, ByType("input_text", "encrypted_content")]]
     id: str | None = None
 
 
@@ -220,30 +190,30 @@ class CompactionTrigger(ClientObject):
 
 
 InputItem = Annotated[
-    Annotated[InputMessage, Tag("~message")]
-    | Annotated[FunctionCall, Tag("~function_call")]
-    | Annotated[FunctionCallOutput, Tag("~function_call_output")]
-    | Annotated[Reasoning, Tag("~reasoning")]
-    | Annotated[AgentMessage, Tag("~agent_message")]
-    | Annotated[CustomToolCall, Tag("~custom_tool_call")]
-    | Annotated[CustomToolCallOutput, Tag("~custom_tool_call_output")]
-    | Annotated[hosted_items.WebSearchCall, Tag("~web_search_call")]
-    | Annotated[hosted_items.CodeInterpreterCall, Tag("~code_interpreter_call")]
-    | Annotated[hosted_items.McpCall, Tag("~mcp_call")]
-    | Annotated[hosted_items.McpListTools, Tag("~mcp_list_tools")]
-    | Annotated[hosted_items.McpApprovalRequest, Tag("~mcp_approval_request")]
-    | Annotated[hosted_items.McpApprovalResponse, Tag("~mcp_approval_response")]
-    | Annotated[hosted_items.LocalShellCall, Tag("~local_shell_call")]
-    | Annotated[hosted_items.LocalShellCallOutput, Tag("~local_shell_call_output")]
-    | Annotated[hosted_items.ShellCall, Tag("~shell_call")]
-    | Annotated[hosted_items.ShellCallOutput, Tag("~shell_call_output")]
-    | Annotated[hosted_items.ApplyPatchCall, Tag("~apply_patch_call")]
-    | Annotated[hosted_items.ApplyPatchCallOutput, Tag("~apply_patch_call_output")]
-    | Annotated[AdditionalTools, Tag("~additional_tools")]
-    | Annotated[ConfigurationUpdate, Tag("~configuration_update")]
-    | Annotated[Compaction, Tag("~compaction")]
-    | Annotated[CompactionTrigger, Tag("~compaction_trigger")],
-    by_type(
+    InputMessage
+    | FunctionCall
+    | FunctionCallOutput
+    | Reasoning
+    | AgentMessage
+    | CustomToolCall
+    | CustomToolCallOutput
+    | hosted_items.WebSearchCall
+    | hosted_items.CodeInterpreterCall
+    | hosted_items.McpCall
+    | hosted_items.McpListTools
+    | hosted_items.McpApprovalRequest
+    | hosted_items.McpApprovalResponse
+    | hosted_items.LocalShellCall
+    | hosted_items.LocalShellCallOutput
+    | hosted_items.ShellCall
+    | hosted_items.ShellCallOutput
+    | hosted_items.ApplyPatchCall
+    | hosted_items.ApplyPatchCallOutput
+    | AdditionalTools
+    | ConfigurationUpdate
+    | Compaction
+    | CompactionTrigger,
+    ByType(
         *(kind for kind in honoured("input[].type=") if kind != "item_reference"),
         untyped="message",
     ),
@@ -266,8 +236,7 @@ def _reference_or_item(value: Any) -> str:
 
 
 SentItem = Annotated[
-    Annotated[ItemReference, Tag("~item_reference")] | Annotated[InputItem, Tag("~item")],
-    Discriminator(_reference_or_item),
+    ItemReference | InputItem, Kinds(_reference_or_item, "~item_reference", "~item")
 ]
 """One entry of a request's input."""
 

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Field
 
-from trt_responses.wire.base import UNLESS_READ, ClosedObject, ListOf, NonEmpty, Options, few_keys
+from trt_responses.wire.base import (
+    TEXT_OR_OBJECT,
+    UNLESS_READ,
+    ClosedObject,
+    ListOf,
+    NonEmpty,
+    Options,
+    TextOrListOf,
+    few_keys,
+)
 from trt_responses.wire.choice import Effort, TextFormat, ToolChoice
-from trt_responses.wire.items import TEXT_OR_LIST, SentItem
+from trt_responses.wire.items import SentItem
 from trt_responses.wire.tools import Tool
 
 MetadataKey = Annotated[str, Field(max_length=64)]
@@ -44,11 +53,7 @@ class StreamOptions(Options):
     include_obfuscation: bool | None = None
 
 
-Input = Annotated[
-    Annotated[str, Tag("~text")] | Annotated[ListOf[SentItem], Tag("~list")],
-    TEXT_OR_LIST,
-    UNLESS_READ,
-]
+Input = Annotated[TextOrListOf[SentItem], UNLESS_READ]
 Identifier = Annotated[str, Field(max_length=1024)]
 """A name that a client makes up; the API allows 64 characters of most."""
 Metadata = Annotated[
@@ -64,10 +69,7 @@ class ConversationId(Options):
     id: NonEmpty
 
 
-Conversation = Annotated[
-    Annotated[NonEmpty, Tag("~id")] | Annotated[ConversationId, Tag("~object")],
-    Discriminator(lambda value: "~id" if isinstance(value, str) else "~object"),
-]
+Conversation = Annotated[NonEmpty | ConversationId, TEXT_OR_OBJECT]
 
 
 class ContextManagement(ClosedObject):

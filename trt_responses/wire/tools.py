@@ -11,15 +11,21 @@ import orjson
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
     SerializerFunctionWrapHandler,
-    Tag,
     model_serializer,
 )
 from pydantic_core import PydanticCustomError
 
-from trt_responses.wire.base import ListOf, NonEmpty, Options, by_type, few_keys, type_named
+from trt_responses.wire.base import (
+    TEXT_OR_OBJECT,
+    ByType,
+    Kinds,
+    ListOf,
+    NonEmpty,
+    Options,
+    few_keys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -74,13 +80,7 @@ class CustomTool(Options):
     type: Literal["custom"]
     name: Name
     description: str | None = None
-    format: (
-        Annotated[
-            Annotated[PlainInput, Tag("~text")] | Annotated[GrammarInput, Tag("~grammar")],
-            by_type("text", "grammar"),
-        ]
-        | None
-    ) = None
+    format: Annotated[PlainInput | GrammarInput, ByType()] | None = None
 
 
 class NamespaceTool(Options):
@@ -89,12 +89,7 @@ class NamespaceTool(Options):
     type: Literal["namespace"]
     name: Name
     description: str | None = None
-    tools: ListOf[
-        Annotated[
-            Annotated[FunctionTool, Tag("~function")] | Annotated[CustomTool, Tag("~custom")],
-            by_type("function", "custom"),
-        ]
-    ]
+    tools: ListOf[Annotated[FunctionTool | CustomTool, ByType()]]
 
 
 class NetworkPolicy(Options):
@@ -116,13 +111,7 @@ class CodeInterpreterTool(Options):
     """A tool that runs the model's Python, where the operator has switched it on."""
 
     type: Literal["code_interpreter"]
-    container: (
-        Annotated[
-            Annotated[NonEmpty, Tag("~id")] | Annotated[AutoContainer, Tag("~auto")],
-            Discriminator(lambda value: "~id" if isinstance(value, str) else "~auto"),
-        ]
-        | None
-    ) = None
+    container: Annotated[NonEmpty | AutoContainer, TEXT_OR_OBJECT] | None = None
 
 
 class McpFilter(Options):
@@ -155,18 +144,15 @@ class McpTool(Options):
     )
     allowed_tools: (
         Annotated[
-            Annotated[ListOf[str], Tag("~names")] | Annotated[McpFilter, Tag("~filter")],
-            Discriminator(lambda value: "~names" if isinstance(value, list) else "~filter"),
+            ListOf[str] | McpFilter,
+            Kinds(
+                lambda value: "~names" if isinstance(value, list) else "~some", "~names", "~some"
+            ),
         ]
         | None
     ) = None
     require_approval: (
-        Annotated[
-            Annotated[Literal["always", "never"], Tag("~setting")]
-            | Annotated[McpApprovals, Tag("~filters")],
-            Discriminator(lambda value: "~setting" if isinstance(value, str) else "~filters"),
-        ]
-        | None
+        Annotated[Literal["always", "never"] | McpApprovals, TEXT_OR_OBJECT] | None
     ) = None
 
     @model_serializer(mode="wrap")
@@ -220,15 +206,7 @@ class ShellTool(Options):
     """A shell: the client's, unless it asks for a container."""
 
     type: Literal["shell"]
-    environment: (
-        Annotated[
-            Annotated[LocalEnvironment, Tag("~local")]
-            | Annotated[NewContainer, Tag("~container_auto")]
-            | Annotated[ContainerById, Tag("~container_reference")],
-            by_type("local", "container_auto", "container_reference"),
-        ]
-        | None
-    ) = None
+    environment: Annotated[LocalEnvironment | NewContainer | ContainerById, ByType()] | None = None
 
     @property
     def in_container(self) -> bool:
@@ -297,23 +275,18 @@ def kind_of(name: str) -> str:
     return DATED.get(name, name)
 
 
-def _tool_kind(value: Any) -> str:
-    kind = kind_of(type_named(value) or "")
-    return f"~{kind}" if kind in KINDS else "~other"
-
-
 Tool = Annotated[
-    Annotated[FunctionTool, Tag("~function")]
-    | Annotated[CustomTool, Tag("~custom")]
-    | Annotated[NamespaceTool, Tag("~namespace")]
-    | Annotated[CodeInterpreterTool, Tag("~code_interpreter")]
-    | Annotated[ShellTool, Tag("~shell")]
-    | Annotated[LocalShellTool, Tag("~local_shell")]
-    | Annotated[ApplyPatchTool, Tag("~apply_patch")]
-    | Annotated[WebSearchTool, Tag("~web_search")]
-    | Annotated[McpTool, Tag("~mcp")]
-    | Annotated[OtherTool, Tag("~other")],
-    Discriminator(_tool_kind),
+    FunctionTool
+    | CustomTool
+    | NamespaceTool
+    | CodeInterpreterTool
+    | ShellTool
+    | LocalShellTool
+    | ApplyPatchTool
+    | WebSearchTool
+    | McpTool
+    | OtherTool,
+    ByType(),
 ]
 
 

@@ -25,7 +25,7 @@ from trt_responses.apis.chat.fields import FIELDS as CHAT
 from trt_responses.apis.messages.fields import FIELDS as MESSAGES
 from trt_responses.errors import InvalidRequest
 from trt_responses.web.fields import markdown
-from trt_responses.wire.choice import TAGS
+from trt_responses.wire.choice import TYPES
 from trt_responses.wire.fields import FIELDS, KINDS, OPTIONS, TABLE
 from trt_responses.wire.parse import parse
 
@@ -140,7 +140,7 @@ def test_a_choice_is_taken_or_refused_as_its_row_says(field: Any) -> None:
     choice: dict[str, Any] = {"type": kind, "name": "f"}
     if kind == "allowed_tools":
         choice = {"type": kind, "mode": "auto", "tools": [{"type": "function", "name": "f"}]}
-    if kind in TAGS.keys() - {"function", "custom"}:
+    if kind in set(TYPES) - {"function", "custom"}:
         del choice["name"]
     if kind == "mcp":
         choice["server_label"] = "s"

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter
+from pydantic import Field, TypeAdapter
 
-from trt_responses.wire.base import ClientObject, ListOf, Lists, NonEmpty, Options, by_type
-from trt_responses.wire.choice import BY_CHOICE, Mode
+from trt_responses.wire.base import (
+    TEXT_OR_LIST,
+    ByType,
+    ClientObject,
+    ListOf,
+    Lists,
+    NonEmpty,
+    Options,
+    TextOrListOf,
+)
+from trt_responses.wire.choice import ByChoice, Mode
 from trt_responses.wire.choice import Effort as Effort
-from trt_responses.wire.items import TEXT_OR_LIST
 from trt_responses.wire.request import Count, Metadata, Penalty
 from trt_responses.wire.tools import Name, PlainInput, Schema
 
@@ -43,17 +51,8 @@ class MediaPart(ClientObject):
     type: MediaKind
 
 
-Part = Annotated[
-    Annotated[TextPart, Tag("~text")]
-    | Annotated[RefusalPart, Tag("~refusal")]
-    | Annotated[MediaPart, Tag("~image_url")]
-    | Annotated[MediaPart, Tag("~input_audio")]
-    | Annotated[MediaPart, Tag("~file")],
-    by_type("text", "refusal", "image_url", "input_audio", "file"),
-]
-TextOrParts = Annotated[
-    Annotated[str, Tag("~text")] | Annotated[ListOf[Part], Tag("~list")], TEXT_OR_LIST
-]
+Part = Annotated[TextPart | RefusalPart | MediaPart, ByType()]
+TextOrParts = TextOrListOf[Part]
 
 
 class Instructions(ClientObject):
@@ -100,10 +99,7 @@ class CustomCall(ClientObject):
     custom: CustomOfCall
 
 
-ToolCall = Annotated[
-    Annotated[FunctionCall, Tag("~function")] | Annotated[CustomCall, Tag("~custom")],
-    by_type("function", "custom", untyped="function"),
-]
+ToolCall = Annotated[FunctionCall | CustomCall, ByType(untyped="function")]
 
 
 class AssistantMessage(ClientObject):
@@ -125,28 +121,7 @@ class ToolMessage(ClientObject):
     content: TextOrParts
 
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
-
-
-def _by_role(value: Any) -> str | None:
-    role = value.get("role") if isinstance(value, dict) else getattr(value, "role", None)
-    if role in ("system", "developer"):
-        return "~instructions"
-    return f"~{role}" if role in ROLES else None
-
-
-Message = Annotated[
-    Annotated[Instructions, Tag("~instructions")]
-    | Annotated[UserMessage, Tag("~user")]
-    | Annotated[AssistantMessage, Tag("~assistant")]
-    | Annotated[ToolMessage, Tag("~tool")],
-    Discriminator(
-        _by_role,
-        custom_error_type="unknown_role",
-        custom_error_message="should be an object whose role is one of 'system', 'developer', "
-        "'user', 'assistant', 'tool'",
-    ),
-]
+Message = Annotated[Instructions | UserMessage | AssistantMessage | ToolMessage, ByType(key="role")]
 
 # --- tools ---------------------------------------------------------------------------------------
 
@@ -186,13 +161,7 @@ class Custom(Options):
 
     name: Name
     description: str | None = None
-    format: (
-        Annotated[
-            Annotated[PlainInput, Tag("~text")] | Annotated[GrammarInput, Tag("~grammar")],
-            by_type("text", "grammar"),
-        ]
-        | None
-    ) = None
+    format: Annotated[PlainInput | GrammarInput, ByType()] | None = None
 
 
 class CustomTool(Options):
@@ -202,10 +171,7 @@ class CustomTool(Options):
     custom: Custom
 
 
-Tool = Annotated[
-    Annotated[FunctionTool, Tag("~function")] | Annotated[CustomTool, Tag("~custom")],
-    by_type("function", "custom"),
-]
+Tool = Annotated[FunctionTool | CustomTool, ByType()]
 
 
 class NameOf(Options):
@@ -228,10 +194,7 @@ class NamedCustom(Options):
     custom: NameOf
 
 
-NamedTool = Annotated[
-    Annotated[NamedFunction, Tag("~function")] | Annotated[NamedCustom, Tag("~custom")],
-    by_type("function", "custom"),
-]
+NamedTool = Annotated[NamedFunction | NamedCustom, ByType()]
 
 
 class Allowed(Options):
@@ -248,13 +211,7 @@ class AllowedTools(Options):
     allowed_tools: Allowed
 
 
-ToolChoice = Annotated[
-    Annotated[Mode, Tag("~mode")]
-    | Annotated[NamedFunction, Tag("~function")]
-    | Annotated[NamedCustom, Tag("~custom")]
-    | Annotated[AllowedTools, Tag("~allowed_tools")],
-    BY_CHOICE,
-]
+ToolChoice = Annotated[Mode | NamedFunction | NamedCustom | AllowedTools, ByChoice()]
 
 # --- the form of the answer, and the rest ---------------------------------------------------------
 
@@ -287,12 +244,7 @@ class JsonSchema(Options):
     json_schema: NamedSchema
 
 
-ResponseFormat = Annotated[
-    Annotated[PlainText, Tag("~text")]
-    | Annotated[JsonObject, Tag("~json_object")]
-    | Annotated[JsonSchema, Tag("~json_schema")],
-    by_type("text", "json_object", "json_schema"),
-]
+ResponseFormat = Annotated[PlainText | JsonObject | JsonSchema, ByType()]
 
 
 class StreamOptions(Options):
@@ -321,7 +273,10 @@ class ChatRequest(Options):
         {"messages": TypeAdapter(Message), "tools": TypeAdapter(Tool)},
         lambda message: message.get("role"),
         {
-            **{(role, "content"): PART for role in ROLES},
+            **{
+                (role, "content"): PART
+                for role in ("system", "developer", "user", "assistant", "tool")
+            },
             ("assistant", "tool_calls"): TypeAdapter(ToolCall),
         },
     )
@@ -339,12 +294,7 @@ class ChatRequest(Options):
     reasoning_effort: Effort | None = None
     response_format: ResponseFormat | None = None
     stop: (
-        Annotated[
-            Annotated[StopText, Tag("~text")]
-            | Annotated[ListOf[StopText], Field(max_length=16), Tag("~list")],
-            TEXT_OR_LIST,
-        ]
-        | None
+        Annotated[StopText | Annotated[ListOf[StopText], Field(max_length=16)], TEXT_OR_LIST] | None
     ) = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

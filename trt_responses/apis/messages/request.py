@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from trt_responses.wire.base import (
+    ByType,
     ClientObject,
+    Kinds,
     ListOf,
     Lists,
     NonEmpty,
     Options,
-    by_type,
-    type_named,
+    TextOrListOf,
+    named,
 )
-from trt_responses.wire.items import TEXT_OR_LIST
 from trt_responses.wire.request import Count
 from trt_responses.wire.tools import Schema
 
@@ -50,19 +51,7 @@ class BlocksSource(ClientObject):
     """A document's content, as blocks."""
 
     type: Literal["content"]
-    content: Annotated[
-        Annotated[str, Tag("~text")]
-        | Annotated[
-            ListOf[
-                Annotated[
-                    Annotated[TextBlock, Tag("~text")] | Annotated[ImageBlock, Tag("~image")],
-                    by_type("text", "image"),
-                ]
-            ],
-            Tag("~list"),
-        ],
-        TEXT_OR_LIST,
-    ]
+    content: TextOrListOf[Annotated[TextBlock | ImageBlock, ByType()]]
 
 
 class FileSource(ClientObject):
@@ -75,14 +64,7 @@ class Document(ClientObject):
     """A document that the user gives."""
 
     type: Literal["document"]
-    source: Annotated[
-        Annotated[TextSource, Tag("~text")]
-        | Annotated[BlocksSource, Tag("~content")]
-        | Annotated[FileSource, Tag("~base64")]
-        | Annotated[FileSource, Tag("~url")]
-        | Annotated[FileSource, Tag("~file")],
-        by_type("text", "content", "base64", "url", "file"),
-    ]
+    source: Annotated[TextSource | BlocksSource | FileSource, ByType()]
     title: str | None = None
     context: str | None = None
 
@@ -96,13 +78,7 @@ class SearchResult(ClientObject):
     content: ListOf[TextBlock]
 
 
-ResultPart = Annotated[
-    Annotated[TextBlock, Tag("~text")]
-    | Annotated[ImageBlock, Tag("~image")]
-    | Annotated[Document, Tag("~document")]
-    | Annotated[SearchResult, Tag("~search_result")],
-    by_type("text", "image", "document", "search_result"),
-]
+ResultPart = Annotated[TextBlock | ImageBlock | Document | SearchResult, ByType()]
 
 
 class ToolResult(ClientObject):
@@ -110,13 +86,7 @@ class ToolResult(ClientObject):
 
     type: Literal["tool_result"]
     tool_use_id: NonEmpty
-    content: (
-        Annotated[
-            Annotated[str, Tag("~text")] | Annotated[ListOf[ResultPart], Tag("~list")],
-            TEXT_OR_LIST,
-        ]
-        | None
-    ) = None
+    content: TextOrListOf[ResultPart] | None = None
     is_error: bool | None = None
 
 
@@ -144,24 +114,9 @@ class RedactedThinking(ClientObject):
     data: str
 
 
-UserBlock = Annotated[
-    Annotated[TextBlock, Tag("~text")]
-    | Annotated[ImageBlock, Tag("~image")]
-    | Annotated[Document, Tag("~document")]
-    | Annotated[SearchResult, Tag("~search_result")]
-    | Annotated[ToolResult, Tag("~tool_result")],
-    by_type("text", "image", "document", "search_result", "tool_result"),
-]
-AssistantBlock = Annotated[
-    Annotated[TextBlock, Tag("~text")]
-    | Annotated[Thinking, Tag("~thinking")]
-    | Annotated[RedactedThinking, Tag("~redacted_thinking")]
-    | Annotated[ToolUse, Tag("~tool_use")],
-    by_type("text", "thinking", "redacted_thinking", "tool_use"),
-]
-TextOrBlocks = Annotated[
-    Annotated[str, Tag("~text")] | Annotated[ListOf[TextBlock], Tag("~list")], TEXT_OR_LIST
-]
+UserBlock = Annotated[TextBlock | ImageBlock | Document | SearchResult | ToolResult, ByType()]
+AssistantBlock = Annotated[TextBlock | Thinking | RedactedThinking | ToolUse, ByType()]
+TextOrBlocks = TextOrListOf[TextBlock]
 
 # --- messages ------------------------------------------------------------------------------------
 
@@ -170,19 +125,14 @@ class UserMessage(ClientObject):
     """A message of the user's, or results of tools."""
 
     role: Literal["user"]
-    content: Annotated[
-        Annotated[str, Tag("~text")] | Annotated[ListOf[UserBlock], Tag("~list")], TEXT_OR_LIST
-    ]
+    content: TextOrListOf[UserBlock]
 
 
 class AssistantMessage(ClientObject):
     """A message that the model wrote before."""
 
     role: Literal["assistant"]
-    content: Annotated[
-        Annotated[str, Tag("~text")] | Annotated[ListOf[AssistantBlock], Tag("~list")],
-        TEXT_OR_LIST,
-    ]
+    content: TextOrListOf[AssistantBlock]
 
 
 class SystemMessage(ClientObject):
@@ -192,22 +142,7 @@ class SystemMessage(ClientObject):
     content: TextOrBlocks
 
 
-def _by_role(value: Any) -> str | None:
-    role = value.get("role") if isinstance(value, dict) else getattr(value, "role", None)
-    return f"~{role}" if role in ("user", "assistant", "system") else None
-
-
-Message = Annotated[
-    Annotated[UserMessage, Tag("~user")]
-    | Annotated[AssistantMessage, Tag("~assistant")]
-    | Annotated[SystemMessage, Tag("~system")],
-    Discriminator(
-        _by_role,
-        custom_error_type="unknown_role",
-        custom_error_message="should be an object whose role is one of 'user', 'assistant', "
-        "'system'",
-    ),
-]
+Message = Annotated[UserMessage | AssistantMessage | SystemMessage, ByType(key="role")]
 
 # --- tools ---------------------------------------------------------------------------------------
 
@@ -231,14 +166,11 @@ class OtherTool(Options):
 
 
 def _tool_kind(value: Any) -> str:
-    kind = type_named(value)
+    kind = named(value)
     return "~custom" if kind in (None, "custom") else "~other"
 
 
-Tool = Annotated[
-    Annotated[CustomTool, Tag("~custom")] | Annotated[OtherTool, Tag("~other")],
-    Discriminator(_tool_kind),
-]
+Tool = Annotated[CustomTool | OtherTool, Kinds(_tool_kind, "~custom", "~other")]
 
 
 class AnyChoice(Options):
@@ -256,13 +188,7 @@ class NamedChoice(Options):
     disable_parallel_tool_use: bool | None = None
 
 
-ToolChoice = Annotated[
-    Annotated[AnyChoice, Tag("~auto")]
-    | Annotated[AnyChoice, Tag("~any")]
-    | Annotated[AnyChoice, Tag("~none")]
-    | Annotated[NamedChoice, Tag("~tool")],
-    by_type("auto", "any", "tool", "none"),
-]
+ToolChoice = Annotated[AnyChoice | NamedChoice, ByType("auto", "any", "tool", "none")]
 
 # --- thinking, the form of the answer, and the rest ----------------------------------------------
 
@@ -290,13 +216,7 @@ class NoThinking(Options):
     type: Literal["disabled"]
 
 
-ThinkingChoice = Annotated[
-    Annotated[BudgetedThinking, Tag("~enabled")]
-    | Annotated[FreeThinking, Tag("~adaptive")]
-    | Annotated[FreeThinking, Tag("~between_tools")]
-    | Annotated[NoThinking, Tag("~disabled")],
-    by_type("enabled", "adaptive", "between_tools", "disabled"),
-]
+ThinkingChoice = Annotated[BudgetedThinking | FreeThinking | NoThinking, ByType()]
 
 
 class JsonFormat(Options):
