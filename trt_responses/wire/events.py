@@ -24,52 +24,75 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Created:
-    """The response was created."""
+class OfResponse:
+    """A step of the response's life, with the response as it is then."""
 
     response: Response
+
+
+@dataclass(frozen=True)
+class OfItem:
+    """An event of an item of the output."""
+
+    item_id: str
+    output_index: int
+
+
+@dataclass(frozen=True)
+class OfContent(OfItem):
+    """An event of a part of an item's content."""
+
+    content_index: int
+
+
+@dataclass(frozen=True)
+class OfSummary(OfItem):
+    """An event of a part of a thought's summary."""
+
+    summary_index: int
+
+
+@dataclass(frozen=True)
+class Created(OfResponse):
+    """The response was created."""
+
     type: Literal["response.created"] = "response.created"
 
 
 @dataclass(frozen=True)
-class Queued:
+class Queued(OfResponse):
     """The response waits for its turn."""
 
-    response: Response
     type: Literal["response.queued"] = "response.queued"
 
 
 @dataclass(frozen=True)
-class InProgress:
+class InProgress(OfResponse):
     """The response is being made."""
 
-    response: Response
     type: Literal["response.in_progress"] = "response.in_progress"
 
 
 @dataclass(frozen=True)
-class Completed:
+class Completed(OfResponse):
     """The response is complete."""
 
-    response: Response
     type: Literal["response.completed"] = "response.completed"
     stop: str | None = None
     """The text of the client's at which it stopped: not every API tells it."""
 
 
 @dataclass(frozen=True)
-class Incomplete:
+class Incomplete(OfResponse):
     """The response ended before it was complete."""
 
-    response: Response
     type: Literal["response.incomplete"] = "response.incomplete"
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(OfResponse):
     """The response failed."""
 
-    response: Response
     type: Literal["response.failed"] = "response.failed"
 
 
@@ -92,135 +115,100 @@ class OutputItemDone:
 
 
 @dataclass(frozen=True)
-class ContentPartAdded:
+class ContentPartAdded(OfContent):
     """A part of an item's content begins."""
 
-    item_id: str
-    output_index: int
-    content_index: int
     part: OutputPart
     type: Literal["response.content_part.added"] = "response.content_part.added"
 
 
 @dataclass(frozen=True)
-class ContentPartDone:
+class ContentPartDone(OfContent):
     """A part of an item's content is whole."""
 
-    item_id: str
-    output_index: int
-    content_index: int
     part: OutputPart
     type: Literal["response.content_part.done"] = "response.content_part.done"
 
 
 @dataclass(frozen=True)
-class OutputTextDelta:
+class OutputTextDelta(OfContent):
     """A piece of a message's text."""
 
-    item_id: str
-    output_index: int
-    content_index: int
     delta: str
     logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["response.output_text.delta"] = "response.output_text.delta"
 
 
 @dataclass(frozen=True)
-class AnnotationAdded:
+class AnnotationAdded(OfContent):
     """An annotation of text that has been told before."""
 
-    item_id: str
-    output_index: int
-    content_index: int
     annotation_index: int
     annotation: UrlCitation
     type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
 
 
 @dataclass(frozen=True)
-class OutputTextDone:
+class OutputTextDone(OfContent):
     """The whole text of a message."""
 
-    item_id: str
-    output_index: int
-    content_index: int
     text: str
     logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["response.output_text.done"] = "response.output_text.done"
 
 
 @dataclass(frozen=True)
-class ReasoningTextDelta:
+class ReasoningTextDelta(OfContent):
     """A piece of a thought."""
 
-    item_id: str
-    output_index: int
-    content_index: int
     delta: str
     type: Literal["response.reasoning_text.delta"] = "response.reasoning_text.delta"
 
 
 @dataclass(frozen=True)
-class ReasoningTextDone:
+class ReasoningTextDone(OfContent):
     """The whole text of a thought."""
 
-    item_id: str
-    output_index: int
-    content_index: int
     text: str
     type: Literal["response.reasoning_text.done"] = "response.reasoning_text.done"
 
 
 @dataclass(frozen=True)
-class ReasoningSummaryPartAdded:
+class ReasoningSummaryPartAdded(OfSummary):
     """A part of a thought's summary begins."""
 
-    item_id: str
-    output_index: int
-    summary_index: int
     part: OutputSummaryText
     type: Literal["response.reasoning_summary_part.added"] = "response.reasoning_summary_part.added"
 
 
 @dataclass(frozen=True)
-class ReasoningSummaryPartDone:
+class ReasoningSummaryPartDone(OfSummary):
     """A part of a thought's summary is whole."""
 
-    item_id: str
-    output_index: int
-    summary_index: int
     part: OutputSummaryText
     type: Literal["response.reasoning_summary_part.done"] = "response.reasoning_summary_part.done"
 
 
 @dataclass(frozen=True)
-class ReasoningSummaryTextDelta:
+class ReasoningSummaryTextDelta(OfSummary):
     """A piece of a thought's summary."""
 
-    item_id: str
-    output_index: int
-    summary_index: int
     delta: str
     type: Literal["response.reasoning_summary_text.delta"] = "response.reasoning_summary_text.delta"
 
 
 @dataclass(frozen=True)
-class ReasoningSummaryTextDone:
+class ReasoningSummaryTextDone(OfSummary):
     """The whole text of a thought's summary."""
 
-    item_id: str
-    output_index: int
-    summary_index: int
     text: str
     type: Literal["response.reasoning_summary_text.done"] = "response.reasoning_summary_text.done"
 
 
 @dataclass(frozen=True)
-class FunctionCallArgumentsDelta:
+class FunctionCallArgumentsDelta(OfItem):
     """A piece of a call's arguments."""
 
-    item_id: str
-    output_index: int
     delta: str
     type: Literal["response.function_call_arguments.delta"] = (
         "response.function_call_arguments.delta"
@@ -228,32 +216,26 @@ class FunctionCallArgumentsDelta:
 
 
 @dataclass(frozen=True)
-class FunctionCallArgumentsDone:
+class FunctionCallArgumentsDone(OfItem):
     """The whole arguments of a call."""
 
-    item_id: str
-    output_index: int
     arguments: str
     name: str
     type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
 
 
 @dataclass(frozen=True)
-class CustomToolCallInputDelta:
+class CustomToolCallInputDelta(OfItem):
     """A piece of a custom tool's input."""
 
-    item_id: str
-    output_index: int
     delta: str
     type: Literal["response.custom_tool_call_input.delta"] = "response.custom_tool_call_input.delta"
 
 
 @dataclass(frozen=True)
-class CustomToolCallInputDone:
+class CustomToolCallInputDone(OfItem):
     """The whole input of a custom tool."""
 
-    item_id: str
-    output_index: int
     input: str
     type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
 
@@ -289,11 +271,9 @@ class ShellCommandDone:
 
 
 @dataclass(frozen=True)
-class ShellOutputDelta:
+class ShellOutputDelta(OfItem):
     """A piece of a command's output."""
 
-    item_id: str
-    output_index: int
     command_index: int
     delta: ShellText
     type: Literal["response.shell_call_output_content.delta"] = (
@@ -302,11 +282,9 @@ class ShellOutputDelta:
 
 
 @dataclass(frozen=True)
-class ShellOutputDone:
+class ShellOutputDone(OfItem):
     """The whole outputs of a shell's commands."""
 
-    item_id: str
-    output_index: int
     command_index: int
     output: tuple[ShellOutput, ...]
     type: Literal["response.shell_call_output_content.done"] = (
@@ -331,20 +309,16 @@ StepName = Literal[
 
 
 @dataclass(frozen=True)
-class HostedStep:
+class HostedStep(OfItem):
     """How far something has come that the server runs: the last word of `type` says it."""
 
-    item_id: str
-    output_index: int
     type: StepName
 
 
 @dataclass(frozen=True)
-class CodeDelta:
+class CodeDelta(OfItem):
     """A piece of code that is to run here."""
 
-    item_id: str
-    output_index: int
     delta: str
     type: Literal["response.code_interpreter_call_code.delta"] = (
         "response.code_interpreter_call_code.delta"
@@ -352,11 +326,9 @@ class CodeDelta:
 
 
 @dataclass(frozen=True)
-class CodeDone:
+class CodeDone(OfItem):
     """The whole code that is to run here."""
 
-    item_id: str
-    output_index: int
     code: str
     type: Literal["response.code_interpreter_call_code.done"] = (
         "response.code_interpreter_call_code.done"
@@ -364,31 +336,25 @@ class CodeDone:
 
 
 @dataclass(frozen=True)
-class McpArgumentsDelta:
+class McpArgumentsDelta(OfItem):
     """A piece of the arguments of an MCP call."""
 
-    item_id: str
-    output_index: int
     delta: str
     type: Literal["response.mcp_call_arguments.delta"] = "response.mcp_call_arguments.delta"
 
 
 @dataclass(frozen=True)
-class McpArgumentsDone:
+class McpArgumentsDone(OfItem):
     """The whole arguments of an MCP call."""
 
-    item_id: str
-    output_index: int
     arguments: str
     type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
 
 
 @dataclass(frozen=True)
-class CompactionCompacting:
+class CompactionCompacting(OfItem):
     """The conversation is being made short."""
 
-    item_id: str
-    output_index: int
     type: Literal["response.compaction.compacting"] = "response.compaction.compacting"
 
 
