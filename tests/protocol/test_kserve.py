@@ -214,7 +214,7 @@ BAD_GENERATE: list[tuple[object, int, str]] = [
     ({"text_input": "a", "seed": "x"}, 400, "seed"),
     ({"text_input": "a", "id": 3}, 400, "'id'"),
     ({"input_ids": [1], "reasoning_effort": "low"}, 400, "belongs to 'text_input'"),
-    ({"text_input": "word " * 200}, 400, "at most"),
+    ({"text_input": "word " * 200}, 400, "limit 180"),
 ]
 
 
