@@ -20,7 +20,7 @@ from tests.support.cards import VERSION, card_of
 from tests.support.gather import begin, generated
 from trt_responses.app import create_app
 from trt_responses.backends import engines
-from trt_responses.cli.adapters import KINDS
+from trt_responses.cli.engines.adapters import KINDS
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.llamacpp.body import STOPS_BY_ITSELF
 from trt_responses.engines.llamacpp.keeper import Patience

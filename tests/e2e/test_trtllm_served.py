@@ -18,7 +18,7 @@ from tests.support.double.results import Script
 from tests.support.gather import generated
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.cli.adapters import KINDS
+from trt_responses.cli.engines.adapters import KINDS
 from trt_responses.doctor.server import self_test
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.trtllm.engine import TrtLlmEngine

@@ -73,7 +73,8 @@ MAY_IMPORT = {
     "setup.server": f"{CORE} backends setup.engine",
     "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor app backends fleet serve"
-    " engine",
+    " engine cli.engines",
+    "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
     "doctor": f"{SEAMS} settings tokens tools prepare.* backends",
     # features
     "features": "",

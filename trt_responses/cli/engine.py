@@ -1,6 +1,6 @@
 """`trt-responses engine build | list | show | verify | remove`. Parses, calls, prints.
 
-What changes which version is served is in `cli/versions.py`, adapters are in `cli/adapters.py`.
+Versions, adapters and compiled graphs have commands of their own in `cli/engines/`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from trt_responses.backends.installed import needed
-from trt_responses.cli.adapters import add_adapters
 from trt_responses.cli.building import build_tools, tell, to_stderr
 from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, add_group, settings_of
 from trt_responses.cli.demo import prepare_demo, prepare_llamacpp
-from trt_responses.cli.graph import KINDS, add_tensorrt, prepare_graph
-from trt_responses.cli.versions import add_versions
+from trt_responses.cli.engines.adapters import add_adapters
+from trt_responses.cli.engines.graph import KINDS, add_tensorrt, prepare_graph
+from trt_responses.cli.engines.versions import add_versions
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GGUF

@@ -91,7 +91,7 @@ def _stop_with_the_terminal() -> None:
 def _prepare_what_is_served(settings: Settings) -> None:
     """Prepare a demo that is to be served and is not there yet."""
     if settings.engine == shelf.DEMO_ONNX:
-        from trt_responses.cli.graph import prepare_demo_onnx
+        from trt_responses.cli.engines.graph import prepare_demo_onnx
 
         prepare_demo_onnx(settings)
     elif _serves_demo(settings):

@@ -19,7 +19,7 @@ from scripts.checkpoints import TINY
 from scripts.tiny_adapter import write_adapter
 from tests.support.cards import VERSION, card_of
 from tests.support.tiny_gguf import HEAD, HEADS, HIDDEN, write_tiny
-from trt_responses.cli.adapters import KINDS
+from trt_responses.cli.engines.adapters import KINDS
 from trt_responses.prepare.checkpoint.peft import CONFIG, WEIGHTS, open_peft
 from trt_responses.prepare.checkpoint.safetensors import Tensor, write_tensors
 from trt_responses.prepare.faults import PrepareError

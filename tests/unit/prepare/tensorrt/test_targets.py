@@ -18,7 +18,7 @@ import pytest
 
 from scripts.checkpoints import GPT_OSS_20B, TINY, Recipe, write_checkpoint
 from tests.support.tensorrt import named_binding, real_names, with_the_real_binding
-from trt_responses.cli.graph import options_of
+from trt_responses.cli.engines.graph import options_of
 from trt_responses.cli.main import main
 from trt_responses.prepare.checkpoint.mxfp4 import VALUES, codes
 from trt_responses.prepare.checkpoint.open import open_checkpoint
