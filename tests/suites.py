@@ -13,8 +13,8 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 FAST, REST, ALL = SUITES = ("fast", "rest", "all")
 PEAK_MB = {FAST: 1000, REST: 1500, ALL: 1500}
-"""The memory that one process may take at most, with room for other machines: 760 was measured in the
-fast suite. To fall to 600 and 1000."""
+"""The most memory of one process, with room for other machines: 760 was measured in the fast suite.
+To fall to 600 and 1000."""
 
 
 def fast_e2e() -> dict[str, str]:
