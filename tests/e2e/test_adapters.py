@@ -22,6 +22,7 @@ from trt_responses.app import create_app
 from trt_responses.backends import engines
 from trt_responses.cli.engines.adapters import KINDS
 from trt_responses.engine import GenerateOptions
+from trt_responses.engines.llamacpp import keeper
 from trt_responses.engines.llamacpp.body import STOPS_BY_ITSELF
 from trt_responses.engines.llamacpp.keeper import Patience
 from trt_responses.errors import NotFound
@@ -114,7 +115,7 @@ def test_an_adapter_answers_beside_the_model_itself_and_shares_nothing_with_it(
 ) -> None:
     """From the shelf to an answer. Turns are short."""
     # patched: turns last seconds, and no setting says so
-    monkeypatch.setattr(engines, "Patience", partial(Patience, turn_s=0.01))
+    monkeypatch.setattr(keeper, "Patience", partial(Patience, turn_s=0.01))
     settings = Settings(engines_dir=engines_dir, store="memory://", slots=1, threads=1)
 
     async def story() -> None:

@@ -201,7 +201,7 @@ def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
             await until_seen(lambda: not lives(frozen))
             await as_many(server, FRONT_END, 2)
             for program, words in (
-                (FRONT_END, "could not be started"),
+                (FRONT_END, "failed to start"),
                 (ENGINE, "process cannot be made"),
             ):
                 before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)

@@ -134,6 +134,7 @@ class Held(NamedTuple):
     descriptors: int
     tasks: int
     threads: int
+    """Besides those of asyncio's pool, which grows to its bound as calls happen to overlap."""
     files: frozenset[str]
 
     @classmethod
@@ -143,7 +144,7 @@ class Held(NamedTuple):
             frozenset(children_of(os.getpid())),
             len(os.listdir("/proc/self/fd")),
             len(asyncio.all_tasks()),
-            threading.active_count(),
+            sum(not one.name.startswith("asyncio_") for one in threading.enumerate()),
             frozenset(os.listdir(tempfile.gettempdir())),
         )
 
