@@ -224,6 +224,7 @@ class Writer:
         self._free = False
         if not self._written.done():
             self._written.set_exception(error)
+            self._written.exception()  # a stream that was cancelled does not wait for it
         self._leave()
 
 
