@@ -134,7 +134,6 @@ class Held(NamedTuple):
     descriptors: int
     tasks: int
     threads: int
-    """Besides those of asyncio's pool, which grows to its bound as calls happen to overlap."""
     files: frozenset[str]
 
     @classmethod
@@ -144,7 +143,7 @@ class Held(NamedTuple):
             frozenset(children_of(os.getpid())),
             len(os.listdir("/proc/self/fd")),
             len(asyncio.all_tasks()),
-            sum(not one.name.startswith("asyncio_") for one in threading.enumerate()),
+            threading.active_count(),
             frozenset(os.listdir(tempfile.gettempdir())),
         )
 
@@ -186,6 +185,13 @@ async def served(folder: Path) -> AsyncIterator[tuple[Client, Callable[[], bool]
             Client(port),
             lambda: not len(app.state.runs) and not server.server_state.connections,
         )
+
+
+async def fill_pool() -> None:
+    """Have all threads of asyncio's pool begin: it adds them as calls happen to overlap."""
+    most = min(32, (os.cpu_count() or 1) + 4)
+    together = threading.Barrier(most)
+    await asyncio.gather(*(asyncio.to_thread(together.wait, GRACE_S) for _ in range(most)))
 
 
 async def left_by(folder: Path, rounds: int) -> dict[str, object]:
@@ -234,6 +240,7 @@ async def test_servers_that_have_ended_leave_nothing(tmp_path: Path) -> None:
         gc.collect()
         return sum(isinstance(one, App) for one in gc.get_objects())
 
+    await fill_pool()
     await life()
     before, apps = Held.now(), alive()
     for _ in range(3):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.history import Prior
     from trt_responses.prompt.prompt import Prompt
     from trt_responses.run.admission import Place
-    from trt_responses.run.parts import Lease, Parts
+    from trt_responses.run.parts import Parts
     from trt_responses.run.request import RunRequest
     from trt_responses.run.turns import Turns
     from trt_responses.steering.steering import SteeringRequest
@@ -60,15 +60,12 @@ class Draft:
     reader: Reader
     options: GenerateOptions
 
-    def __init__(
-        self, request: RunRequest, steps: tuple[Step, ...], parts: Parts, lease: Lease | None = None
-    ) -> None:
+    def __init__(self, request: RunRequest, steps: tuple[Step, ...], parts: Parts) -> None:
         self.request = request
         self.steps = steps
         self.joints = joints_of(steps)
         """The steps' methods for each joint."""
         self.parts = parts
-        self.lease = lease
         self.accepted: Accepted = request.accepted
         self.owner = request.owner
         self.id = request.id or parts.mint("resp")

@@ -92,7 +92,7 @@ class Runs:
             if parts.leases is not None:
                 lease = parts.leases.lease(request, model, parts)
                 parts = lease.parts
-            draft = Draft(request, steps, parts, lease)
+            draft = Draft(request, steps, parts)
             draft.place = place
             run = await assembled(draft)
         except BaseException:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 NUMBERS = 1 << 32
 KNOWN_CHUNKS = 1 << 16
-LAST_WORDS_S = 1.0
+LAST_WORDS_S = 3.0
 """Seconds that the reason of a death may take to come."""
 RETRY_S = 0.1
 
