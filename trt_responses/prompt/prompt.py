@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted, Effort
     from trt_responses.dialect import Continuation
     from trt_responses.language.messages import Effort as LanguageEffort
-    from trt_responses.prompt.carried import CarriedCompaction
     from trt_responses.prompt.history import Prior
+    from trt_responses.prompt.sealed import SealedCompaction
     from trt_responses.run.parts import Parts
     from trt_responses.store import Kind, Records
 
@@ -169,7 +169,7 @@ async def blocks_of(
     if len(alone) == len(accepted.input):
         return await render_items(alone, prior=prior.blocks), None
     vocabulary = parts.dialect.vocabulary
-    turns = await parts.carried.opened_turns(
+    turns = await parts.opener.opened_turns(
         accepted.input,
         owner,
         parts.renderer.pause,
@@ -190,9 +190,7 @@ async def blocks_of(
     return await items.blocks(rendered, turns, parts.renderer.pause), date
 
 
-def opened_compactions(
-    accepted: Accepted, parts: Parts, owner: str
-) -> dict[int, CarriedCompaction]:
+def opened_compactions(accepted: Accepted, parts: Parts, owner: str) -> dict[int, SealedCompaction]:
     """The content of the compactions in the input, by their places."""
     items = () if isinstance(accepted.input, str) else accepted.input
     opened = {}
@@ -201,13 +199,13 @@ def opened_compactions(
             at = accepted.places[place].item if accepted.places else f"input[{place}]"
             param = f"{at}.encrypted_content"
             content = item.encrypted_content
-            opened[place] = parts.carried.open_compaction(
+            opened[place] = parts.opener.open_compaction(
                 content, owner, parts.model, param, parts.dialect.vocabulary
             )
     return opened
 
 
-def calls_of(compactions: Mapping[int, CarriedCompaction]) -> list[Block]:
+def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
     """The calls that compactions carry, for results that come later."""
     return [
         Block("call", b"", b"", call_id, callee)

@@ -28,7 +28,7 @@ from trt_responses.wire.hosted_items import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from trt_responses.prompt.carried import CarriedTurns
+    from trt_responses.prompt.sealed import OpenedTurns
     from trt_responses.store import Block, Records
 
     Items = str | Sequence[i.InputItem]
@@ -67,7 +67,7 @@ class Resolved:
     """The places of items that the conversation holds already: they are not repeated."""
 
     async def blocks(
-        self, rendered: Sequence[Block], turns: CarriedTurns, pause: Callable[[], Awaitable[None]]
+        self, rendered: Sequence[Block], turns: OpenedTurns, pause: Callable[[], Awaitable[None]]
     ) -> list[Block]:
         """The items' blocks, with the ids that were generated, where those are known."""
         exact = []

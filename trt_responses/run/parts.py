@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.frozen import dataclass
-from trt_responses.prompt.carried import NOTHING_CARRIED
+from trt_responses.prompt.sealed import NO_OPENER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
     from trt_responses.log.machine import Mint
-    from trt_responses.prompt.carried import Carried
+    from trt_responses.prompt.sealed import Opener
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
     from trt_responses.run.recovery import Recovery
@@ -66,7 +66,7 @@ class Parts:
     features: Sequence[Feature] = ()
     leases: Leases | None = None
     """Gives each run an engine of its own; None: all runs have this one."""
-    carried: Carried = NOTHING_CARRIED
+    opener: Opener = NO_OPENER
     """Opens what clients carry sealed."""
     names: ModelNames | None = None
     """The names by which clients ask; None: whatever they say is the one model."""

@@ -26,7 +26,7 @@ from trt_responses.errors import StartupError
 from trt_responses.health.health import Health
 from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.health.stall import StallWatch
-from trt_responses.prompt.carried import NOTHING_CARRIED
+from trt_responses.prompt.sealed import NO_OPENER
 from trt_responses.run.admission import OpenAdmission
 from trt_responses.run.parts import Parts, mint
 from trt_responses.run.recovery import Recovery
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from trt_responses.accept.model_names import Loaded
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
-    from trt_responses.prompt.carried import Carried
+    from trt_responses.prompt.sealed import Sealing
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
     from trt_responses.run.parts import Leases
@@ -105,7 +105,7 @@ class Server:
         self.loaded: Callable[[], Iterable[Loaded]] = tuple
         """The versions of the engine by which clients may ask for it."""
         self.admission: Admission | None = None
-        self.carried: Carried = NOTHING_CARRIED
+        self.sealing: Sealing | None = None
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
         self.features: list[Feature] = []
@@ -225,7 +225,7 @@ class Server:
             thought_summaries=settings.thought_summaries,
             features=self.features,
             leases=self.leases,
-            carried=self.carried,
+            opener=self.sealing or NO_OPENER,
             names=names,
             note_media=settings.note_images,
         )

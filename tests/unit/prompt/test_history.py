@@ -170,7 +170,7 @@ class Conversation:
                 identity="You are a test.",
                 knowledge_cutoff="2024-06",
                 admission=Admission(lambda: 4, clock_s=lambda: 0.0),
-                carried=Sealer(lambda: [bytes(32)]),
+                opener=Sealer(lambda: [bytes(32)]),
                 mint=Mint(),
                 today=lambda: next(self.dates),
                 clock_s=lambda: 1_700_000_000.0,

@@ -13,7 +13,7 @@ from trt_responses.apis.messages.accept import accept_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
-from trt_responses.prompt.carried import NOTHING_CARRIED
+from trt_responses.prompt.sealed import NO_OPENER
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import dropped_header, ignored_header
@@ -82,7 +82,7 @@ class Messages(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._seals = shared.parts.carried is not NOTHING_CARRIED
+        self._seals = shared.parts.opener is not NO_OPENER
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""

@@ -19,8 +19,8 @@ from trt_responses.frozen import replace as replace_frozen
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.language.messages import Message
 from trt_responses.log.machine import OPENS, Machine
-from trt_responses.prompt.carried import CarriedCompaction
 from trt_responses.prompt.prompt import ID_BYTES
+from trt_responses.prompt.sealed import SealedCompaction
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
 from trt_responses.store import Block, lasting_json
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
     from trt_responses.dialect import Dialect
     from trt_responses.language.fragments import Fragment
-    from trt_responses.prompt.carried import Carried
     from trt_responses.prompt.prompt import Prompt
+    from trt_responses.prompt.sealed import Sealing
     from trt_responses.store import Kind
     from trt_responses.wire.output import OutputItem
 
@@ -87,7 +87,7 @@ class Compaction:
         blocks: Sequence[Block],
         date: str,
         dialect: Dialect,
-        sealer: Carried,
+        sealer: Sealing,
         owner: str,
         model: str,
         message_tokens: int | None = None,
@@ -122,7 +122,7 @@ class Compaction:
         parts = [*self._messages, own, *((block.kind, block.ids) for block in tail)]
         self._ids, places = self.renderer.joined(parts)
         spoken = [place for place in places if place[0] in SPOKEN]
-        sealed = CarriedCompaction(self.date, calls, self._ids, spoken if alone else None)
+        sealed = SealedCompaction(self.date, calls, self._ids, spoken if alone else None)
         return self.sealer.seal_compaction(sealed, self.owner, self.model, self.vocabulary)
 
     def block(self, item: OutputItem) -> Block:

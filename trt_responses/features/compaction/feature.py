@@ -25,7 +25,7 @@ from trt_responses.run.turns import Turn
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.prompt.carried import Carried
+    from trt_responses.prompt.sealed import Sealing
     from trt_responses.run.draft import Draft
     from trt_responses.run.ending import End
     from trt_responses.run.generation import Generation
@@ -42,7 +42,7 @@ class Compactions:
 
     reads = ("compacts", "compacts_beyond")
 
-    def __init__(self, sealer: Carried) -> None:
+    def __init__(self, sealer: Sealing) -> None:
         self._sealer = sealer
 
     def accept(self, accepted: Accepted) -> Step | None:
@@ -58,7 +58,7 @@ class CompactionStep(Step):
 
     order = 20
 
-    def __init__(self, sealer: Carried) -> None:
+    def __init__(self, sealer: Sealing) -> None:
         self._sealer = sealer
         self.compaction: Compaction | None = None
 
@@ -84,7 +84,7 @@ class CompactedFirstStep(Step):
 
     order = 20
 
-    def __init__(self, sealer: Carried, beyond: int) -> None:
+    def __init__(self, sealer: Sealing, beyond: int) -> None:
         self._sealer = sealer
         self._beyond = beyond
         self._compaction: Compaction | None = None
@@ -119,7 +119,7 @@ class CompactedFirstStep(Step):
             own[0] = self._compaction.block(last.output[0])
 
 
-def _compaction(draft: Draft, sealer: Carried, message_tokens: int | None) -> Compaction:
+def _compaction(draft: Draft, sealer: Sealing, message_tokens: int | None) -> Compaction:
     prompt, parts = draft.prompt, draft.parts
     return Compaction(
         prompt.blocks, prompt.date, parts.dialect, sealer, draft.owner, parts.model, message_tokens

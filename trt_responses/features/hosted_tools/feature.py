@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.features.hosted_tools.loop import Approved
-    from trt_responses.prompt.carried import Carried
+    from trt_responses.prompt.sealed import Sealing
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
@@ -45,7 +45,7 @@ class HostedTools:
 
     reads = ("built_in", "input")
 
-    def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Carried) -> None:
+    def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Sealing | None) -> None:
         """`tools` by their kinds."""
         self.tools = tools
         self.ledger = ledger
@@ -99,7 +99,8 @@ class ToolsStep(Step):
     def _signed(self, owner: str, request: McpApprovalRequest) -> bool:
         plain, _, signature = (request.id or "").partition(".")
         signed = (plain, request.server_label, request.name, request.arguments)
-        return self._hosted.signer.has_signed(signature, signed, owner)
+        signer = self._hosted.signer
+        return signer is not None and signer.has_signed(signature, signed, owner)
 
     async def planned(self, draft: Draft) -> None:
         """Open the other tools, and note the approvals as used."""
@@ -122,7 +123,8 @@ class ToolsStep(Step):
             return
         options = draft.machine_options
         options["runners"] = loop.runners
-        options["sign"] = partial(self._hosted.signer.signature, owner=draft.owner)
+        if (signer := self._hosted.signer) is not None:
+            options["sign"] = partial(signer.signature, owner=draft.owner)
         source = source_of(loop.used) if draft.accepted.answer is None else None
         if source is not None:
             options["cited_text"] = partial(CitationText, source)

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     tools = {tool.kind: tool for tool in server.tools}
-    server.features.append(HostedTools(tools, Ledger(server.store), server.carried))
+    server.features.append(HostedTools(tools, Ledger(server.store), server.sealing))

@@ -7,17 +7,17 @@ import zlib
 import orjson
 
 from trt_responses.features.seal.turn import MAX_BYTES, swapped
-from trt_responses.prompt.carried import CarriedCompaction
+from trt_responses.prompt.sealed import SealedCompaction
 
 
-def packed(compaction: CarriedCompaction) -> bytes:
+def packed(compaction: SealedCompaction) -> bytes:
     """The bytes of a compaction, the same on every machine."""
     head = orjson.dumps([compaction.date, dict(compaction.calls), compaction.said])
     return zlib.compress(b"%b\n%b" % (head, swapped(compaction.ids)), 6)
 
 
-def unpacked(data: bytes) -> CarriedCompaction:
+def unpacked(data: bytes) -> SealedCompaction:
     """The compaction in the bytes, which are authenticated and therefore not checked."""
     head, _, ids = zlib.decompressobj().decompress(data, MAX_BYTES).partition(b"\n")
     date, calls, *places = orjson.loads(head)  # older items do not say it
-    return CarriedCompaction(date, calls, swapped(ids), *places)
+    return SealedCompaction(date, calls, swapped(ids), *places)

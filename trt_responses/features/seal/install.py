@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    sealer = server.carried = sealer_of(server.settings)
+    sealer = server.sealing = sealer_of(server.settings)
     server.features.append(Seals(sealer))
 
 

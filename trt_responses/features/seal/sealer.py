@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trt_responses.features.seal.turn import SealedTurn
-    from trt_responses.prompt.carried import CarriedCompaction
+    from trt_responses.prompt.sealed import SealedCompaction
 
 PREFIX = "trtr1_"
 """The beginning of a text that this server sealed; any other is left alone."""
@@ -76,14 +76,14 @@ class Sealer:
             ) from None
 
     def seal_compaction(
-        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
+        self, compaction: SealedCompaction, owner: str, model: str, vocabulary: str = ""
     ) -> str:
         bound = _bound(owner, _purpose(model, vocabulary))
         return COMPACTION_PREFIX + self._sealed(compacted.packed(compaction), bound)
 
     def open_compaction(
         self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
-    ) -> CarriedCompaction:
+    ) -> SealedCompaction:
         """The compaction in a sealed text. Raises an `InvalidRequest` for a text that this server
         did not seal for this owner, this model and its vocabulary."""
         bound = _bound(owner, _purpose(model, vocabulary))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trt_responses.wire import items as i
 
 
-class CarriedCompaction(NamedTuple):
+class SealedCompaction(NamedTuple):
     """The content of a compaction item: ids that stand for what was left out."""
 
     date: str
@@ -28,7 +28,7 @@ class CarriedCompaction(NamedTuple):
     the item needs no other beside it. None: those messages stand beside the item."""
 
 
-class CarriedTurns(Protocol):
+class OpenedTurns(Protocol):
     """The turns that a request's items carry. Callers ask in the items' order."""
 
     @property
@@ -42,8 +42,8 @@ class CarriedTurns(Protocol):
         ...
 
 
-class Carried(Protocol):
-    """Seals what items carry, and opens it for their owner alone."""
+class Opener(Protocol):
+    """Opens sealed items for their owner alone."""
 
     async def opened_turns(
         self,
@@ -54,34 +54,38 @@ class Carried(Protocol):
         *,
         vocabulary: str = "",
         verifies: bool = False,
-    ) -> CarriedTurns:
+    ) -> OpenedTurns:
         """What reasoning items carry. With `verifies`, an item whose words are not those that were
         sealed is refused."""
         ...
 
     def open_compaction(
         self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
-    ) -> CarriedCompaction:
+    ) -> SealedCompaction:
         """The content of a compaction. Raises an `InvalidRequest` where it cannot be opened."""
         ...
 
+
+class Sealing(Opener, Protocol):
+    """Seals items, too."""
+
     def seal_compaction(
-        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
+        self, compaction: SealedCompaction, owner: str, model: str, vocabulary: str = ""
     ) -> str: ...
 
     def signature(self, signed: Sequence[str], owner: str) -> str:
-        """A signature of texts that an owner was given, for a client to bring back unchanged."""
+        """A signature of texts that a client sends back unchanged."""
         ...
 
     def has_signed(self, signature: str, signed: Sequence[str], owner: str) -> bool: ...
 
 
-class _NothingCarried:
-    """Seals and opens nothing: a server without the feature."""
+class _NoOpener:
+    """Opens nothing: a server without the feature."""
 
     date = None
 
-    async def opened_turns(self, *args: object, **options: object) -> CarriedTurns:
+    async def opened_turns(self, *args: object, **options: object) -> OpenedTurns:
         return self
 
     def ids_at(self, place: int, item: i.InputItem) -> bytes | None:
@@ -89,20 +93,8 @@ class _NothingCarried:
 
     def open_compaction(
         self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
-    ) -> CarriedCompaction:
-        raise unsupported_value(param, "nothing that is sealed can be opened here")
-
-    def seal_compaction(
-        self, compaction: CarriedCompaction, owner: str, model: str, vocabulary: str = ""
-    ) -> str:
-        raise NotImplementedError("compactions are not installed without seals")
-
-    def signature(self, signed: Sequence[str], owner: str) -> str:
-        """Nothing: no approval can be recognised later."""
-        return ""
-
-    def has_signed(self, signature: str, signed: Sequence[str], owner: str) -> bool:
-        return False
+    ) -> SealedCompaction:
+        raise unsupported_value(param, "sealed items are not installed here")
 
 
-NOTHING_CARRIED: Carried = _NothingCarried()
+NO_OPENER: Opener = _NoOpener()
