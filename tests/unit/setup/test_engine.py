@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from trt_responses.backends.engines import engine_of
 from trt_responses.engines.grpc.engine import GrpcEngine
 from trt_responses.engines.triton.engine import TritonEngine
-from trt_responses.errors import StartupError
+from trt_responses.errors import ApiError, StartupError
+from trt_responses.features.rollout.bodies import LoadRequest
+from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given, served_engine
+from trt_responses.setup.installed import install_all
+from trt_responses.setup.server import Server
 
 PLACE = "engines:50051/openai/gpt-oss"
 
@@ -28,3 +34,14 @@ def test_two_other_servers_are_one_too_many() -> None:
     settings = Settings(triton=PLACE, grpc=PLACE)
     with pytest.raises(StartupError, match="leave out one of them"):
         served_engine(settings, Given(), engine_of)
+
+
+@pytest.mark.parametrize(("kind", "why"), [("grpc", "another server's"), ("triton", "a Triton's")])
+def test_versions_of_another_servers_engine_are_exchanged_there(kind: str, why: str) -> None:
+    settings = Settings(**{kind: PLACE}, store="memory")
+    server = Server(settings, served_engine(settings, Given(), engine_of), tools=[])
+    install_all(server)
+    server.build()
+    load = server.of(Exchange).load("openai/gpt-oss", LoadRequest())
+    with pytest.raises(ApiError, match=why):
+        asyncio.run(load)
