@@ -79,6 +79,7 @@ def test_a_line_holds_a_check_and_its_remedy_follows() -> None:
     ]
 
 
+@pytest.mark.slow  # 80 MB: the libraries of all kinds of engines
 def test_a_whole_look_at_this_machine_says_something_of_each_kind(
     tmp_path: Path, unused_port: int
 ) -> None:
