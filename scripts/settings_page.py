@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX, VARIABLES, Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
@@ -28,7 +28,7 @@ env {PREFIX}SLOTS=1 trt-responses serve --print-settings
 
 
 def page() -> str:
-    return HEAD + "".join(_row(name) for name in Settings.model_fields)
+    return HEAD + "".join(_row(name) for name in VARIABLES)
 
 
 def _row(name: str) -> str:

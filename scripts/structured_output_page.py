@@ -129,7 +129,7 @@ request it was made of: the ids that were forced, the tokens it might have, the 
 
 ## Bounds
 
-The schemas of one request are compiled within `TRT_RESPONSES_SCHEMA_S` seconds of a processor's
+The schemas of one request are compiled within one second of a processor's
 time, in a thread, and owners take turns: nobody waits for another owner's line. A step of a text
 takes some milliseconds at most, whatever the schema; what is too much for the follower's own limits
 is left to the engine's guide and to the judge. A compiled form takes some 40 MB at most, and the

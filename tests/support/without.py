@@ -91,9 +91,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "engines.trtllm": [],
     "stores.redis": [Start({"store": "redis://127.0.0.1:1"})],
     "stores.sqlite": [Start({"store": "sqlite:///kept.db"})],
-    "tools.browser": [
-        Start({"browser": "boxed", "search_service": "searxng", "search_url": "http://localhost"})
-    ],
+    "tools.browser": [Start({"browser": "boxed", "search_url": "http://localhost"})],
     "tools.mcp": [Start({"mcp_urls": ["https://example.com"]})],
     "tools.python": [Start({"python": "boxed"})],
     "dialects.templates": [],

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
-    from trt_responses.settings import Settings
+    from trt_responses.settings import Elsewhere, Settings
 
+START_S = 1800.0
+"""Seconds that an engine of another process may take to load: the largest take half of it."""
 PROBE_S = 30.0
 """Seconds in which an embedded engine that has stalled must answer a probe before it is
 replaced."""
@@ -57,18 +59,16 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     return llamacpp_over(directory / MODEL, settings, spoken, files)
 
 
-def engine_elsewhere(settings: Settings) -> Engine | None:
-    """The engine that another server serves, where the settings name one."""
-    if (place := settings.engine_elsewhere()) is None:
-        return None
-    if settings.triton is not None:
-        with needed("The engine of a Triton"):
-            from trt_responses.engines.triton.engine import TritonEngine, address_of
-        return TritonEngine(address_of(place))
-    return grpc_at(place, settings.engine_start_s)
+def engine_elsewhere(elsewhere: Elsewhere) -> Engine:
+    """The engine that another server serves."""
+    if elsewhere.kind == "grpc":
+        return grpc_at(elsewhere.place)
+    with needed("The engine of a Triton"):
+        from trt_responses.engines.triton.engine import TritonEngine, address_of
+    return TritonEngine(address_of(elsewhere.place))
 
 
-def grpc_at(place: str, start_s: float) -> GrpcEngine:
+def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:
     """The engine that a server serves over gRPC at `host:port/model`."""
     with needed("The engine over gRPC", "grpc"):
         from trt_responses.engines.grpc.engine import GrpcEngine, Patience, address_of

@@ -23,7 +23,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         max_bytes=settings.store_bytes,
         max_records=settings.store_records,
         max_age_s=settings.store_age_s,
-        max_frame_bytes=settings.store_frame_bytes,
+        max_frame_bytes=settings.store_bytes // 4,  # streams are kept beside the responses
         lease_s=settings.lease_s,
         takeover_s=settings.takeover_s,
     )
@@ -38,11 +38,10 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         case "sqlite":
             with needed(f"{PREFIX}STORE: the history in a file"):
                 from trt_responses.stores.sqlite.store import SqliteStore
-            synchronous = settings.store_synchronous
             return SqliteStore(
                 Path(place.where),
                 bounds,
-                synchronous=synchronous,
+                synchronous=place.synchronous,
                 spell=spell,
                 lease_clock_s=time.monotonic,
                 boot=_boot(),

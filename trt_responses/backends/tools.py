@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from trt_responses.tools.python.command import Shell
     from trt_responses.tools.python.containers import Containers
 
-SEARCH_PLACES = {"brave": "https://api.search.brave.com"}
-"""URLs of search services that have one place alone."""
+BRAVE = "https://api.search.brave.com"
+CONTAINER_FILES = 10_000
+"""Files and directories in a container: what a program's packages unpack to, and inodes for all."""
+CONTAINER_IDLE_S = 1200.0
+"""Seconds after which an unused container is removed, as at OpenAI."""
 
 
 def tools_of(settings: Settings) -> list[Tool]:
@@ -49,30 +52,29 @@ def browser_tool(settings: Settings) -> Tool:
         from trt_responses.tools.browser.tool import BrowserTool, Opens
         from trt_responses.tools.fetch_guard import Bounds as FetchBounds
         from trt_responses.tools.fetch_guard import Reach
-    url = search_url(settings)
-    service = search.SERVICES[settings.search_service or ""]
+    name, url = search_service(settings)
+    bounds = FetchBounds()
     return BrowserTool(
-        service(url, settings.search_key, settings.browser_s),
+        search.SERVICES[name](url, settings.search_key, bounds.deadline_s),
         Opens(Reach(private_networks(settings), fetch_ports(settings)), settings.browser_opens),
-        FetchBounds(settings.browser_s, settings.browser_page_bytes),
-        Reading(memory_bytes=settings.browser_memory_bytes, boxed=settings.browser == "boxed"),
+        bounds,
+        Reading(boxed=settings.browser == "boxed"),
     )
 
 
-def search_url(settings: Settings) -> str:
-    """The URL of the browser's search service. Raises a `StartupError` for a setting that is
-    missing."""
-    name = settings.search_service
-    if name is None:
-        raise StartupError(f"{PREFIX}BROWSER: it needs {PREFIX}SEARCH_SERVICE, which searches.")
-    url = settings.search_url or SEARCH_PLACES.get(name)
+def search_service(settings: Settings) -> tuple[str, str]:
+    """The name and the URL of the browser's search service. Raises a `StartupError` for a setting
+    that is missing."""
+    url = settings.search_url
     if url is None:
-        raise StartupError(f"{PREFIX}SEARCH_URL: where is the {name} that is to search?")
+        raise StartupError(f"{PREFIX}BROWSER: it needs {PREFIX}SEARCH_URL, which searches.")
+    if url == "brave":
+        if not settings.search_key:
+            raise StartupError(f"{PREFIX}SEARCH_KEY: Brave asks for a key.")
+        return "brave", BRAVE
     if not url.startswith(("http://", "https://")):
-        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://… or https://…")
-    if name == "brave" and not settings.search_key:
-        raise StartupError(f"{PREFIX}SEARCH_KEY: Brave asks for a key.")
-    return url
+        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://…, https://… or brave.")
+    return "searxng", url
 
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
@@ -106,7 +108,6 @@ def mcp_tool(settings: Settings) -> McpTool:
         Limits(
             settings.mcp_connect_s,
             settings.mcp_call_s,
-            settings.mcp_bytes,
             max_tools=settings.mcp_tools,
         ),
         Reach(private_networks(settings), ports=None),
@@ -157,7 +158,7 @@ def containers(settings: Settings) -> Containers:
                 f"{PREFIX}DATA_DIR: {kept} stands in {path}, which the model's code may read: "
                 "choose another directory."
             )
-    disk = Usage(settings.container_bytes, settings.container_files)
+    disk = Usage(settings.container_bytes, CONTAINER_FILES)
     return Containers(
         settings.data_dir / "containers",
         Interpreter(
@@ -170,9 +171,9 @@ def containers(settings: Settings) -> Containers:
         Bounds(
             settings.python_s,
             disk,
-            settings.container_idle_s,
+            CONTAINER_IDLE_S,
             settings.containers,
-            settings.containers_per_owner,
+            max(settings.containers // 4, 1),  # of one owner, so that four find room
         ),
         clock_s=time.time,
     )

@@ -19,13 +19,14 @@ START_S = 5.0
 
 
 def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[Check]:
-    """The engine of the setting `GRPC`, asked a few small questions; nothing where none is set."""
-    if settings.grpc is None:
+    """The engine that the settings name over gRPC, asked a few small questions, if they do."""
+    elsewhere = settings.engine_elsewhere()
+    if elsewhere is None or elsewhere.kind != "grpc":
         return
     try:
-        yield Check("engine over gRPC", "ok", asyncio.run(_asked(settings.grpc, start_s)))
+        yield Check("engine over gRPC", "ok", asyncio.run(_asked(elsewhere.place, start_s)))
     except StartupError as error:
-        remedy = "start it with `trtllm-serve MODEL --grpc`, or unset TRT_RESPONSES_GRPC"
+        remedy = "start it with `trtllm-serve MODEL --grpc`, or set another TRT_RESPONSES_ENGINE"
         yield Check("engine over gRPC", "fault", str(error), remedy)
 
 

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_url
+from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_service
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
@@ -72,7 +72,8 @@ def browser_tool_check(
         return Check(BROWSER, "ok", "switched off")
     try:
         browser_tool(settings)
-        host, port = _address(search_url(settings))
+        name, url = search_service(settings)
+        host, port = _address(url)
         abi = landlock_abi() if settings.browser == "boxed" else None
     except StartupError as fault:
         return Check(BROWSER, "fault", str(fault), PAGE)
@@ -80,7 +81,7 @@ def browser_tool_check(
         return Check(BROWSER, "fault", f"TRT_RESPONSES_SEARCH_URL: {fault}", PAGE)
     except NoBox as fault:
         return Check(BROWSER, "fault", f"pages cannot be read in a box: {fault}", KERNEL)
-    service = f"{settings.search_service} at {host}:{port}"
+    service = f"{name} at {host}:{port}"
     if (error := why_not(host, port)) is not None:
         remedy = "start it, or set TRT_RESPONSES_SEARCH_URL"
         return Check(BROWSER, "fault", f"{service} is not there ({error})", remedy)

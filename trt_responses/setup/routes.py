@@ -100,5 +100,4 @@ def _limits(settings: Settings) -> RequestLimits:
         body_values=settings.max_body_values,
         tools=settings.max_tools,
         input=settings.max_input,
-        metadata=settings.max_metadata,
     )

@@ -177,8 +177,8 @@ class Server:
         )
         names = self.names = ModelNames(
             self.served.model,
-            settings.model_aliases,
-            settings.any_model,
+            tuple(name for name in settings.model_aliases if name != "*"),
+            "*" in settings.model_aliases,
             lambda: tuple(self.loaded()),
         )
         self.parts = self._parts(engine, admission, names, [*self.listeners, watch])

@@ -102,7 +102,7 @@ async def check_values(body: bytes, limits: RequestLimits) -> None:
     for start in range(0, len(body), COUNTED_AT_ONCE):
         values.feed(body[start : start + COUNTED_AT_ONCE])
         if values.count > at_most:
-            raise too_large(f"{at_most} values (TRT_RESPONSES_MAX_BODY_VALUES)")
+            raise too_large(f"{at_most} values")
         await give_way()
 
 

@@ -61,14 +61,14 @@ def test_it_says_whether_commands_are_shut_in(shell: str, boxed: bool, state: st
     assert check.found.startswith(f"switched {'off' if shell == 'off' else 'on'}")
 
 
-SEARXNG: dict[str, Any] = {"search_service": "searxng", "search_url": "http://localhost:8080/x"}
+SEARXNG: dict[str, Any] = {"search_url": "http://localhost:8080/x"}
 BROWSERS: dict[str, tuple[dict[str, Any], bool, str, str]] = {
     "off": ({"browser": "off"}, False, "ok", "switched off"),
     "boxed": (SEARXNG, True, "ok", "searxng at localhost:8080 listens"),
     "no box": (SEARXNG, False, "fault", "cannot be read in a box: the kernel has no Landlock"),
     "unboxed": (SEARXNG | {"browser": "unboxed"}, False, "note", "WITHOUT A BOX"),
-    "no service": ({}, True, "fault", "TRT_RESPONSES_SEARCH_SERVICE"),
-    "no key": ({"search_service": "brave"}, True, "fault", "TRT_RESPONSES_SEARCH_KEY"),
+    "no service": ({}, True, "fault", "TRT_RESPONSES_SEARCH_URL"),
+    "no key": ({"search_url": "brave"}, True, "fault", "TRT_RESPONSES_SEARCH_KEY"),
     "no host": (SEARXNG | {"search_url": "http:///x"}, True, "fault", "the URL names no host"),
     "ports": (SEARXNG | {"browser_ports": ("x",)}, True, "fault", "TRT_RESPONSES_BROWSER_PORTS"),
 }
@@ -96,7 +96,7 @@ def test_it_says_what_pages_may_be_opened_and_that_nobody_searches() -> None:
 
 
 def test_a_key_of_a_search_service_is_not_told() -> None:
-    settings = Settings(browser="boxed", search_service="brave", search_key="s3cret")
+    settings = Settings(browser="boxed", search_url="brave", search_key="s3cret")
     check = browser_tool_check(settings, lambda: 4, listens)
     assert "brave at api.search.brave.com:443 listens" in check.found
     assert "s3cret" not in repr(check)
