@@ -92,7 +92,7 @@ def test_it_says_what_pages_may_be_opened_and_that_nobody_searches() -> None:
     assert "any URLs at ports 80, 443, networks besides public addresses: 10.0.0.0/8" in found
     check = browser_tool_check(settings, lambda: 4, is_away)
     assert check.state == "fault"
-    assert check.found == "searxng at localhost:8080 is not there (nobody at localhost 8080)"
+    assert check.found == "cannot connect to searxng at localhost:8080 (nobody at localhost 8080)"
 
 
 def test_a_key_of_a_search_service_is_not_told() -> None:
@@ -117,7 +117,7 @@ def mcp_check(tmp_path: Path, servers: object, where: Any = listens) -> Any:
 def test_it_says_which_mcp_servers_there_are_and_none_of_their_secrets(tmp_path: Path) -> None:
     check = mcp_check(tmp_path, SERVERS)
     assert check.state == "ok"
-    assert "servers here: docs, files;" in check.found
+    assert "configured servers: docs, files;" in check.found
     assert "https://a.test:443/x" in check.found
     assert "s3cret" not in repr(check)
     assert mcp_tool_check(Settings()).state == "ok"
@@ -128,7 +128,7 @@ def test_it_says_which_mcp_servers_are_away(tmp_path: Path) -> None:
     check = mcp_check(tmp_path, servers, is_away)
     assert check.state == "note"
     assert "docs: nobody at mcp.test 80" in check.found
-    assert "gone: there is no program '/no/such/program'" in check.found
+    assert "gone: program '/no/such/program' not found" in check.found
     assert "files:" not in check.found
     assert "s3cret" not in repr(check)
 

@@ -20,7 +20,7 @@ class Heard(Protocol):
     """Who is told what a body holds."""
 
     def opened(self, name: str) -> None: ...
-    def said(self, text: str) -> None:
+    def out(self, text: str) -> None:
         """More of the arguments, as JSON text."""
 
     def fault(self) -> None:

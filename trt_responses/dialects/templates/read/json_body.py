@@ -103,7 +103,7 @@ class _Arguments(Body):
         if self._held is not None and not self._held and text[:1] in "{[":
             self._held = None
         if self._held is None:
-            self._heard.said(text)
+            self._heard.out(text)
         else:
             self._held.append(text)
         if self._value.over:
@@ -111,7 +111,7 @@ class _Arguments(Body):
 
     def _value_end(self) -> None:
         if self._held is not None:
-            self._heard.said(_unwrapped("".join(self._held)))
+            self._heard.out(_unwrapped("".join(self._held)))
         self._held, self.whole = None, True
 
 
@@ -178,9 +178,9 @@ class JsonBody(_Arguments):
         if len(told) > 1 + ("arguments" in told or "parameters" in told):
             self._heard.fault()
         if isinstance(arguments, str):
-            self._heard.said(arguments)
+            self._heard.out(arguments)
         else:
-            self._heard.said(json.dumps(arguments or {}, ensure_ascii=False))
+            self._heard.out(json.dumps(arguments or {}, ensure_ascii=False))
 
 
 class NamedBody(_Arguments):

@@ -33,7 +33,7 @@ class _Pairs(Body):
     def _open(self, text: str) -> bool:
         name = self._named(text)
         if name is not None:
-            self._writer = ArgumentWriter(self._schemas.get(name), self._heard.said)
+            self._writer = ArgumentWriter(self._schemas.get(name), self._heard.out)
         return name is not None
 
     def _value(self, text: str) -> None:

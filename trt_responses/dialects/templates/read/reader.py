@@ -73,11 +73,12 @@ class TemplateReader(Messages):
     def take_back(self) -> None:
         """There are no headers that could be tried."""
 
-    def answer(self, token_ids: Sequence[int], held: Sequence[int] = ()) -> None:
+    def answer(self, token_ids: Sequence[int], stored: Sequence[int] = ()) -> None:
         """A tool has answered the call that ended the turn: its message counts too, and another
         turn begins behind it."""
         self.kept += token_ids
-        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept), held=held)
+        answered = self.messages[-1]._replace(answer_end=len(self.kept), stored_answer=stored)
+        self.messages[-1] = answered
         self._start = len(self.kept)
         self._state, self.ended = self._begins, False
 
@@ -90,9 +91,9 @@ class TemplateReader(Messages):
                 self._pieces.append(piece)
             else:
                 self._step(token_id)
-        return self._taken()
+        return self._flush()
 
-    def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
+    def text(self, token_ids: Sequence[int], out: list[bytes]) -> bool:
         """The hot path: ids that are nothing but text of the open message, to whoever says it.
 
         False when they are more than that, and then they have not been read: `feed` them.
@@ -103,14 +104,14 @@ class TemplateReader(Messages):
         if None in pieces:
             return False
         self.kept += token_ids
-        said += pieces  # type: ignore[arg-type]  # none of them is None
+        out += pieces  # type: ignore[arg-type]  # none of them is None
         return True
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
         """The engine has ended: `stopped` of itself, or cut (length, abort, error)."""
         if self._state != "done":
             self._end(None, whole=stopped)
-        return self._taken()
+        return self._flush()
 
     # --- one id ---------------------------------------------------------------------------------
 
@@ -285,7 +286,7 @@ class TemplateReader(Messages):
         self._raw = []
         self._open(Opened("commentary", FUNCTIONS + name, JSON))
 
-    def said(self, text: str) -> None:
+    def out(self, text: str) -> None:
         """Take more of the arguments, which the body has read."""
         if text:
             self._pieces.append(escaped(text))

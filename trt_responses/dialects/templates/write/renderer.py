@@ -98,7 +98,7 @@ class Renderer:
         if not span.answer_end:
             return ids
         parts: Sequence[tuple[Kind, bytes]]
-        parts = (("call", ids.tobytes()), ("result", array("I", span.held).tobytes()))
+        parts = (("call", ids.tobytes()), ("result", array("I", span.stored_answer).tobytes()))
         return array("I", self.joined(parts)[0])
 
     def answer_in(self, block: bytes) -> list[int] | None:
