@@ -22,7 +22,7 @@ from trt_responses.run.origin import ORIGIN
 from trt_responses.run.run import Run
 from trt_responses.run.second_chance import SecondChance
 from trt_responses.run.turns import Bounds, Turns
-from trt_responses.steering.taken import check_taken
+from trt_responses.steering.support import check_supported
 from trt_responses.steering.tools import clients_callees, shown
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def _assembled(draft: Draft) -> Run:
     draft.limits = parts.engine.limits()
     for acquire in draft.joints["acquire"]:
         await acquire(draft)
-    check_taken(draft.accepted, parts.dialect)
+    check_supported(draft.accepted, parts.dialect)
     if draft.accepted.store:
         await parts.store.check()
     await _show(draft)
@@ -86,7 +86,7 @@ async def _assembled(draft: Draft) -> Run:
 async def counted(draft: Draft) -> int:
     """The number of input tokens of such a run."""
     try:
-        check_taken(draft.accepted, draft.parts.dialect)
+        check_supported(draft.accepted, draft.parts.dialect)
         await _show(draft)
         await steering_of(draft.parts, draft.accepted, draft.owner)
         return len(draft.prompt.ids)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trt_responses import frozen
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
-from trt_responses.feature import not_installed, refuse_asked, steps_of
+from trt_responses.feature import not_installed, refuse_fields, steps_of
 from trt_responses.run.assembly import assembled, counted
 from trt_responses.run.draft import Draft
 from trt_responses.run.request import RunRequest
@@ -84,7 +84,7 @@ class Runs:
             request = frozen.replace(request, accepted=accepted)
         parts, lease = self._parts, None
         if self._not_installed:
-            refuse_asked(self._not_installed, accepted)
+            refuse_fields(self._not_installed, accepted)
         steps = steps_of(parts.features, accepted, request.steps)
         place = parts.admission.enter(request.owner)
         self._starting += 1
@@ -120,7 +120,7 @@ class Runs:
     async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens of a response to the request."""
         parts = self._parts
-        refuse_asked(self._not_installed, accepted)
+        refuse_fields(self._not_installed, accepted)
         request = RunRequest(accepted, owner, parts.clock_ns())
         return await counted(Draft(request, steps_of(parts.features, accepted), parts))
 

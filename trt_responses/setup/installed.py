@@ -51,12 +51,12 @@ FOLDERS = (
 """Each is installed behind those that it needs parts of, and left out where it, or a part it needs,
 is missing."""
 
-ASKED_FOR = {
+REQUIRED_BY = {
     "features.limits": "keys_file",
     "features.seal": "seal_keys",
     "features.traces": "otlp_endpoint",
 }
-"""Settings that ask for a folder, and mean nothing without it."""
+"""The setting that requires each of these folders."""
 
 
 def install_all(server: Server) -> None:
@@ -73,7 +73,7 @@ def _found(settings: Settings) -> Iterator[Install]:
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith(f"{PACKAGE}."):
                 raise
-            setting = ASKED_FOR.get(folder, "")
+            setting = REQUIRED_BY.get(folder, "")
             if getattr(settings, setting, None):
                 raise StartupError(
                     f"{PREFIX}{setting.upper()}: {folder} is not installed (there is no "

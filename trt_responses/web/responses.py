@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Options)
 
 
-class Asked(NamedTuple):
+class Call(NamedTuple):
     """One client's request, as far as the reply depends on it."""
 
     request: Request
@@ -102,10 +102,10 @@ class Making:
 
     async def _reply(
         self,
-        call: Asked,
+        call: Call,
         start: Callable[[], Awaitable[Run]],
         whole: Callable[[Run], bytes],
-        kept: Callable[[Run, Asked, Extra], ASGIApp] | None = None,
+        kept: Callable[[Run, Call, Extra], ASGIApp] | None = None,
     ) -> ASGIApp:
         """The reply to a client: a stream, or the `whole` of a run at its end; of a background run
         what `kept` makes. Requests with one key share a run, which ends when all have left."""
@@ -160,7 +160,7 @@ class Responses(Making):
         extra = ignored_header(self._runs.ignored(accepted)) | dropped_header(
             accepted.unsupported_tools
         )
-        call = Asked(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
+        call = Call(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
         start = partial(self._start, accepted, request, owner, dialect, body)
         return await self._reply(call, start, snapshot, self._background_reply)
 
@@ -192,7 +192,7 @@ class Responses(Making):
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
-    def _background_reply(self, run: Run, call: Asked, extra: Extra) -> ASGIApp:
+    def _background_reply(self, run: Run, call: Call, extra: Extra) -> ASGIApp:
         headers = self._headers(call.request) | extra
         if call.stream:
             return installed(self._jobs).stream(run, headers)

@@ -159,7 +159,7 @@ def _values(facts: RunFacts) -> dict[str, Value]:
 
 def _parts(facts: RunFacts) -> list[tuple[str, int, int]]:
     """The parts of a run's time, each with its begin and end."""
-    requested, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
+    requested, first, last = facts.requested_ns, facts.first_token_ns, facts.last_token_ns
     parts = [("queue", facts.arrival_ns, requested if requested is not None else facts.end_ns)]
     if requested is not None:
         parts.append(("prefill", requested, first or last or facts.end_ns))
