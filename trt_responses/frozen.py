@@ -2,8 +2,9 @@
 
 `dataclasses` freezes at run time as well, which makes each field cost a call when a value is made,
 and `dataclasses.replace` looks at every field: together a tenth of what a response costs
-(docs/performance.md). Here mypy does the watching, for it sees the names of `dataclasses` itself.
-`replace` is for what is copied for each response; elsewhere the standard one does, and takes slots.
+(docs/decisions/hot-path.md). Here mypy does the watching, for it sees the names of `dataclasses`
+itself. `replace` is for what is copied for each response; elsewhere the standard one does, and
+takes slots.
 """
 
 from __future__ import annotations
