@@ -108,16 +108,9 @@ def test_a_dialect_refuses_what_another_takes(known: Shapes) -> None:
 
 
 def test_tools_with_secrets_are_not_kept() -> None:
-    server = {
-        "type": "mcp",
-        "server_label": "s",
-        "server_url": "https://a.b",
-        "headers": {"k": "v"},
-    }
-    known, sent = (
-        Shapes(RequestLimits(), {"mcp": ("mcp",)}),
-        body(tools=[server | {"headers": {"k": "v"}}, TOOL]),
-    )
+    server = {"type": "mcp", "server_label": "s", "server_url": "https://a.b"}
+    known = Shapes(RequestLimits(), {"mcp": ("mcp",)})
+    sent = body(tools=[server | {"headers": {"k": "v"}}, TOOL])
     one, two = read(known, sent), read(known, sent)
     assert one.accepted.echo is not two.accepted.echo
 
