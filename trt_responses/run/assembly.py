@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Reader
     from trt_responses.log.machine import Mint
     from trt_responses.run.draft import Draft
-    from trt_responses.run.parts import Parts
     from trt_responses.steering.steering import SteeringRequest
     from trt_responses.wire.response import Response
 
@@ -59,7 +58,7 @@ async def _assembled(draft: Draft) -> Run:
     await _show(draft)
     for prompted in draft.joints["prompted"]:
         await prompted(draft)
-    draft.steering = await steering_of(parts, draft.accepted, draft.owner)
+    draft.steering = await steering_of(draft, draft.accepted)
     _plan(draft)
     plan = draft.plan_for(len(draft.prompt.ids))
     for planned in draft.joints["planned"]:
@@ -85,18 +84,20 @@ async def _assembled(draft: Draft) -> Run:
 
 async def counted(draft: Draft) -> int:
     """The number of input tokens of such a run."""
+    draft.limits = draft.parts.engine.limits()
     try:
         check_supported(draft.accepted, draft.parts.dialect)
         await _show(draft)
-        await steering_of(draft.parts, draft.accepted, draft.owner)
+        await steering_of(draft, draft.accepted)
         return len(draft.prompt.ids)
     finally:
         await draft.release()
 
 
-async def steering_of(parts: Parts, accepted: Accepted, owner: str) -> SteeringRequest:
+async def steering_of(draft: Draft, accepted: Accepted) -> SteeringRequest:
     """A request's steering. Raises before any work when it cannot be done."""
-    wanted = await parts.steering.request(accepted, parts.engine.limits().guides, owner)
+    steering = draft.parts.steering
+    wanted = await steering.request(accepted, draft.limits.guides, draft.owner)
     for left in wanted.left:
         logger.debug("ignoring schema keyword %s: %s", left.place, left.why)
     return wanted

@@ -15,6 +15,7 @@ import asyncio
 import sys
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from trt_responses import __version__
@@ -61,6 +62,15 @@ if TYPE_CHECKING:
     Life = Callable[[], AbstractAsyncContextManager[object]]
 
 T = TypeVar("T")
+
+
+DAY_S = 86_400
+
+
+@lru_cache(maxsize=1)
+def _date_of(day: int) -> str:
+    """The date of a day since the epoch, in UTC."""
+    return datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d")
 
 
 class Reading(NamedTuple):
@@ -214,7 +224,7 @@ class Server:
             knowledge_cutoff=settings.knowledge_cutoff,
             admission=admission,
             mint=mint,
-            today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
+            today=lambda: settings.date or _date_of(int(time.time() // DAY_S)),
             clock_s=time.time,
             clock_ns=time.monotonic_ns,
             listeners=listeners,

@@ -13,10 +13,11 @@ from starlette.requests import ClientDisconnect
 
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
+from trt_responses.accept.shapes import Shapes
 from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
 from trt_responses.run.request import RunRequest
-from trt_responses.web.body import check_json, parsed, read_body
+from trt_responses.web.body import check_json, in_pieces, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
     dialect_of,
@@ -31,7 +32,6 @@ from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.request import CountRequest
-from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -151,16 +151,18 @@ class Responses(Making):
         super().__init__(shared)
         self._jobs = shared.jobs
         self._dialect = DIALECTS[shared.settings.dialect]
+        self._shapes = Shapes(shared.limits, shared.runs.built_in)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
-        body, wanted = await self._parsed(request, CreateRequest)
+        check_json(request)
+        body = await read_body(request, self._limits)
         dialect = dialect_of(request, self._dialect)
-        accepted = accept(wanted, dialect, self._runs.built_in)
-        self._names.check(wanted.model)
+        accepted, stream, _ = await in_pieces(self._shapes.steps(body, dialect))
+        self._names.check(accepted.echo.model)
         extra = ignored_header(self._runs.ignored(accepted)) | dropped_header(
             accepted.unsupported_tools
         )
-        call = Call(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
+        call = Call(request, owner, body, dialect.name.encode(), stream, extra)
         start = partial(self._start, accepted, request, owner, dialect, body)
         return await self._reply(call, start, snapshot, self._background_reply)
 

@@ -32,6 +32,8 @@ HITS_AT_ONCE = 500
 PIECES_AT_ONCE = 1000
 """Pieces of a tool's type joined between two pauses: about half a millisecond."""
 
+LEAVING = frozenset({"reasoning", "summary", "context"})
+"""Kinds of messages that leave a prompt, or that others leave for."""
 CONSTRAIN = "<|constrain|>"
 
 
@@ -244,6 +246,8 @@ def kept(kinds: Sequence[Kind]) -> list[bool]:
 
     Reasoning after that answer belongs to the current tool loop, and the model needs it.
     """
+    if LEAVING.isdisjoint(kinds):
+        return [True] * len(kinds)
     last = max((place for place, kind in enumerate(kinds) if kind == "final"), default=-1)
     return [
         stays and (kind != "reasoning" or place > last)
