@@ -60,8 +60,7 @@ MAY_IMPORT = {
     "web.stream": f"{LEAVES} wire log run",
     "serve.silence": "",
     "serve.protocol": "errors serve.silence",
-    "serve.websocket": "serve.silence",
-    "serve": f"{LEAVES} settings run health setup serve.protocol serve.silence serve.websocket",
+    "serve": f"{LEAVES} settings run health setup serve.protocol serve.silence",
     "app": f"{SEAMS} feature settings prepare.shelf run web backends setup setup.engine"
     " setup.server",
     "": "app settings",
@@ -99,7 +98,7 @@ MAY_IMPORT = {
     "apis.messages": f"{CORE} apis.chat",
     "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
     "apis.playground": CORE,
-    "apis.websocket": CORE,
+    "apis.websocket": f"{CORE} serve.silence",
     # engines, stores, tools, dialects
     "engines": f"{LEAVES} engine tokens",
     "engines.grpc": ENGINE,
