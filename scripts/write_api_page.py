@@ -8,7 +8,7 @@ from pathlib import Path
 from trt_responses.apis.chat import fields as chat
 from trt_responses.apis.messages import fields as messages
 from trt_responses.apis.websocket.request import SOCKET
-from trt_responses.web.fields import markdown
+from trt_responses.features.description.fields import markdown
 from trt_responses.wire.fields import FIELDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"

@@ -24,7 +24,7 @@ from scripts.write_api_page import FIELD_TABLES
 from trt_responses.apis.chat.fields import FIELDS as CHAT
 from trt_responses.apis.messages.fields import FIELDS as MESSAGES
 from trt_responses.errors import InvalidRequest
-from trt_responses.web.fields import markdown
+from trt_responses.features.description.fields import markdown
 from trt_responses.wire.choice import TYPES
 from trt_responses.wire.fields import FIELDS, KINDS, OPTIONS, TABLE
 from trt_responses.wire.parse import parse
