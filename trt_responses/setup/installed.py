@@ -41,12 +41,14 @@ FOLDERS = (
     "features.explain",
     "features.containers",
     "features.background",
+    "features.description",
     "features.rollout",  # what is loaded is given up before background runs are waited for
     "apis.websocket",
     "apis.chat",
     "apis.messages",
     "apis.kserve",
     "apis.playground",
+    "features.idempotency",  # what it makes is cancelled before anything else ends
 )
 """Each is installed behind those that it needs parts of, and left out where it, or a part it needs,
 is missing."""

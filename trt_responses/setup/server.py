@@ -34,7 +34,6 @@ from trt_responses.run.recovery import Recovery
 from trt_responses.run.runs import Runs
 from trt_responses.steering.steering import Steering
 from trt_responses.web.headers import Origins, ReplyHeaders
-from trt_responses.web.idempotency import Repeats
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
 
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from trt_responses.web.guard import Keys
     from trt_responses.web.jobs import Jobs
     from trt_responses.web.middleware import RequestListener
+    from trt_responses.web.repeats import Repeats
     from trt_responses.web.shared import Routes
     from trt_responses.wire.fields import Field
 
@@ -118,6 +118,7 @@ class Server:
         self.sealing: Sealing | None = None
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
+        self.repeats: Repeats | None = None
         self.features: list[Feature] = []
         self.listeners: list[Listener] = []
         self.request_listeners: list[RequestListener] = []
@@ -196,13 +197,8 @@ class Server:
         self.health = Health(self.lifecycle, engine, admission, watch, clock_ns=time.monotonic_ns)
         keep_alive = KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, self.sleep)
         self.stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
-        repeats = Repeats(
-            max_keys=settings.idempotency_keys,
-            ttl_s=settings.idempotency_ttl_s,
-            clock_s=time.monotonic,
-        )
-        self.lives += (keep_alive.life, repeats.life, watch.life)
-        self.provide(names, self.lifecycle, self.health, keep_alive, repeats)
+        self.lives += (keep_alive.life, watch.life)
+        self.provide(names, self.lifecycle, self.health, keep_alive)
         for then in self._later:
             then()
 

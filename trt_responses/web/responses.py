@@ -17,6 +17,7 @@ from trt_responses.accept.shapes import Shapes
 from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
 from trt_responses.run.request import RunRequest
+from trt_responses.web import repeats
 from trt_responses.web.body import check_json, in_pieces, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
@@ -26,7 +27,6 @@ from trt_responses.web.headers import (
     ignored_header,
     run_headers,
 )
-from trt_responses.web.idempotency import HEADER, Repeats
 from trt_responses.web.jobs import installed
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
@@ -71,7 +71,7 @@ class Making:
 
     def __init__(self, shared: Shared) -> None:
         self._runs = shared.runs
-        self._repeats = shared.of(Repeats)
+        self._repeats = shared.repeats
         self._names = shared.of(ModelNames)
         self._headers = shared.headers
         self._stream_limits = shared.stream_limits
@@ -110,11 +110,12 @@ class Making:
         """The reply to a client: a stream, or the `whole` of a run at its end; of a background run
         what `kept` makes. Requests with one key share a run, which ends when all have left."""
         request, leave, extra = call.request, None, call.extra
-        if (key := header(request, HEADER)) is None:
+        if (key := header(request, repeats.HEADER)) is None:
             run = await start()
         else:
             every = call.kind + call.body
-            run, leave, more = await self._repeats.join(key, every, start, call.owner, self._runs)
+            known = repeats.installed(self._repeats)
+            run, leave, more = await known.join(key, every, start, call.owner, self._runs)
             extra = extra | more
         extra = extra | run_headers(run)
         if kept is not None and run.log.response.background:
