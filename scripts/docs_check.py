@@ -39,7 +39,7 @@ REASONS = (
     *("needs a GPU", "needs Docker", "needs a cluster", "needs a download", "needs a real model"),
     *("needs a search service", "needs an OTLP receiver", "needs a server of yours"),
     *("needs a terminal", "needs another package", "tests/e2e/test_embedding.py does"),
-    "tests/e2e/test_extending.py does",
+    *("tests/e2e/test_extending.py does", "tests/e2e/test_systemd.py does"),
 )
 PATIENCE_S = 300
 FENCE = re.compile(r"(?:^<!-- not run: (.+?) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
