@@ -3,6 +3,8 @@ the image's user, can write nowhere but where the image lets it, is healthy and 
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import pytest
 from tests.support.images import Build, steps
 from tests.support.imports import ROOT
 from tests.support.machine import why_not
+from tests.support.processes import children_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,16 +33,19 @@ pytestmark = [
 
 @contextmanager
 def running(image: Image, **settings: str) -> Iterator[None]:
-    server = subprocess.Popen(image.started(**settings), stdout=subprocess.PIPE)
-    try:
-        yield
-    finally:
-        server.terminate()
-        assert server.wait(60) == 0
+    """Runs it from when it says that it is ready; it must end well."""
+    with subprocess.Popen(image.started(**settings), stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            assert b" is ready; try: " in server.stdout.readline()
+            yield
+        finally:
+            for process in children_of(server.pid):  # nsenter passes no signal on
+                os.kill(process, signal.SIGTERM)
+    assert server.returncode == 0
 
 
 def answer(image: Image) -> str:
-    image.machine.ask("http://127.0.0.1:8000/health/ready")
     image.is_healthy()
     made: dict[str, Any] = image.machine.ask("http://127.0.0.1:8000/v1/responses", QUESTION, "key")
     return str(made["output"][-1]["content"][0]["text"])

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from tests.support.imports import ROOT
 from tests.support.machine import OFFLINE, PATH, Machine, machine
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
     from pathlib import Path
 
 Step = tuple[str, str]

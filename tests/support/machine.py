@@ -51,8 +51,8 @@ cd "$BASE"
 mkdir upper work root
 for folder in opt srv root home etc/systemd/system; do  # empty ones
   mkdir -p "upper/$folder"
-  "$LENT_PYTHON/bin/python3" -c 'import os, sys; os.setxattr(sys.argv[1], "trusted.overlay.opaque", b"y")' \\
-    "upper/$folder"
+  "$LENT_PYTHON/bin/python3" -c 'import os, sys; os.setxattr(*sys.argv[1:3], b"y")' \\
+    "upper/$folder" trusted.overlay.opaque
 done
 mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
 cd root
@@ -68,8 +68,12 @@ fi
 mkdir -p ./{PYTHON} ./{PACKAGES}
 mount --bind "$LENT_PYTHON" ./{PYTHON}
 mount --bind "$LENT_PACKAGES" ./{PACKAGES}
-for name in python python3; do printf %s "$LENT" >usr/local/bin/$name; chmod 755 usr/local/bin/$name; done
+printf %s "$LENT" >usr/local/bin/python
+chmod 755 usr/local/bin/python
+cp usr/local/bin/python usr/local/bin/python3
 printf '127.0.0.1 localhost %s\n' "$HOSTS" >etc/hosts
+echo {PYTHON}/lib >etc/ld.so.conf.d/00-lent.conf
+chroot . ldconfig
 ip link set lo up
 exec chroot . sh -c "echo >&3; exec 3>&-; exec $INIT"
 """
@@ -89,7 +93,8 @@ def why_not(*programs: str) -> str | None:
     return f"needs namespaces and overlay mounts: {tried.stderr}" if tried.returncode else None
 
 
-UP = "until [ -S /run/systemd/private ]; do sleep 0.02; done; systemctl --wait is-system-running || :"
+UP = """until [ -S /run/systemd/private ]; do sleep 0.02; done
+systemctl --wait is-system-running || :"""
 _TRY = """mount --make-rprivate / && mount -t tmpfs tmpfs /mnt && mkdir /mnt/u /mnt/w /mnt/r &&
 mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w /mnt/r"""
 
@@ -110,7 +115,9 @@ class Machine:
         cwd: str = "/",
     ) -> list[str]:
         """The command that runs one in the machine, in an environment of that alone."""
-        variables = [f"{name}={value}" for name, value in ({"PATH": PATH} | dict(env or {})).items()]
+        variables = [
+            f"{name}={value}" for name, value in ({"PATH": PATH} | dict(env or {})).items()
+        ]
         start = ["/usr/bin/env", "-i", f"--chdir={cwd}", *variables]
         if user is not None:
             uid, _, gid = user.partition(":")
@@ -160,7 +167,9 @@ class Machine:
             check=True,
         )
         target.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["tar", "-C", str(target.parent), "-xf", "-"], input=packed.stdout, check=True)
+        subprocess.run(
+            ["tar", "-C", str(target.parent), "-xf", "-"], input=packed.stdout, check=True
+        )
 
     def write(self, path: str, text: str) -> None:
         self.run(["mkdir", "-p", str(Path(path).parent)])
@@ -174,13 +183,12 @@ class Machine:
         self.run(["mount", "-o", "remount,bind,ro", "/"])
 
     def ask(self, url: str, body: Any = None, key: str | None = None) -> Any:
-        """The JSON that a server of the machine answers; it gets time to come up."""
+        """The JSON that a server of the machine answers."""
         headers = ["-H", f"authorization: Bearer {key}"] if key else []
         if body is not None:
             headers += ["-H", "content-type: application/json", "-d", json.dumps(body)]
-        patience = ("--retry", "600", "--retry-delay", "0", "--retry-max-time", str(PATIENCE_S))
-        tries = ("--retry-all-errors", "--retry-connrefused", *patience)
-        return json.loads(self.run(["curl", "-sS", "--fail-with-body", *tries, *headers, url]))
+        limit = ("--max-time", str(PATIENCE_S))
+        return json.loads(self.run(["curl", "-sS", "--fail-with-body", *limit, *headers, url]))
 
 
 @contextmanager
@@ -205,14 +213,13 @@ def machine(folder: Path, *, hosts: Sequence[str] = (), systemd: str = "") -> It
         begin = f'exec unshare {spaces} sh -c "$0" 3>&1 >&2'
         if group:
             begin = f"echo $$ >{group}/cgroup.procs; {begin}"
-        with (folder / f"{base.name}.log").open("w+b") as log:
-            outer = subprocess.Popen(
-                ["setpriv", "--pdeathsig=KILL", "sh", "-ec", begin, BOOT],
-                env=given,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+        command = ["setpriv", "--pdeathsig=KILL", "sh", "-ec", begin, BOOT]
+        with (
+            (folder / f"{base.name}.log").open("w+b") as log,
+            subprocess.Popen(
+                command, env=given, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            ) as outer,
+        ):
             try:
                 assert outer.stdout is not None
                 if not outer.stdout.readline():
@@ -225,7 +232,6 @@ def machine(folder: Path, *, hosts: Sequence[str] = (), systemd: str = "") -> It
                 yield made
             finally:
                 outer.kill()
-                outer.wait()
 
 
 @contextmanager
