@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.backends.dialects import dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
+from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,12 +56,12 @@ def served_engine(
     if (engine := given.engine) is not None:  # by the program that embeds this one
         model, dialect = settings.model or settings.engine or "demo", given.speaks or dialect_of()
         return Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
-    if (far := engine_elsewhere(settings)) is not None:
+    if (far := _elsewhere(settings)) is not None:
         kind, place = ("triton", settings.triton) if settings.triton else ("grpc", settings.grpc)
         model = settings.model or str(place).partition("/")[2]
         about = {"kind": kind, "name": place}
         return Served(model, kind, dialect_of(), lambda: far, given, about)
-    selection = chosen_engine(settings)
+    selection = selected(settings)
     logger.info("%s", selection.reason)
     card = selection.card
     return Served(
@@ -73,3 +74,19 @@ def served_engine(
         selection,
         engine_of,
     )
+
+
+def selected(settings: Settings) -> Selection:
+    """The prepared engine that the settings choose; an error names the option that chose it."""
+    try:
+        return chosen_engine(settings)
+    except UsageError as error:
+        raise UsageError(f"{settings.option('engine')}: {error}") from None
+
+
+def _elsewhere(settings: Settings) -> Engine | None:
+    try:
+        return engine_elsewhere(settings)
+    except StartupError as error:
+        name = "triton" if settings.triton is not None else "grpc"
+        raise UsageError(f"{settings.option(name)}: {error}") from None

@@ -153,7 +153,7 @@ class Compaction:
         opened = self.sealer.open_compaction(
             content, self.owner, self.model, param, self.vocabulary
         )
-        return [(kind, opened.ids[start:end]) for kind, start, end in opened.said or ()]
+        return [(kind, opened.ids[start:end]) for kind, start, end in opened.messages or ()]
 
     def user_messages(self) -> list[Json]:
         """The users' messages, unchanged."""
