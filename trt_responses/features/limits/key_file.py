@@ -101,7 +101,7 @@ def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
         with path.open("rb") as file:
             return _stamp_of(os.fstat(file.fileno())), read_keys(file.read())
     except OSError as error:
-        raise KeyFault(f"it cannot be read ({error.strerror})") from None
+        raise KeyFault(f"cannot be read ({error.strerror})") from None
 
 
 @contextmanager
