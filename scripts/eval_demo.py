@@ -1,7 +1,7 @@
 """Examine the demo model: `python -m scripts.eval_demo`, or `make demo-eval`.
 
 Expands engines/demo-source, prepares it as `make engine` does, asks through the embedded engine
-with greedy decoding, writes engines/demo-source/report.json and prints the tables of docs/demo.md.
+with greedy decoding, writes engines/demo-source/report.json and prints its tables.
 """
 
 from __future__ import annotations

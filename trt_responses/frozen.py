@@ -1,9 +1,10 @@
-"""Values that nobody changes: frozen for the type checker, cheap to make, and known by their bytes.
+"""Immutable values: frozen for the type checker, cheap to make, and compared by their bytes.
 
 `dataclasses` freezes at run time as well, which makes each field cost a call when a value is made,
 and `dataclasses.replace` looks at every field: together a tenth of what a response costs
-(docs/performance.md). Here mypy does the watching, for it sees the names of `dataclasses` itself.
-`replace` is for what is copied for each response; elsewhere the standard one does, and takes slots.
+(docs/decisions/hot-path.md). Here mypy does the watching, for it sees the names of `dataclasses`
+itself. `replace` is for what is copied for each response; elsewhere the standard one does, and
+takes slots.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report as the Markdown tables of docs/demo.md. Knows the report's shape only."""
+"""The report as Markdown tables. Knows the report's shape only."""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.docs_check import PAGES, REASONS, RUN, SHOWN, CommandFailed, Reader, blocks, waiting
+from scripts.docs_blocks import PAGES, REASONS, RUN, SHOWN, CommandFailed, blocks
+from scripts.docs_check import Reader
+from scripts.docs_session import waiting
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,21 +20,8 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCES = sorted((ROOT / PACKAGE).rglob("*.py"))
 ELSEWHERE = {
-    # in other projects
-    "cpp/tensorrt_llm/plugins/gptAttentionPlugin/gptAttentionPlugin.h",
-    "docs/source/legacy/tensorrt-backend-removal.md",
-    "docs/source/models/supported-models.md",
-    "families/gpt_oss/plugin.py",
-    "plugins/mixtureOfExperts/mixtureOfExpertsPlugin.cpp",
-    "tensorrt_llm/_torch/models/modeling_gpt_oss.py",
     # where a server runs
     "data/",
-    # in the folder of a prepared engine
-    "graph/",
-    "flashinfer/",
-    "triton/",
-    # in a Triton's model repository
-    "model.py",
 }
 
 
