@@ -38,8 +38,9 @@ BARE_NAMES = {
     *("structured-output", "tools", "web-search", "websocket"),
 }
 """Pages that name settings without their prefix."""
-NOT_SETTINGS = ("OPENAI_", "LIVE_", "TRT_RESPONSES_")
-"""Of clients, of the tests of a real engine, and the prefix that was looked for already."""
+NOT_SETTINGS = ("NAME", "OPENAI_", "LIVE_", "TRT_RESPONSES_")
+"""What stands for any, those of clients and of the tests of a real engine, and names with their
+prefix, which are found first."""
 
 
 @pytest.mark.parametrize("page", [p for p, parts in GENERATED.items() if parts], ids=str)
