@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 PROGRAM = "trt-responses"
-SHARED_BY = 3
-"""An option that so many commands have in the same words is described once."""
+USUAL_GROUPS = ("positional arguments", "options")
+SHARED_BY = 2
+"""An argument that so many commands have in the same words is described once."""
+
+
+class Argument(NamedTuple):
+    """An argument or option, and the title of its group if it has one of its own."""
+
+    action: argparse.Action
+    group: str
 
 
 class Command(NamedTuple):
@@ -22,7 +30,7 @@ class Command(NamedTuple):
 
     name: str
     about: str
-    actions: tuple[argparse.Action, ...]
+    arguments: tuple[Argument, ...]
 
 
 def commands() -> Iterator[Command]:
@@ -40,30 +48,45 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[Command]:
         for inner in action.choices.values():
             yield from _leaves(inner)
     if not below:
-        shown = [a for a in parser._actions if a.help != argparse.SUPPRESS and a.dest != "help"]
+        shown = [
+            Argument(action, "" if group.title in USUAL_GROUPS else str(group.title))
+            for group in parser._action_groups
+            for action in group._group_actions
+            if action.help != argparse.SUPPRESS and action.dest != "help"
+        ]
         yield Command(parser.prog, parser.description or "", tuple(shown))
 
 
 def tables() -> str:
-    """The options that several commands share, then each command with its own."""
+    """The arguments that several commands share, then each command with its own."""
     every = list(commands())
-    counted = Counter(_row(action) for command in every for action in command.actions)
-    shared = [row for row, times in counted.items() if times >= SHARED_BY and "`--" in row]
+    counted = Counter(_row(argument) for command in every for argument in command.arguments)
+    shared = _shared(counted)
     sections = [_section(command, shared) for command in every]
-    return "\n".join(["## Shared options\n\n" + "".join(shared), *sections])
+    return "\n".join(["## Shared arguments\n\n" + "".join(shared), *sections])
+
+
+def _shared(counted: Counter[str]) -> list[str]:
+    """The rows that stand for all their commands: for each name the most frequent one."""
+    by_name: dict[str, str] = {}
+    for row, times in counted.most_common():
+        if times >= SHARED_BY:
+            by_name.setdefault(row.partition(":")[0], row)
+    return list(by_name.values())
 
 
 def _section(command: Command, shared: Iterable[str]) -> str:
-    rows = [_row(action) for action in command.actions]
+    rows = [_row(argument) for argument in command.arguments]
     own = "".join(row for row in rows if row not in shared)
-    also = [row.split("`")[1].split()[0] for row in rows if row in shared]
+    also = [row.split("`")[1].split()[0] for row in rows if row in shared and "`-" in row]
     if also:
         own += f"- Shared: {', '.join(f'`{name}`' for name in also)}.\n"
     return f"## {_synopsis(command)}\n\n{command.about}\n\n{own}"
 
 
 def _synopsis(command: Command) -> str:
-    places = [_place(action) for action in command.actions if not action.option_strings]
+    positional = (one.action for one in command.arguments if not one.action.option_strings)
+    places = [_place(action) for action in positional]
     return " ".join([command.name.removeprefix(f"{PROGRAM} "), *places])
 
 
@@ -72,9 +95,11 @@ def _place(action: argparse.Action) -> str:
     return {"?": f"[{name}]", "*": f"[{name} …]"}.get(str(action.nargs or ""), name)
 
 
-def _row(action: argparse.Action) -> str:
+def _row(argument: Argument) -> str:
+    action, group = argument
     names = ", ".join(action.option_strings) or _place(action)
     if action.option_strings and action.nargs != 0:
         names += f" {action.metavar or ','.join(action.choices or ()) or action.dest.upper()}"
     meaning = (action.help or "") % {"default": action.default, "prog": PROGRAM}
-    return f"- `{names}`{': ' * bool(meaning)}{meaning}\n"
+    group = group and f" ({group})"
+    return f"- `{names}`{group}{': ' * bool(meaning)}{meaning}\n"

@@ -22,7 +22,7 @@ FIELD_TABLES: Mapping[str, Iterable[Field]] = {
     "/v1/messages": messages.FIELDS,
 }
 KIND = re.compile(r"(.+\.type=|include\.|tools\[\]\.)(.+)")
-PAGE_NAME = re.compile(r"(?<![\w(])([a-z-]+\.md)")
+PAGE_NAME = re.compile(r"\b([a-z-]+\.md)")
 
 
 class Group(NamedTuple):

@@ -14,6 +14,7 @@ from scripts.reference.commands import commands
 from scripts.reference.pages import DOCS, MARKED, PAGES, PARTS, written
 from tests.support.imports import PACKAGE, modules
 from tests.support.served import served
+from trt_responses.cli.setting_list import groups
 from trt_responses.settings import Settings
 from trt_responses.web.headers import EXPOSED
 
@@ -30,6 +31,16 @@ HEADER = re.compile(
 )
 NOT_OURS = {"x-guidance", "x-gzip", "x-subscription-token"}
 """Of a grammar, of a page that is fetched, and of a search service."""
+
+
+BARE_NAMES = {
+    *("api", "errors", "headers", "history", "mcp-server", "metrics", "state"),
+    *("structured-output", "tools", "web-search", "websocket"),
+}
+"""Pages that name settings without their prefix."""
+NOT_SETTINGS = ("NAME", "OPENAI_", "LIVE_", "TRT_RESPONSES_")
+"""What stands for any, those of clients and of the tests of a real engine, and names with their
+prefix, which are found first."""
 
 
 @pytest.mark.parametrize("page", [p for p, parts in GENERATED.items() if parts], ids=str)
@@ -108,3 +119,13 @@ def test_every_endpoint_is_listed() -> None:
     page = (DOCS / "api.md").read_text()
     assert len(paths) > 20
     assert sorted(path for path in paths if f"`{re.sub(r'{.*?}', '{id}', path)}`" not in page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_settings_that_exist(page: Path) -> None:
+    names = {name.upper() for _, group in groups() for name in group}
+    text = page.read_text("utf-8")
+    found = set(re.findall(r"\bTRT_RESPONSES_([A-Z_]*[A-Z])\b", text))
+    if page.stem in BARE_NAMES:
+        found |= set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`", text))
+    assert sorted(name for name in found - names if not name.startswith(NOT_SETTINGS)) == []
